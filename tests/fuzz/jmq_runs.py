@@ -34,7 +34,7 @@ from tests.fuzz.planted_stores import PlantedStores
 from tests.fuzz.targets import UnexpectedErrors
 from tests.fuzz.whole_jobs import archive, ask, step, verify
 from tests.support.brokers import pull_fields
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 FILE_BYTES = 4 << 20
 OPTIONS = JournalOptions(

@@ -29,7 +29,8 @@ from commitlake.schemas.remoting.frames import (
 )
 from tests.fuzz.mutation import Mutator
 from tests.support.brokers import answer_of, pull_fields, send_fields
-from tests.support.message_stores import SMALL, Clock
+from tests.support.message_stores import SMALL
+from tests.support.small_stores import Clock
 
 PEER = Host.of("127.0.0.1", 50123)
 FRAME_LIMIT = 1 << 16

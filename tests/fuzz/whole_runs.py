@@ -35,7 +35,7 @@ from tests.fuzz.planted_logs import PlantedLog
 from tests.fuzz.planted_stores import PlantedStores
 from tests.fuzz.targets import Target, UnexpectedErrors
 from tests.fuzz.whole_jobs import WorkFolder, archive, ask, batches, step, verify
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 SEGMENT_BYTES = 4 << 20
 OPTIONS = StoreOptions(

@@ -17,8 +17,8 @@ from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.hypothesis_profiles import load
-from tests.support.message_stores import STORED_MS, Clock
 from tests.support.plain_rows import check_row, read_all
+from tests.support.small_stores import STORED_MS, Clock
 
 load()
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.servers.process import ServerError, ServerProcess, free_ports
 from tests.servers.remoting import knows_broker
+from tests.servers.server import Server
 
 READY_TIMEOUT_SECONDS = 60
 
@@ -25,7 +25,7 @@ QUICK_DELAYS = ("--delay-levels", "1s 2s 1s 1s 3s 1h", "--transaction-timeout", 
 """As tests.servers.recording.RECORDING_OPTIONS: delays and check-backs that a test can wait for."""
 
 
-class BrokerLite:
+class BrokerLite(Server):
     """A broker and its name server.
 
     Attributes:
@@ -77,24 +77,6 @@ class BrokerLite:
             raise ServerError("the broker was not started")
         return self._process
 
-    def __enter__(self) -> Self:
-        """Start it."""
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop it, or kill it where a test failed: its error is the one to be seen."""
-        if self._process is None:
-            return
-        if kind is None:
-            self.process.stop()
-        else:
-            self.process.kill()
-
     def start(self) -> Self:
         """Start it; return when a client would find the broker.
 
@@ -108,3 +90,13 @@ class BrokerLite:
             lambda: knows_broker(self.name_server_address, self.broker_address), READY_TIMEOUT_SECONDS
         )
         return self
+
+    def stop(self) -> None:
+        """Stop it cleanly: everything is flushed, and `abort` is removed."""
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """Kill it as kill -9 does."""
+        if self._process is not None:
+            self._process.kill()

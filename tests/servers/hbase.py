@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import happybase
@@ -23,6 +22,7 @@ from thriftpy2.transport import TTransportException
 from tests.servers.jars import java_command, resolve_jars
 from tests.servers.process import ServerError, ServerProcess, free_ports, is_free
 from tests.servers.rocketmq import QUICK_JVM
+from tests.servers.server import Server
 
 VERSION = "2.6.1"
 """The newest of 2.6 whose Thrift server is published; all artifacts are of one version."""
@@ -59,7 +59,7 @@ def hbase_jars() -> Path:
     return resolve_jars([f"org.apache.hbase:hbase-{name}:{VERSION}" for name in ARTIFACTS], f"hbase-{VERSION}")
 
 
-class HBase:
+class HBase(Server):
     """HBase and its Thrift server.
 
     Attributes:
@@ -91,16 +91,6 @@ class HBase:
         self._hbase: ServerProcess | None = None
         self._thrift: ServerProcess | None = None
         self._write_settings()
-
-    def __enter__(self) -> Self:
-        """Start both servers."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Kill both: a clean stop takes half a minute, and nobody reads the data again."""
-        self.kill()
 
     def start(self) -> Self:
         """Start HBase and then Thrift; return when a client gets answers.

@@ -13,13 +13,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.servers.class_archives import archive_options, recording_options, rocketmq_archives
 from tests.servers.jars import java_command, resolve_jars
 from tests.servers.process import ServerError, ServerProcess, free_ports
 from tests.servers.remoting import knows_broker
+from tests.servers.server import Server
 
 VERSIONS = ("5.5.0", "4.9.7")
 ARTIFACTS = ("namesrv", "broker", "client", "store", "tools")
@@ -154,7 +154,7 @@ SMALL_FILES = BrokerOptions(
 """Files so small that a few megabytes of messages roll every kind of them several times."""
 
 
-class RocketMQ:
+class RocketMQ(Server):
     """A name server and a broker of one version.
 
     Attributes:
@@ -233,22 +233,6 @@ class RocketMQ:
         if self._broker is None:
             raise ServerError("the broker was not started")
         return self._broker
-
-    def __enter__(self) -> Self:
-        """Start both servers."""
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop both, or kill them where a test failed: its error is the one to be seen."""
-        if kind is None:
-            self.stop()
-        else:
-            self.kill()
 
     def start(self) -> Self:
         """Start the name server and then the broker; return when a client would find the broker.

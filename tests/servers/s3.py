@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import boto3
@@ -21,6 +20,7 @@ from botocore.config import Config
 
 from tests.servers.go_programs import go_program
 from tests.servers.process import ServerProcess, free_ports
+from tests.servers.server import Server
 
 MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSION = "v1.8.0"
@@ -28,7 +28,7 @@ REGION = "us-east-1"
 READY_TIMEOUT_SECONDS = 60
 
 
-class S3Server:
+class S3Server(Server):
     """One server; what is in its buckets stays when it is killed and started again.
 
     Attributes:
@@ -96,16 +96,6 @@ class S3Server:
             aws_secret_access_key=self.secret_key,
             config=Config(s3={"addressing_style": "path"}),
         )
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Kill it."""
-        self.kill()
 
     def _metadata_options(self) -> list[str]:
         """It keeps metadata in extended attributes, or beside the data where the file system has none."""

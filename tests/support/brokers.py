@@ -19,7 +19,8 @@ from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import FLAG_ONE_WAY, Command
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
 from commitlake.schemas.remoting.json_fields import serialize_body
-from tests.support.message_stores import BORN_MS, SMALL, Clock
+from tests.support.message_stores import BORN_MS, SMALL
+from tests.support.small_stores import Clock
 
 PRODUCER_HOST = Host.of("127.0.0.1", 50123)
 

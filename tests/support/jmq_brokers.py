@@ -16,7 +16,7 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
 from tests.support.brokers import Peer, pull_fields, records, send_fields
 from tests.support.journal_stores import BROKER, SMALL
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 OPTIONS = replace(SMALL, journal_file_size_bytes=1 << 16, queue_count=4)
 """Room for what a client's properties take."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalPutResult, JournalStore
-from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage, parse_message
 from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry
 from commitlake.schemas.layouts.rocketmq.hosts import Host
+from tests.support.small_stores import queue_bytes, records_in
 
 CLIENT = Host.of("192.168.1.10", 50123)
 BROKER = Host.of("10.0.0.1", 50088)
@@ -47,37 +47,13 @@ def fill(store: JournalStore, count: int, start: int = 0, topic: str = "orders")
     return [store.put(message(number, topic), number % 2) for number in range(start, start + count)]
 
 
-def crash(store: JournalStore) -> None:
-    """Leave a store as a killed process does: files as they are, `abort` there, the lock gone."""
-    store._flusher.stop()
-    store._writer.is_closed = True
-    store._files.mappings.unmap_all()
-    store._lock.release()
-
-
-def all_messages(store: JournalStore) -> dict[tuple[str, int], list[JournalMessage]]:
-    """Everything that the queues give, by topic and queue."""
-    return {
-        (topic, queue_id): store.get(topic, queue_id, store.min_offset(topic, queue_id), 1 << 30).messages
-        for topic, queue_id in store.queues
-    }
-
-
 def journal_records(root: Path) -> Iterator[JournalMessage]:
-    """The records of a store's journal, read from the files without the store's help."""
-    for file in sorted((root / "journal").iterdir()):
-        data, position = file.read_bytes(), 0
-        try:
-            while (parsed := parse_message(data, position)) and parsed[0].journal_offset == int(file.name) + position:
-                yield parsed[0]
-                position += parsed[1]
-        except LayoutError:
-            continue
+    """Read the records of a store's journal from the files, without the store's help."""
+    return records_in(root / "journal", parse_message, lambda record: record.journal_offset)
 
 
 def queue_entries(root: Path, topic: str = "orders", queue_id: int = 0) -> list[Entry]:
-    """The used entries of a queue's files."""
-    files = sorted((root / "queue" / topic / str(queue_id)).iterdir())
-    data = b"".join(file.read_bytes() for file in files)
+    """Return the used entries of a queue's files."""
+    data = queue_bytes(root / "queue", topic, queue_id)
     entries = [parse_entry(data, position) for position in range(0, len(data), ENTRY.size)]
     return [entry for entry in entries if entry is not None]

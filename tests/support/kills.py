@@ -1,11 +1,16 @@
-"""How many kills the tests of killed processes make: few in every run, TEST_KILLS in the long one.
+"""Processes that are killed: what one has printed until then, and how many kills a test makes.
 
-The variable has no name of this project's: jobs warn of a COMMITLAKE_ variable that they do not know.
+Tests make few kills in every run, and TEST_KILLS in the long one. That variable has no name of this project's: jobs
+warn of a COMMITLAKE_ variable that they do not know.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+
+from tests.support.waiting import let_pass
 
 
 def kill_count(short: int, *, share: int = 1) -> int:
@@ -17,3 +22,24 @@ def kill_count(short: int, *, share: int = 1) -> int:
     """
     asked = os.environ.get("TEST_KILLS")
     return max(short, int(asked) // share) if asked else short
+
+
+def numbers_until_killed(program: str, *arguments: object, seconds: float) -> list[tuple[int, ...]]:
+    """Run a Python program, kill it after a while, and return the numbers that it has printed.
+
+    Args:
+        program: its text; it prints "opening" when it begins its work, and then lines of numbers.
+        *arguments: what it is called with.
+        seconds: how long it may work.
+
+    Returns:
+        The numbers of each line, without the last line, which may be cut.
+    """
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "opening\n"
+        let_pass(seconds, "it is killed at any moment")
+        process.kill()
+        lines = process.stdout.read().split("\n")
+    return [tuple(map(int, line.split())) for line in lines[:-1]]

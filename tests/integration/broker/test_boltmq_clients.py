@@ -38,7 +38,7 @@ def test_consumers_get_all_or_what_their_tags_and_sql_choose(broker_lite: Broker
         wanted = [row for row in sent if row["tags"] in tags]
         rows = consume(broker_lite, client_version, way, expression, messages=len(wanted))
         assert sorted(row["unique_key"] for row in rows) == sorted(row["unique_key"] for row in wanted)
-    broker_lite.process.stop()
+    broker_lite.stop()
     records = list(log_records(broker_lite.store))
     assert {record.magic for record in records} == {Magic.BOLTMQ}
     assert len([record for record in records if record.topic == "EveryVolume"]) == VOLUME
@@ -48,7 +48,7 @@ def test_delayed_messages_come_and_transactions_are_refused(broker_lite: BrokerL
     run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "delay"])
     with pytest.raises(JavaProgramError, match="no transaction, which BoltMQ has not"):
         run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "transaction"])
-    broker_lite.process.stop()
+    broker_lite.stop()
     topics = {record.topic for record in log_records(broker_lite.store)}
     assert topics >= {"SCHEDULE_TOPIC_XXX", "EveryDelay"}
     assert not any(topic.startswith("RMQ_SYS_TRANS") for topic in topics)

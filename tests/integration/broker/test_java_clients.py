@@ -21,7 +21,7 @@ def sent_by(rows: list[Row], kind: str) -> set[str]:
 @pytest.mark.each_version
 def test_a_producer_sends_every_kind_of_message(broker_lite: BrokerLite, client_version: str) -> None:
     sent = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address])
-    broker_lite.process.stop()
+    broker_lite.stop()
     stored = dump_store("5.5.0", broker_lite.store)
     by_id = {row["msg_id"]: row for row in stored}
     acknowledged = [row for row in sent if row["offset_msg_id"]]
@@ -50,7 +50,7 @@ def test_failed_messages_are_retried_and_become_dead_letters(broker_lite: Broker
     rows = run_java(client_version, "FailingConsumer", arguments)
     failed = [row for row in rows if row["event"] == "failed"]
     assert Counter(row["reconsume_times"] for row in failed) == {0: 3, 1: 3, 2: 3}
-    broker_lite.process.stop()
+    broker_lite.stop()
     stored = dump_store("5.5.0", broker_lite.store)
     dead = [row for row in stored if row["topic"] == "%DLQ%every-failing"]
     assert {row["unique_key"] for row in dead} == sent_by(sent, "failing")

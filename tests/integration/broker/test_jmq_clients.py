@@ -40,7 +40,7 @@ def open_journal(broker: BrokerLite) -> JournalStore:
 @pytest.mark.each_version
 def test_a_producer_sends_what_a_journal_can_keep(broker_lite: BrokerLite, client_version: str) -> None:
     sent = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, *KINDS])
-    broker_lite.process.stop()
+    broker_lite.stop()
     acknowledged = [row for row in sent if row["offset_msg_id"]]
     assert len(acknowledged) > VOLUME
     with open_journal(broker_lite) as store:
@@ -66,7 +66,7 @@ def test_failed_messages_are_retried_and_become_dead_letters(broker_lite: Broker
     rows = run_java(client_version, "FailingConsumer", arguments)
     failed = [row for row in rows if row["event"] == "failed"]
     assert Counter(row["reconsume_times"] for row in failed) == {0: 3, 1: 3, 2: 3}
-    broker_lite.process.stop()
+    broker_lite.stop()
     with open_journal(broker_lite) as store:
         told = [one for one in ArchiveView(store).consumed(0, 1 << 20)[0] if one.app == "every-failing"]
     outcomes = Counter((one.outcome, one.attempt) for one in told)
@@ -117,7 +117,7 @@ def test_mqadmin_is_answered(broker_lite: BrokerLite, client_version: str, tmp_p
     assert "putTps" in broker_status
     assert "broker-a" in topic_status
     assert "Diff Total: 0" in progress
-    broker_lite.process.stop()
+    broker_lite.stop()
     with open_journal(broker_lite) as store:
         told, _ = ArchiveView(store).consumed(0, 1 << 20)
     assert Counter((one.app, one.outcome) for one in told) == {("by-all", Outcome.CONSUMED): VOLUME}

@@ -73,7 +73,7 @@ def test_what_was_acknowledged_survives(
         for producer in producers:
             producer.start()
         let_pass(moment.uniform(0.05, 1.5), "the broker is killed at any moment")
-        broker.process.kill()
+        broker.kill()
         for producer in producers:
             producer.join()
             acknowledged |= producer.acknowledged

@@ -95,7 +95,7 @@ def test_timers_of_both_brokers_come_once(start_broker: StartBroker, tmp_path: P
     try:
         send(lite, names("killed", 20), due)
     finally:
-        lite.process.kill()
+        lite.kill()
     servers.start_broker()
     wait_for(due)
     everything = names("early", 5) + names("late", 7) + names("real", 4) + names("then", 4) + names("killed", 20)

@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.rocketmq.config_files import ConfigFiles
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, Dialect
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 from tests.support.hypothesis_profiles import load
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 load()
 

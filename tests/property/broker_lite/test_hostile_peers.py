@@ -33,7 +33,8 @@ from tests.support.brokers import answer_of, pull_fields, send_fields
 from tests.support.certificates import Certificates
 from tests.support.hypothesis_profiles import load
 from tests.support.jmq_brokers import OPTIONS as JMQ_OPTIONS
-from tests.support.message_stores import SMALL, Clock
+from tests.support.message_stores import SMALL
+from tests.support.small_stores import Clock
 
 load()
 

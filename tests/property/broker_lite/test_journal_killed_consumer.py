@@ -7,8 +7,6 @@ with SIGKILL at a moment by chance. Messages may be given out again, but what wa
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from commitlake.broker_lite.stores.rocketmq import FlushMode
 from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
 from tests.support.hypothesis_profiles import load
 from tests.support.journal_stores import CLIENT, SMALL, message
+from tests.support.kills import numbers_until_killed
 from tests.support.waiting import let_pass
 
 load()
@@ -51,27 +50,15 @@ with JournalStore.open(sys.argv[1], OPTIONS) as store:
 """
 
 
-def consume_until_killed(root: Path, seed: int, seconds: float) -> Counter[tuple[int, int, int]]:
-    """Let a process consume, kill it after a while, and return what it had said to have finished."""
-    command = [sys.executable, "-c", CONSUMER, str(root), str(seed)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "opening\n"
-        let_pass(seconds, "it is killed at any moment")
-        process.kill()
-        lines = process.stdout.read().split("\n")
-    return Counter((int(a), int(b), int(c)) for a, b, c in map(str.split, lines[:-1]))
-
-
 def test_no_message_is_lost_between_queue_retry_store_and_consumers(tmp_path: Path) -> None:
     chance = random.Random(4711)
     root = tmp_path / "store"
     with JournalStore.open(root, replace(OPTIONS, flush_mode=FlushMode.ASYNC)) as store:
         for number in range(COUNT):
             store.put(message(number), number % 3)
-    told: Counter[tuple[int, int, int]] = Counter()
+    told: Counter[tuple[int, ...]] = Counter()
     for kill in range(KILLS):
-        told += consume_until_killed(root, kill, chance.uniform(0.02, 0.3))
+        told += Counter(numbers_until_killed(CONSUMER, root, kill, seconds=chance.uniform(0.02, 0.3)))
     assert told
     with JournalStore.open(root, OPTIONS) as store:
         consuming = Consuming(store)
@@ -79,7 +66,9 @@ def test_no_message_is_lost_between_queue_retry_store_and_consumers(tmp_path: Pa
             while (batch := consuming.take("orders", "mail", queue_id, CLIENT, 100)) is not None:
                 consuming.finish(batch)
         store.flush()
-        logged = Counter((one.queue_id, one.queue_offset, int(one.outcome)) for one in all_consumptions(store))
+        logged: Counter[tuple[int, ...]] = Counter(
+            (one.queue_id, one.queue_offset, int(one.outcome)) for one in all_consumptions(store)
+        )
         assert not told - logged
         everything = {(queue_id, number) for queue_id in range(3) for number in range(COUNT // 3)}
         assert {(queue_id, number) for queue_id, number, _ in logged} == everything

@@ -17,8 +17,8 @@ from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.hypothesis_profiles import load
-from tests.support.journal_stores import SMALL, all_messages, crash, journal_records
-from tests.support.message_stores import Clock
+from tests.support.journal_stores import SMALL, journal_records
+from tests.support.small_stores import Clock, all_messages, crash
 
 load()
 

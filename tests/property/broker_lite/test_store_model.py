@@ -17,7 +17,8 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult, Stor
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import MAX_V1_TOPIC_LENGTH, NewMessage
 from tests.support.hypothesis_profiles import load
-from tests.support.message_stores import SMALL, Clock, all_messages, crash, log_records, message
+from tests.support.message_stores import SMALL, log_records, message
+from tests.support.small_stores import Clock, all_messages, crash
 
 load()
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from tests.support.message_stores import SMALL, Clock
+from tests.support.message_stores import SMALL
+from tests.support.small_stores import Clock
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from commitlake.schemas.remoting.errors import NotPermittedError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.signing import Credentials, signed
 from tests.support.brokers import Peer, open_broker, send_fields
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 FILE = """
 [[accounts]]

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from commitlake.broker_lite.broker.limited_log import MAX_LINES, WINDOW_SECONDS, LimitedLog
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 
 def test_a_kind_of_warning_has_a_limit_and_a_count(caplog: pytest.LogCaptureFixture) -> None:

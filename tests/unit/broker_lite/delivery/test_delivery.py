@@ -13,17 +13,8 @@ import pytest
 from commitlake.broker_lite.delivery import Delivery, SendBackError, TransactionError
 from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
-from tests.support.message_stores import (
-    BORN_MS,
-    BROKER,
-    PRODUCER,
-    SMALL,
-    STORED_MS,
-    Clock,
-    crash,
-    log_records,
-    message,
-)
+from tests.support.message_stores import BORN_MS, BROKER, PRODUCER, SMALL, log_records, message
+from tests.support.small_stores import STORED_MS, Clock, crash
 
 OWN = {"UNIQ_KEY": "U", "KEYS": "order-1", "TAGS": "new"}
 HALF = OWN | {"TRAN_MSG": "true", "PGROUP": "shop"}

@@ -15,7 +15,8 @@ from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from commitlake.schemas.layouts.segments import segment_name
-from tests.support.message_stores import BORN_MS, PRODUCER, SMALL, Clock, crash, message
+from tests.support.message_stores import BORN_MS, PRODUCER, SMALL, message
+from tests.support.small_stores import Clock, crash
 
 TIMEOUT_MS, CHECKS = 6_000, 15
 ROOMY = replace(SMALL, segment_size_bytes=1 << 18, max_message_size_bytes=1 << 14)

@@ -9,7 +9,8 @@ import pytest
 from commitlake.broker_lite.delivery import Delivery, TransactionError
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from tests.support.message_stores import SMALL, Clock, message
+from tests.support.message_stores import SMALL, message
+from tests.support.small_stores import Clock
 
 FORBIDDEN = [
     (OP_TOPIC, "0"),

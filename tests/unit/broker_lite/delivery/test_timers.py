@@ -9,7 +9,8 @@ import pytest
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import DiskFullError, MessageStore
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
-from tests.support.message_stores import SMALL, Clock, crash, message
+from tests.support.message_stores import SMALL, message
+from tests.support.small_stores import Clock, crash
 
 
 def timed(number: int, seconds: int, **more: str) -> NewMessage:

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from tests.support.brokers import Peer, open_broker
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.json_fields import serialize_body
 from tests.support.brokers import Peer, open_broker, pull_fields, send_fields
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 SEND = RequestCode.SEND_MESSAGE_V2
 TIMER_GROUP, TRANSACTION_GROUP = "CID_RMQ_SYS_TIMER", "CID_RMQ_SYS_TRANS"

@@ -27,7 +27,7 @@ from commitlake.schemas.remoting.statistics import (
     TopicStats,
 )
 from tests.support.brokers import Peer, pull_fields, records, send_fields
-from tests.support.message_stores import STORED_MS, Clock
+from tests.support.small_stores import STORED_MS, Clock
 
 GROUP = {"consumerGroup": "consumers"}
 QUEUE = {"topic": "orders", "queueId": 0}

@@ -27,7 +27,7 @@ from commitlake.schemas.remoting.heartbeats import (
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body, to_json
 from commitlake.schemas.remoting.routes import MessageQueue
 from tests.support.brokers import Peer, open_broker, pull_fields, send_fields
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 SEND = RequestCode.SEND_MESSAGE_V2
 

@@ -11,7 +11,7 @@ from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.rocketmq import DiskFullError
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.support.brokers import Peer, message_store, open_broker, pull_fields, records, send_fields
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
 MAY_WAIT = 2 | 4

@@ -16,7 +16,8 @@ from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.routes import PERM_READ
 from tests.support.brokers import Peer, message_store, pull_fields, records, send_fields
-from tests.support.message_stores import BORN_MS, Clock
+from tests.support.message_stores import BORN_MS
+from tests.support.small_stores import Clock
 
 SEND = RequestCode.SEND_MESSAGE_V2
 PROPERTIES = {"KEYS": "order-1", "UNIQ_KEY": "U1", "TAGS": "paid"}

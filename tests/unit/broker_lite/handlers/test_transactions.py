@@ -12,7 +12,8 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.heartbeats import Heartbeat, ProducerData
 from commitlake.schemas.remoting.json_fields import serialize_body
 from tests.support.brokers import Peer, message_store, send_fields
-from tests.support.message_stores import BORN_MS, Clock
+from tests.support.message_stores import BORN_MS
+from tests.support.small_stores import Clock
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 HALF = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": "producers"}

@@ -26,7 +26,7 @@ from commitlake.schemas.remoting.registration import serialize_registration
 from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, TopicList, TopicRoute
 from commitlake.schemas.remoting.signing import Credentials, signed
 from tests.support.brokers import answer_of
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 MASTER = RegisterBrokerRequest("broker-a", "10.0.0.1:10911", "C", "10.0.0.1:10912", 0)
 

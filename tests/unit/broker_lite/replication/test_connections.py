@@ -19,7 +19,8 @@ from commitlake.broker_lite.replication.slave import Slave
 from commitlake.broker_lite.replication.synchronize import Synchronizer
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.servers.process import free_ports
-from tests.support.message_stores import SMALL, Clock, all_messages, fill
+from tests.support.message_stores import SMALL, fill
+from tests.support.small_stores import Clock, all_messages
 
 SECONDS = 20
 

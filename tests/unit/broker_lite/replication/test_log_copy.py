@@ -13,7 +13,8 @@ from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.replication.errors import CopyError
 from commitlake.broker_lite.replication.log_copy import LogCopy
 from commitlake.broker_lite.stores.rocketmq import DiskFullError, MessageStore, StoreUnusableError
-from tests.support.message_stores import BROKER, SMALL, Clock, all_messages, crash, fill, message, queue_entries
+from tests.support.message_stores import BROKER, SMALL, fill, message, queue_entries
+from tests.support.small_stores import Clock, all_messages, crash
 
 SEGMENT = SMALL.segment_size_bytes
 

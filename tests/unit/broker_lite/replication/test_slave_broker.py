@@ -15,7 +15,8 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq.properties import DELAY
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.support.brokers import Peer, pull_fields, records, send_fields
-from tests.support.message_stores import SMALL, Clock, fill, message
+from tests.support.message_stores import SMALL, fill, message
+from tests.support.small_stores import Clock
 
 
 @pytest.fixture

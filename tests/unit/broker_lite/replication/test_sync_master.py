@@ -14,7 +14,8 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
 from tests.support.brokers import Peer, send_fields
-from tests.support.message_stores import SMALL, Clock
+from tests.support.message_stores import SMALL
+from tests.support.small_stores import Clock
 
 TIMEOUT_MS = 3000
 

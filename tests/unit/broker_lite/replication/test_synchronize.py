@@ -20,7 +20,8 @@ from commitlake.schemas.remoting.configs import (
     TopicConfigs,
 )
 from commitlake.schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
-from tests.support.message_stores import SMALL, Clock
+from tests.support.message_stores import SMALL
+from tests.support.small_stores import Clock
 
 VERSION = DataVersion(timestamp=1_700_000_000_000, counter=7)
 

@@ -19,8 +19,9 @@ from commitlake.schemas.layouts.jmq.queue import Entry, serialize_entry
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import Clock
 from tests.support.jmq_stores import FILE_BYTES, OPTIONS, write_jmq_store
-from tests.support.journal_stores import all_messages, journal_records
+from tests.support.journal_stores import journal_records
 from tests.support.rebuilt_stores import files_of
+from tests.support.small_stores import all_messages
 
 STAMP = "20260101T000000Z"
 

@@ -12,8 +12,9 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import parse_timer_checkpoint
 from tests.support.indexed_stores import OPTIONS
-from tests.support.message_stores import PRODUCER, STORED_MS, Clock
+from tests.support.message_stores import PRODUCER
 from tests.support.restored_stores import Archive, Restore
+from tests.support.small_stores import STORED_MS, Clock
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from tests.support import jmq_damages as d
 from tests.support.indexed_stores import Clock
 from tests.support.jmq_reports import report_of
 from tests.support.jmq_stores import FILE_BYTES, OPTIONS, open_again, put, write_jmq_store
-from tests.support.journal_stores import crash, journal_records, queue_entries
+from tests.support.journal_stores import journal_records, queue_entries
+from tests.support.small_stores import crash
 from tests.support.store_damages import patch
 
 

@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.engine.kept_table import KeptTable
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.rocketmq.config_files import ConsumerOffsets
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 PLACE = ConsumedQueue("orders", "mail", 0)
 

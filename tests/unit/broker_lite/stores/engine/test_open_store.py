@@ -4,82 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from commitlake.broker_lite.stores.engine.errors import StoreFilesError, StoreLockedError, StoreUnusableError
 from commitlake.broker_lite.stores.engine.options import FlushMode
-from commitlake.broker_lite.stores.jmq import JournalStore
-from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.segments import segment_name
-from tests.support import journal_stores as jmq
-from tests.support import message_stores as rocketmq
-from tests.support.message_stores import Clock, crash
+from tests.support.message_stores import BORN_MS
+from tests.support.small_stores import Clock, crash
+from tests.support.store_formats import FILE_SIZE, STORE_FORMATS, StoreFormat, bodies_of
 
-FILE_SIZE = 4096
-"""Of a file of the log in a small store of either layout."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A layout of stores, and its builders.
-
-    Attributes:
-        store: its class.
-        build: `SMALL`, `message`, `fill` and `all_messages`.
-        log: the folder of its log.
-        log_option: the option that sets the size of the log's files.
-        queue: where the class of its queues is.
-        queues: the folder of the queues of `orders`.
-        queue_option: the option that sets the size of their files.
-    """
-
-    store: type[MessageStore | JournalStore]
-    build: Any
-    log: str
-    log_option: str
-    queue: str
-    queues: str
-    queue_option: str
-
-    def open(self, root: Path, clock: Callable[[], int] | None = None, **changes: object) -> Any:
-        """Open a small store, with other options."""
-        return self.store.open(root, replace(self.build.SMALL, **changes), clock=clock or Clock())
+QUEUE_CLASSES = {"rocketmq": "rocketmq.consume_queue.ConsumeQueue", "jmq": "jmq.queues.JournalQueue"}
 
 
-@pytest.fixture(
-    params=[
-        Layout(
-            MessageStore, rocketmq, "commitlog", "segment_size_bytes", "rocketmq.consume_queue.ConsumeQueue",
-            "consumequeue/orders", "consume_queue_file_size_bytes",
-        ),
-        Layout(
-            JournalStore, jmq, "journal", "journal_file_size_bytes", "jmq.queues.JournalQueue", "queue/orders",
-            "queue_file_size_bytes",
-        ),
-    ],
-    ids=["rocketmq", "jmq"],
-)  # fmt: skip
-def layout(request: pytest.FixtureRequest) -> Layout:
-    """Each layout."""
-    found: Layout = request.param
-    return found
+@pytest.fixture(params=STORE_FORMATS)
+def layout(request: pytest.FixtureRequest) -> StoreFormat:
+    """Each format of stores."""
+    return STORE_FORMATS[request.param]
 
 
-def bodies(layout: Layout, root: Path) -> list[bytes]:
-    """Return the bodies that a store's queues give, sorted."""
-    with layout.open(root) as store:
-        return sorted(got.body for messages in layout.build.all_messages(store).values() for got in messages)
-
-
-def expected(count: int) -> list[bytes]:
-    return sorted(f"body {number}".encode() for number in range(count))
-
-
-def test_second_store_in_this_process_is_refused(layout: Layout, root: Path) -> None:
+def test_second_store_in_this_process_is_refused(layout: StoreFormat, root: Path) -> None:
     with layout.open(root) as store:
         with pytest.raises(StoreLockedError, match="expected to be the only one to open it, found it open in this"):
             layout.open(root)
@@ -89,7 +34,7 @@ def test_second_store_in_this_process_is_refused(layout: Layout, root: Path) -> 
     layout.open(root).close()
 
 
-def test_lock_is_given_back_when_opening_fails(layout: Layout, root: Path) -> None:
+def test_lock_is_given_back_when_opening_fails(layout: StoreFormat, root: Path) -> None:
     layout.open(root).close()
     wrong = root / layout.log / segment_name(0)
     wrong.write_bytes(b"short")
@@ -100,13 +45,13 @@ def test_lock_is_given_back_when_opening_fails(layout: Layout, root: Path) -> No
     layout.open(root).close()
 
 
-def test_abort_holds_the_process_id_while_the_store_is_open(layout: Layout, root: Path) -> None:
+def test_abort_holds_the_process_id_while_the_store_is_open(layout: StoreFormat, root: Path) -> None:
     with layout.open(root):
         assert (root / "abort").read_text() == str(os.getpid())
     assert not (root / "abort").exists()
 
 
-def test_abort_stays_after_a_crash_and_is_seen(layout: Layout, root: Path) -> None:
+def test_abort_stays_after_a_crash_and_is_seen(layout: StoreFormat, root: Path) -> None:
     crash(layout.open(root))
     assert (root / "abort").exists()
     with layout.open(root) as store:
@@ -115,7 +60,7 @@ def test_abort_stays_after_a_crash_and_is_seen(layout: Layout, root: Path) -> No
         assert not store.recovery.crashed
 
 
-def test_closed_store_answers_nothing_and_closes_twice(layout: Layout, root: Path) -> None:
+def test_closed_store_answers_nothing_and_closes_twice(layout: StoreFormat, root: Path) -> None:
     store, message = layout.open(root), layout.build.message()
     store.put(message)
     store.close()
@@ -133,64 +78,62 @@ def test_closed_store_answers_nothing_and_closes_twice(layout: Layout, root: Pat
             use()
 
 
-def test_files_of_another_size_are_refused_with_the_option_that_helps(layout: Layout, root: Path) -> None:
+def test_files_of_another_size_are_refused_with_the_option_that_helps(layout: StoreFormat, root: Path) -> None:
     with layout.open(root) as store:
-        layout.build.fill(store, 60)
+        layout.fill(store, 60)
     before = sorted(root.rglob("*"))
     for option in (layout.log_option, layout.queue_option):
-        size = getattr(layout.build.SMALL, option)
+        size = getattr(layout.options, option)
         with pytest.raises(
             StoreFilesError, match=f"expected a size of {2 * size} .*open the store with {option}={size}"
         ):
             layout.open(root, **{option: 2 * size})
     assert set(before) <= set(root.rglob("*"))
-    assert bodies(layout, root) == expected(60)
+    assert layout.bodies(root) == bodies_of(range(60))
 
 
-def test_missing_file_between_two_is_an_error(layout: Layout, root: Path) -> None:
+def test_missing_file_between_two_is_an_error(layout: StoreFormat, root: Path) -> None:
     with layout.open(root) as store:
-        layout.build.fill(store, 90)
+        layout.fill(store, 90)
     (root / layout.log / segment_name(FILE_SIZE)).unlink()
     with pytest.raises(StoreFilesError, match=f"expected the file {segment_name(FILE_SIZE)} first, found it missing"):
         layout.open(root)
 
 
 @pytest.mark.parametrize("end", ["closed", "crashed"])
-def test_file_of_no_bytes_at_the_end_is_removed(layout: Layout, root: Path, end: str) -> None:
-    store = layout.open(root)
-    layout.build.fill(store, 20)
-    crash(store) if end == "crashed" else store.close()
+def test_file_of_no_bytes_at_the_end_is_removed(layout: StoreFormat, root: Path, end: str) -> None:
+    layout.write(root, 20, end)
     following = int(max((root / layout.log).iterdir()).name) + FILE_SIZE
     (root / layout.log / segment_name(following)).touch()
-    assert bodies(layout, root) == expected(20)
+    assert layout.bodies(root) == bodies_of(range(20))
 
 
-def test_queues_tell_where_messages_are_by_number_and_by_time(layout: Layout, root: Path) -> None:
-    clock = Clock(rocketmq.BORN_MS)
+def test_queues_tell_where_messages_are_by_number_and_by_time(layout: StoreFormat, root: Path) -> None:
+    clock = Clock(BORN_MS)
     with layout.open(root, clock) as store:
         for number in range(0, 40, 2):
-            clock.now_ms = rocketmq.BORN_MS + number
-            layout.build.fill(store, 2, number)
+            clock.now_ms = BORN_MS + number
+            layout.fill(store, 2, number)
         assert store.queues == [("orders", 0), ("orders", 1)]
         assert store.bounds("orders", 1) == range(20)
         assert store.bounds("unknown", 0) == range(0)
         for after_ms, offset in ((-1, 0), (0, 0), (1, 1), (7, 4), (8, 4), (38, 19), (39, 20)):
-            assert store.offset_by_time("orders", 1, rocketmq.BORN_MS + after_ms) == offset
+            assert store.offset_by_time("orders", 1, BORN_MS + after_ms) == offset
         assert store.offset_by_time("unknown", 0, 0) == 0
 
 
-def test_arrivals_are_told_once(layout: Layout, root: Path) -> None:
+def test_arrivals_are_told_once(layout: StoreFormat, root: Path) -> None:
     with layout.open(root) as store:
-        layout.build.fill(store, 3)
+        layout.fill(store, 3)
         assert store.take_arrived() == {("orders", 0), ("orders", 1)}
         assert store.take_arrived() == set()
 
 
 def test_failed_sync_makes_the_store_unusable_and_keeps_abort(
-    layout: Layout, root: Path, monkeypatch: pytest.MonkeyPatch
+    layout: StoreFormat, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = layout.open(root, flush_mode=FlushMode.SYNC)
-    layout.build.fill(store, 2)
+    layout.fill(store, 2)
 
     def fail(_: int) -> None:
         raise OSError(5, "Input/output error")
@@ -198,10 +141,10 @@ def test_failed_sync_makes_the_store_unusable_and_keeps_abort(
     with monkeypatch.context() as broken:
         broken.setattr(os, "fdatasync", fail)
         with pytest.raises(StoreUnusableError, match=r"cannot be synced: .*Input/output error"):
-            layout.build.fill(store, 1, 2)
+            layout.fill(store, 1, 2)
     # A later sync that succeeds would say nothing about the pages that were lost.
     with pytest.raises(StoreUnusableError, match=r"expected a sound store, found: .*Input/output error"):
-        layout.build.fill(store, 1, 3)
+        layout.fill(store, 1, 3)
     store.close()
     assert (root / "abort").exists()
     with layout.open(root) as again:
@@ -210,23 +153,21 @@ def test_failed_sync_makes_the_store_unusable_and_keeps_abort(
 
 
 def test_failed_queue_write_makes_the_store_unusable_until_recovery(
-    layout: Layout, root: Path, monkeypatch: pytest.MonkeyPatch
+    layout: StoreFormat, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = layout.open(root)
-    layout.build.fill(store, 2)
+    layout.fill(store, 2)
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(f"commitlake.broker_lite.stores.{layout.queue}.append", fail)
+        broken.setattr(f"commitlake.broker_lite.stores.{QUEUE_CLASSES[layout.name]}.append", fail)
         with pytest.raises(StoreUnusableError, match=r"the message at \d+ is in the \w+, but not in its queue"):
-            layout.build.fill(store, 1, 2)
+            layout.fill(store, 1, 2)
     with pytest.raises(StoreUnusableError, match="No space left on device"):
-        layout.build.fill(store, 1, 3)
+        layout.fill(store, 1, 3)
     store.close()
     with layout.open(root) as again:
         assert [got.body for got in again.get("orders", 0, 0).messages] == [b"body 0", b"body 2"]
-        assert (
-            again.put(layout.build.message(3), **({"queue_id": 0} if layout.log == "journal" else {})).queue_offset == 2
-        )
+        assert layout.put(again, 3).queue_offset == 2

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalStore
 from tests.support.journal_stores import SMALL
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 
 @pytest.fixture

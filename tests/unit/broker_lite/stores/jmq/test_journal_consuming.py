@@ -22,8 +22,8 @@ from commitlake.broker_lite.stores.rocketmq import FlushMode, StoreFilesError
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.jmq.consumption import Outcome
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from tests.support.journal_stores import CLIENT, SMALL, crash, fill, message
-from tests.support.message_stores import STORED_MS, Clock
+from tests.support.journal_stores import CLIENT, SMALL, fill, message
+from tests.support.small_stores import STORED_MS, Clock, crash
 
 OTHER = Host.of("192.168.1.11", 50123)
 SECOND = 1000

@@ -1,139 +1,86 @@
-"""What a store has after it is opened again: after a clean end, a crash, damage, and missing files."""
+"""What a JMQ store has after it is opened again: its checkpoint, damage that it steps over, and missing files."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.checkpoint_file import JournalCheckpointFile
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import TailKind, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.schemas.layouts.jmq.journal import HEAD, JournalMessage, serialize_message
+from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_message
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry, serialize_entry
 from tests.support.batches import rows_of
-from tests.support.journal_stores import (
-    BROKER,
-    SMALL,
-    all_messages,
-    crash,
-    fill,
-    journal_records,
-    message,
-    queue_entries,
-)
-from tests.support.message_stores import STORED_MS, Clock
+from tests.support.journal_stores import BROKER, SMALL, fill, journal_records, message, queue_entries
+from tests.support.small_stores import STORED_MS, crash
+from tests.support.store_formats import JMQ, bodies_of
 
 COUNT = 60
 """Messages that fill two files and some queue files."""
-End = Callable[[JournalStore], None]
-
-
-def written(root: Path, count: int = COUNT, end: End = JournalStore.close) -> Path:
-    """A store with messages, closed or crashed."""
-    store = JournalStore.open(root, SMALL, clock=Clock())
-    fill(store, count)
-    end(store)
-    return root
-
-
-def found(root: Path) -> list[JournalMessage]:
-    """What the queues of a store give, in the order of the journal; each at its number."""
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
-        queues = all_messages(store)
-        for (topic, queue_id), got in queues.items():
-            for one in got:
-                assert store.get(topic, queue_id, one.queue_offset, 1).messages == [one]
-    return sorted((one for got in queues.values() for one in got), key=lambda one: one.journal_offset)
-
-
-def bodies(root: Path) -> list[bytes]:
-    return [one.body for one in found(root)]
-
-
-def expected(count: int) -> list[bytes]:
-    return [f"body {number}".encode() for number in range(count)]
-
-
-@pytest.mark.parametrize("end", [JournalStore.close, crash])
-def test_everything_is_there_again(root: Path, end: End) -> None:
-    assert bodies(written(root, end=end)) == expected(COUNT)
-
-
-@pytest.mark.parametrize("end", [JournalStore.close, crash])
-def test_numbers_and_places_go_on_where_they_were(root: Path, end: End) -> None:
-    written(root, end=end)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
-        journal_end = store.max_journal_offset
-        results = fill(store, 4, start=COUNT)
-    assert [result.queue_offset for result in results] == [30, 30, 31, 31]
-    assert results[0].journal_offset == journal_end
-    assert bodies(root) == expected(COUNT + 4)
 
 
 def test_clean_store_is_not_read_again(root: Path) -> None:
-    written(root)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    JMQ.write(root, COUNT)
+    with JMQ.open(root) as store:
         assert not store.recovery.crashed
         assert (store.recovery.records, store.recovery.start) == (0, store.max_journal_offset)
         assert store.recovery.progress.store_timestamp == STORED_MS
 
 
 def test_crashed_store_is_read_from_its_checkpoint(root: Path) -> None:
-    store = JournalStore.open(root, SMALL, clock=Clock())
+    store = JMQ.open(root)
     fill(store, 30)
     store.flush()
     flushed = store.max_journal_offset
     fill(store, 10, start=30)
     crash(store)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         assert store.recovery.crashed
         assert (store.recovery.start, store.recovery.records) == (flushed, 10)
-    assert bodies(root) == expected(40)
+    assert JMQ.bodies(root) == bodies_of(range(40))
 
 
 @pytest.mark.parametrize("checkpoint", [None, b"", b"\xff" * 4096, bytes(4096)])
 def test_store_without_a_checkpoint_is_read_from_its_start(root: Path, checkpoint: bytes | None) -> None:
-    written(root)
+    JMQ.write(root, COUNT)
     (root / "checkpoint").unlink()
     if checkpoint is not None:
         (root / "checkpoint").write_bytes(checkpoint)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         assert (store.recovery.start, store.recovery.records) == (0, COUNT)
-    assert bodies(root) == expected(COUNT)
+    assert JMQ.bodies(root) == bodies_of(range(COUNT))
 
 
 def test_checkpoint_of_another_journal_is_not_believed(root: Path, tmp_path: Path) -> None:
-    written(root, 20)
+    JMQ.write(root, 20)
     other = tmp_path / "other"
-    with JournalStore.open(other, SMALL, clock=Clock()) as store:
+    with JMQ.open(other) as store:
         store.put(message(0, body=b"longer " * 9))
         fill(store, 40)
     shutil.copy(root / "checkpoint", other / "checkpoint")
-    with JournalStore.open(other, SMALL, clock=Clock()) as store:
+    with JMQ.open(other) as store:
         assert store.recovery.records == 41
 
 
 @pytest.mark.parametrize("change", [{"last_record": 0}, {"entries": COUNT - 1}, {"journal_end": 1 << 40}])
 def test_checkpoint_that_does_not_fit_the_journal_is_not_believed(root: Path, change: dict[str, int]) -> None:
-    written(root)
+    JMQ.write(root, COUNT)
     file = JournalCheckpointFile(root)
     assert file.value is not None
     file.save(file.value._replace(**change))
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         assert store.recovery.records == COUNT
-    assert bodies(root) == expected(COUNT)
+    assert JMQ.bodies(root) == bodies_of(range(COUNT))
 
 
 def test_damaged_last_record_costs_itself_alone(root: Path) -> None:
-    written(root)
+    JMQ.write(root, COUNT)
     records = list(journal_records(root))
     file = root / "journal" / f"{4096:020d}"
     data = bytearray(file.read_bytes())
@@ -141,81 +88,51 @@ def test_damaged_last_record_costs_itself_alone(root: Path) -> None:
         data[victim.journal_offset - 4096] = 0xFF
     file.write_bytes(data)
     lost = (records[-1].body, records[-5].body)
-    assert bodies(root) == [body for body in expected(COUNT) if body not in lost]
-
-
-def test_missing_queues_are_built_anew_with_the_same_bytes(root: Path) -> None:
-    written(root)
-    before = {path: path.read_bytes() for path in (root / "queue").rglob("0000*")}
-    shutil.rmtree(root / "queue")
-    assert bodies(root) == expected(COUNT)
-    assert {path: path.read_bytes() for path in (root / "queue").rglob("0000*")} == before
-
-
-@pytest.mark.parametrize("end", [JournalStore.close, crash])
-def test_one_missing_queue_is_built_anew(root: Path, end: End) -> None:
-    written(root, end=end)
-    shutil.rmtree(root / "queue" / "orders" / "1")
-    assert bodies(root) == expected(COUNT)
+    assert JMQ.bodies(root) == [body for body in bodies_of(range(COUNT)) if body not in lost]
 
 
 def test_queue_that_lost_its_tail_is_completed(root: Path) -> None:
-    written(root)
+    JMQ.write(root, COUNT)
     last = max((root / "queue" / "orders" / "0").iterdir())
     last.write_bytes(bytes(SMALL.queue_file_size_bytes))
-    assert bodies(root) == expected(COUNT)
+    assert JMQ.bodies(root) == bodies_of(range(COUNT))
 
 
 def test_damaged_entry_makes_that_the_queues_are_built_anew(root: Path) -> None:
-    written(root)
+    JMQ.write(root, COUNT)
     last = max((root / "queue" / "orders" / "0").iterdir())
     data = bytearray(last.read_bytes())
     data[30] ^= 1
     last.write_bytes(data)
-    assert bodies(root) == expected(COUNT)
+    assert JMQ.bodies(root) == bodies_of(range(COUNT))
 
 
 def test_entries_behind_the_journals_end_are_dropped_and_erased(root: Path) -> None:
-    written(root, 10, end=crash)
+    JMQ.write(root, 10, "crashed")
     file = root / "queue" / "orders" / "0" / f"{0:020d}"
     data = file.read_bytes()
     file.write_bytes((data[: 5 * 22] + serialize_entry(Entry(4000, 90))).ljust(len(data), b"\0"))
-    assert bodies(root) == expected(10)
+    assert JMQ.bodies(root) == bodies_of(range(10))
     assert len(queue_entries(root)) == 5
 
 
-def test_torn_tail_is_cut_and_its_number_given_again(root: Path) -> None:
-    written(root, 10, end=crash)
-    last = list(journal_records(root))[-1]
-    file = root / "journal" / f"{0:020d}"
-    data = bytearray(file.read_bytes())
-    end = last.journal_offset + last.size
-    data[end - 20 : end] = bytes(20)
-    file.write_bytes(data)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
-        assert store.recovery.end == last.journal_offset
-        result = store.put(message(9), 1)
-        assert (result.queue_offset, result.journal_offset) == (last.queue_offset, last.journal_offset)
-    assert bodies(root) == expected(10)
-
-
 def test_damage_behind_the_checkpoint_costs_only_what_it_hit(root: Path) -> None:
-    written(root, 10, end=crash)
+    JMQ.write(root, 10, "crashed")
     victim = list(journal_records(root))[5]
     file = root / "journal" / f"{0:020d}"
     data = bytearray(file.read_bytes())
     data[victim.journal_offset + HEAD.size + 4] ^= 0xFF
     file.write_bytes(data)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         assert store.recovery.lost_bytes == victim.size
         store.put(message(10), 0)
         crash(store)
-    assert bodies(root) == [body for body in expected(11) if body != victim.body]
+    assert JMQ.bodies(root) == [body for body in bodies_of(range(11)) if body != victim.body]
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_records_behind_zeros_that_a_crash_left_are_found(root: Path, count: int) -> None:
-    written(root, 10, end=crash)
+    JMQ.write(root, 10, "crashed")
     records = list(journal_records(root))
     lost, behind = records[4 : 4 + count], records[4 + count]
     file = root / "journal" / f"{0:020d}"
@@ -223,26 +140,26 @@ def test_records_behind_zeros_that_a_crash_left_are_found(root: Path, count: int
     data[lost[0].journal_offset : behind.journal_offset] = bytes(behind.journal_offset - lost[0].journal_offset)
     file.write_bytes(data)
     gone = [one.body for one in lost]
-    assert bodies(root) == [body for body in expected(10) if body not in gone]
+    assert JMQ.bodies(root) == [body for body in bodies_of(range(10)) if body not in gone]
 
 
-@pytest.mark.parametrize("end", [JournalStore.close, crash])
-def test_messages_with_a_nul_are_all_there_again_and_in_a_reader(root: Path, end: End) -> None:
+@pytest.mark.parametrize("end", ["closed", "crashed"])
+def test_messages_with_a_nul_are_all_there_again_and_in_a_reader(root: Path, end: str) -> None:
     values = ("b", "x\0y", "\0", "z\0\0")
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         for number, value in enumerate(values):
             store.put(replace(message(number), properties=(("a", value),)), 0)
-        if end is crash:
+        if end == "crashed":
             crash(store)
     (log,) = find_stores(str(root), "b", all_formats())
     assert take_snapshot([log]).ranges["b"].tail is TailKind.UNWRITTEN
-    assert [dict(one.property_pairs)["a"] for one in found(root)] == list(values)
+    assert [dict(one.property_pairs)["a"] for one in JMQ.found(root)] == list(values)
     rows = rows_of(plan_splits(log, take_snapshot([log]).ranges["b"], 1 << 20), Mode.FAILFAST, "properties")
     assert [dict(row["properties"])["a"] for row in rows] == list(values)  # type: ignore[call-overload]
 
 
 def test_damage_before_the_checkpoint_costs_only_what_it_hit(root: Path) -> None:
-    written(root)
+    JMQ.write(root, COUNT)
     records = list(journal_records(root))
     victim = records[11]
     file = root / "journal" / f"{0:020d}"
@@ -250,38 +167,38 @@ def test_damage_before_the_checkpoint_costs_only_what_it_hit(root: Path) -> None
     data[victim.journal_offset] = 0xFF
     file.write_bytes(data)
     shutil.rmtree(root / "queue")
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         assert store.recovery.lost_bytes == victim.size
         got = store.get("orders", 1, 0, 100).messages
         assert store.max_offset("orders", 1) == 30
     assert [one.queue_offset for one in got] == [number for number in range(30) if number != victim.queue_offset]
-    assert bodies(root) == [body for body in expected(COUNT) if body != victim.body]
+    assert JMQ.bodies(root) == [body for body in bodies_of(range(COUNT)) if body != victim.body]
     assert queue_entries(root, queue_id=1)[victim.queue_offset].is_lost
 
 
 def test_lost_end_of_a_full_file_does_not_hide_the_next_file(root: Path) -> None:
-    written(root)
+    JMQ.write(root, COUNT)
     records = list(journal_records(root))
     victim = max((one for one in records if one.journal_offset < 4096), key=lambda one: one.journal_offset)
     file = root / "journal" / f"{0:020d}"
     file.write_bytes(file.read_bytes()[: victim.journal_offset].ljust(4096, b"\0"))
     (root / "checkpoint").unlink()
-    assert bodies(root) == [one.body for one in records if one != victim]
+    assert JMQ.bodies(root) == [one.body for one in records if one != victim]
 
 
 def test_expired_files_leave_queues_that_begin_later(root: Path) -> None:
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         fill(store, 120)
     (root / "journal" / f"{0:020d}").unlink()
     kept = [one.body for one in journal_records(root)]
-    assert bodies(root) == kept
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    assert JMQ.bodies(root) == kept
+    with JMQ.open(root) as store:
         low = store.min_offset("orders", 0)
         assert low > 0
         assert store.get("orders", 0, low - 1).next_offset == low
     shutil.rmtree(root / "queue")
-    assert bodies(root) == kept
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    assert JMQ.bodies(root) == kept
+    with JMQ.open(root) as store:
         assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (low, 60)
     names = sorted(path.name for path in (root / "queue" / "orders" / "0").iterdir())
     assert names[0] == f"{low * 22:020d}"
@@ -291,12 +208,12 @@ def test_expired_files_leave_queues_that_begin_later(root: Path) -> None:
 
 
 def test_queue_whose_messages_have_all_expired_keeps_its_numbers(root: Path) -> None:
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         fill(store, 10, topic="payments")
         fill(store, 60)
     (root / "journal" / f"{0:020d}").unlink()
     (root / "checkpoint").unlink()
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         assert (store.min_offset("payments", 0), store.max_offset("payments", 0)) == (5, 5)
         assert store.put(message(topic="payments"), 0).queue_offset == 5
 
@@ -317,10 +234,10 @@ def forged(queue_offset: int, topic: str = "orders") -> bytes:
 
 @pytest.mark.parametrize(("number", "topic"), [(1 << 40, "orders"), ((1 << 64) - 1, "orders"), (0, "../../evil")])
 def test_forged_record_makes_no_entries_and_no_folders(root: Path, number: int, topic: str) -> None:
-    written(root, 20)
+    JMQ.write(root, 20)
     (root / "journal" / f"{4096:020d}").write_bytes(forged(number, topic))
     (root / "checkpoint").unlink()
-    assert bodies(root) == expected(20)
+    assert JMQ.bodies(root) == bodies_of(range(20))
     assert [path.name for path in (root / "queue").iterdir()] == ["orders"]
     assert not (root.parent / "evil").exists()
     assert sum(path.stat().st_size for path in (root / "queue").rglob("0000*")) == 4 * SMALL.queue_file_size_bytes
@@ -328,19 +245,19 @@ def test_forged_record_makes_no_entries_and_no_folders(root: Path, number: int, 
 
 def test_positions_come_back_and_what_was_not_acknowledged_is_handed_out_again(root: Path) -> None:
     place = ConsumedQueue("orders", "mail", 0)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         fill(store, 20)
         store.offsets.acknowledge(place, 3)
         store.offsets.hand_out(place, 7)
         assert store.offsets.get(place) == (3, 7, STORED_MS)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         assert store.offsets.get(place) == (3, 3, STORED_MS)
 
 
 def test_positions_behind_a_queue_that_was_cut_are_set_back(root: Path) -> None:
     place = ConsumedQueue("orders", "mail", 0)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         fill(store, 10)
         store.offsets.acknowledge(place, 9)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+    with JMQ.open(root) as store:
         assert store.offsets.get(place)[:2] == (5, 5)

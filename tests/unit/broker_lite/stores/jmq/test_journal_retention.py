@@ -14,7 +14,7 @@ from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
 from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
 from tests.support.journal_stores import CLIENT, SMALL, fill
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 AT_ANY_HOUR = replace(SMALL, retention=RetentionOptions(1, tuple(range(24)), 97, 98, 99))
 COUNT = 120

@@ -11,7 +11,7 @@ from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from tests.support.brokers import Peer
 from tests.support.jmq_brokers import open_jmq_broker
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.support.brokers import Peer, records
 from tests.support.jmq_brokers import OPTIONS, commit, open_jmq_broker, pull, send, send_back
-from tests.support.message_stores import SMALL, Clock
+from tests.support.message_stores import SMALL
+from tests.support.small_stores import Clock
 
 
 def ask(peer: Peer, code: int, **fields: object) -> str:

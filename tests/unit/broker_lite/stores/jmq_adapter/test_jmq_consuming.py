@@ -26,7 +26,7 @@ from tests.support.jmq_brokers import (
     send,
     send_back,
 )
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 RETRIES, DEAD = "%RETRY%consumers", "%DLQ%consumers"
 DONE, FAILED, GIVEN_UP = Outcome.CONSUMED, Outcome.FAILED, Outcome.GIVEN_UP

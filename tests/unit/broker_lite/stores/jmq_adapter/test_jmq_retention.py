@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from tests.support.brokers import Peer
 from tests.support.jmq_brokers import OPTIONS, commit, pull, send, send_back
 from tests.support.journal_stores import BROKER
-from tests.support.message_stores import Clock
+from tests.support.small_stores import Clock
 
 FILE_BYTES = 4096
 SMALL = replace(

@@ -19,7 +19,8 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.support.brokers import PRODUCER_HOST, Peer, send_fields
 from tests.support.jmq_brokers import OPTIONS, pull, send, send_back
 from tests.support.journal_stores import BROKER
-from tests.support.message_stores import BORN_MS, Clock
+from tests.support.message_stores import BORN_MS
+from tests.support.small_stores import Clock
 
 SEND = RequestCode.SEND_MESSAGE_V2
 PREPARED, LZ4, ZLIB = 0x4, 0x101, 0x301

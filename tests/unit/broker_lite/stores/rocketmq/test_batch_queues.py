@@ -19,7 +19,8 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, Entry, 
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, NewMessage
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
-from tests.support.message_stores import SMALL, STORED_MS, Clock, crash, log_records, message
+from tests.support.message_stores import SMALL, log_records, message
+from tests.support.small_stores import STORED_MS, Clock, crash
 
 OPTIONS = replace(SMALL, batch_queue_file_size_bytes=3 * ENTRY.size)
 """A queue's file rolls after three records."""

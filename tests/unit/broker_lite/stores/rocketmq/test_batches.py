@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from tests.support.message_stores import SMALL, Clock, message
+from tests.support.message_stores import SMALL, message
+from tests.support.small_stores import Clock
 
 OPTIONS = replace(SMALL, segment_size_bytes=1 << 16, max_message_size_bytes=1 << 14)
 """A batch stands in one segment; single messages fill the rest of one."""

@@ -26,17 +26,8 @@ from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.support.brokers import Peer, pull_fields, records, send_fields
-from tests.support.message_stores import (
-    SMALL,
-    STORED_MS,
-    Clock,
-    all_messages,
-    crash,
-    fill,
-    log_records,
-    message,
-    queue_entries,
-)
+from tests.support.message_stores import SMALL, fill, log_records, message, queue_entries
+from tests.support.small_stores import STORED_MS, Clock, all_messages, crash
 
 OPTIONS = replace(SMALL, dialect=BOLTMQ)
 NEGATIVE_CRC_BODY = b"123456789"

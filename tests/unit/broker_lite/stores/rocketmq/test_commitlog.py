@@ -9,7 +9,8 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
-from tests.support.message_stores import Clock, log_records, message
+from tests.support.message_stores import log_records, message
+from tests.support.small_stores import Clock
 
 SEGMENT = 1024
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, keep_index=False)

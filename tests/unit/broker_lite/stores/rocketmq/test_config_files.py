@@ -11,7 +11,8 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import ConfigFileError, MessageStore
 from commitlake.broker_lite.stores.rocketmq.config_files import ConsumerOffsets, DelayOffsets, Groups, Topics
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
-from tests.support.message_stores import SMALL, STORED_MS, Clock, fill, message
+from tests.support.message_stores import SMALL, fill, message
+from tests.support.small_stores import STORED_MS, Clock
 
 CONSUMER_OFFSETS_5_5_0 = """{
 \t"dataVersion":{

@@ -17,7 +17,8 @@ from commitlake.broker_lite.stores.rocketmq import (
     StoreOptions,
 )
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
-from tests.support.message_stores import SMALL, STORED_MS, Clock, crash, fill, message
+from tests.support.message_stores import SMALL, fill, message
+from tests.support.small_stores import STORED_MS, Clock, crash
 from tests.support.waiting import wait_until
 
 SYNC = StoreOptions(

@@ -10,7 +10,8 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq.light_queues import light_queue_entries
-from tests.support.message_stores import SMALL, Clock, message, queue_entries
+from tests.support.message_stores import SMALL, message, queue_entries
+from tests.support.small_stores import Clock
 
 NAMES = ("%LMQ%a", "%LMQ%b")
 

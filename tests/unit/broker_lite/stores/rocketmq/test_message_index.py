@@ -20,7 +20,8 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     parse_entry,
     parse_header,
 )
-from tests.support.message_stores import SMALL, STORED_MS, Clock, message
+from tests.support.message_stores import SMALL, message
+from tests.support.small_stores import STORED_MS, Clock
 
 GEOMETRY = SMALL.index_geometry
 

@@ -19,7 +19,8 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.indexfile import tags_key
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
-from tests.support.message_stores import BORN_MS, BROKER, PRODUCER, SMALL, STORED_MS, Clock, fill, message
+from tests.support.message_stores import BORN_MS, BROKER, PRODUCER, SMALL, fill, message
+from tests.support.small_stores import STORED_MS, Clock
 
 
 def test_message_is_read_as_it_was_put(store: MessageStore) -> None:

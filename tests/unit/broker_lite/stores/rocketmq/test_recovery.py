@@ -1,4 +1,4 @@
-"""What a store has after it is opened again: after a clean end, a crash, damage, and missing files."""
+"""What a RocketMQ store has after it is opened again: its index, damage that ends its log, and missing files."""
 
 from __future__ import annotations
 
@@ -9,74 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, serialize_message
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK
 from commitlake.schemas.layouts.rocketmq.indexfile import HEADER
 from commitlake.schemas.layouts.segments import segment_name
-from tests.support.message_stores import (
-    BROKER,
-    SMALL,
-    STORED_MS,
-    Clock,
-    all_messages,
-    crash,
-    fill,
-    log_records,
-    message,
-    queue_entries,
-)
+from tests.support.message_stores import BROKER, SMALL, fill, log_records, message, queue_entries
+from tests.support.small_stores import STORED_MS, Clock, crash
+from tests.support.store_formats import ROCKETMQ, bodies_of
 
 COUNT = 60
 """Messages that fill three segments and some queue and index files."""
 
 
-def written(root: Path, count: int = COUNT, end: Callable[[MessageStore], None] = MessageStore.close) -> Path:
-    """A store with messages, closed or crashed."""
-    store = MessageStore.open(root, SMALL, clock=Clock())
-    fill(store, count)
-    end(store)
-    return root
-
-
-def bodies(root: Path, options: StoreOptions = SMALL) -> list[bytes]:
-    """The bodies that the queues of a store give, checked against the log and the index, in the order of the log."""
-    with MessageStore.open(root, options, clock=Clock()) as store:
-        found = sorted(
-            (message for messages in all_messages(store).values() for message in messages),
-            key=lambda message: message.physical_offset,
-        )
-        assert [message.physical_offset for message in found] == [
-            record.physical_offset for record in log_records(root) if record.physical_offset < store.max_physical_offset
-        ]
-        for got in found:
-            assert got in store.get_by_key("orders", (got.keys or [""])[0], limit=1 << 20)
-    return [message.body for message in found]
-
-
-def expected(count: int) -> list[bytes]:
-    return [f"body {number}".encode() for number in range(count)]
-
-
-@pytest.mark.parametrize("end", [MessageStore.close, crash])
-def test_everything_is_there_again(root: Path, end: Callable[[MessageStore], None]) -> None:
-    assert bodies(written(root, end=end)) == expected(COUNT)
-
-
-@pytest.mark.parametrize("end", [MessageStore.close, crash])
-def test_queue_offsets_and_places_go_on_where_they_were(root: Path, end: Callable[[MessageStore], None]) -> None:
-    written(root, end=end)
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
-        log_end = store.max_physical_offset
-        results = fill(store, 4, start=COUNT)
-    assert [result.queue_offset for result in results] == [30, 30, 31, 31]
-    assert results[0].physical_offset == log_end
-    assert bodies(root) == expected(COUNT + 4)
-
-
 def test_clean_store_is_read_from_its_last_record_only(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     with MessageStore.open(root, SMALL) as store:
         assert not store.recovery.crashed
         assert store.recovery.records == 1
@@ -85,7 +33,7 @@ def test_clean_store_is_read_from_its_last_record_only(root: Path) -> None:
 
 
 def test_crashed_store_is_read_from_a_segment_that_the_checkpoint_vouches_for(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     (root / "abort").touch()
     checkpoint = CheckpointFile(root)
     last_index = max((root / "index").iterdir()).name
@@ -93,21 +41,21 @@ def test_crashed_store_is_read_from_a_segment_that_the_checkpoint_vouches_for(ro
         physic_msg_timestamp=STORED_MS + 3000, logics_msg_timestamp=STORED_MS + 3000, index_msg_timestamp=STORED_MS
     )
     checkpoint.save()
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         assert store.recovery.crashed
         assert store.recovery.start == max(store._files.log.files.file_starts)
         assert max((root / "index").iterdir()).name == last_index
 
 
 def test_crashed_store_without_a_usable_checkpoint_is_read_from_the_beginning(root: Path) -> None:
-    written(root, end=crash)
+    ROCKETMQ.write(root, COUNT, "crashed")
     assert not (root / "checkpoint").exists()
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         assert (store.recovery.start, store.recovery.records) == (0, COUNT)
 
 
 def test_crash_deletes_index_files_that_the_checkpoint_does_not_vouch_for(root: Path) -> None:
-    written(root, end=crash)
+    ROCKETMQ.write(root, COUNT, "crashed")
     old = {path.name for path in (root / "index").iterdir()}
     # Later than the names of the old ones, which began at the store's time.
     with MessageStore.open(root, SMALL, clock=Clock(STORED_MS + 1000)) as store:
@@ -115,64 +63,37 @@ def test_crash_deletes_index_files_that_the_checkpoint_does_not_vouch_for(root: 
         assert len(store.get_by_key("orders", "order-0")) == 1
 
 
-def test_missing_queues_are_built_anew_with_the_same_bytes(root: Path) -> None:
-    written(root)
-    before = {path.name: path.read_bytes() for path in (root / "consumequeue" / "orders" / "1").iterdir()}
-    shutil.rmtree(root / "consumequeue")
-    assert bodies(root) == expected(COUNT)
-    assert {path.name: path.read_bytes() for path in (root / "consumequeue" / "orders" / "1").iterdir()} == before
-
-
 def test_missing_index_is_built_anew_with_the_same_bytes(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     before = [path.read_bytes() for path in sorted((root / "index").iterdir())]
     shutil.rmtree(root / "index")
-    assert bodies(root) == expected(COUNT)
+    assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))
     assert [path.read_bytes() for path in sorted((root / "index").iterdir())] == before
 
 
 def test_index_is_made_whole_after_the_store_was_used_without(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     with MessageStore.open(root, replace(SMALL, keep_index=False), clock=Clock()) as store:
         fill(store, 10, start=COUNT)
-    assert bodies(root) == expected(COUNT + 10)
+    assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT + 10))
 
 
-def test_one_missing_queue_that_goes_on_in_the_log_is_built_anew(root: Path) -> None:
-    written(root)
-    shutil.rmtree(root / "consumequeue" / "orders" / "1")
-    assert bodies(root) == expected(COUNT)
-
-
-def test_queue_whose_tail_was_not_on_the_disk_is_completed(root: Path) -> None:
-    written(root, end=crash)
-    last = max((root / "consumequeue" / "orders" / "0").iterdir())
-    last.write_bytes(bytes(SMALL.consume_queue_file_size_bytes))
-    assert bodies(root) == expected(COUNT)
-
-
-def test_queue_without_its_last_file_is_completed(root: Path) -> None:
-    written(root, end=crash)
-    max((root / "consumequeue" / "orders" / "0").iterdir()).unlink()
-    assert bodies(root) == expected(COUNT)
-
-
-@pytest.mark.parametrize("end", [MessageStore.close, crash])
-def test_log_that_lost_its_tail_takes_queues_and_index_with_it(root: Path, end: Callable[[MessageStore], None]) -> None:
-    written(root, end=end)
+@pytest.mark.parametrize("end", ["closed", "crashed"])
+def test_log_that_lost_its_tail_takes_queues_and_index_with_it(root: Path, end: str) -> None:
+    ROCKETMQ.write(root, COUNT, end)
     last = max((root / "commitlog").iterdir())
     last.write_bytes(bytes(SMALL.segment_size_bytes))
     kept = len(list(log_records(root)))
     assert kept < COUNT
-    assert bodies(root) == expected(kept)
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    assert ROCKETMQ.bodies(root) == bodies_of(range(kept))
+    with ROCKETMQ.open(root) as store:
         fill(store, COUNT - kept, start=kept)
-    assert bodies(root) == expected(COUNT)
+    assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))
 
 
 def torn(root: Path, cut: Callable[[bytearray, int, int], None]) -> int:
     """Damage the last record of a crashed store; returns how many are whole."""
-    written(root, end=crash)
+    ROCKETMQ.write(root, COUNT, "crashed")
     *_, record = log_records(root)
     segment = max((root / "commitlog").iterdir())
     data = bytearray(segment.read_bytes())
@@ -210,10 +131,10 @@ def other_place(data: bytearray, position: int, size: int) -> None:
 @pytest.mark.parametrize("cut", [zero_tail, flip_body, claim_more, negative_size, foreign_magic, other_place])
 def test_log_ends_before_a_record_that_is_not_whole(root: Path, cut: Callable[[bytearray, int, int], None]) -> None:
     whole = torn(root, cut)
-    assert bodies(root) == expected(whole)
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    assert ROCKETMQ.bodies(root) == bodies_of(range(whole))
+    with ROCKETMQ.open(root) as store:
         assert store.put(message(whole, queue_id=whole % 2)).queue_offset == whole // 2
-    assert bodies(root) == expected(COUNT)
+    assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))
 
 
 def test_bytes_behind_the_end_of_the_log_stay_as_they_are(root: Path) -> None:
@@ -225,98 +146,98 @@ def test_bytes_behind_the_end_of_the_log_stay_as_they_are(root: Path) -> None:
 
 
 def test_old_records_do_not_come_back_behind_a_new_one_of_the_same_size(root: Path) -> None:
-    written(root, end=crash)
+    ROCKETMQ.write(root, COUNT, "crashed")
     segment = min((root / "commitlog").iterdir())
     data = bytearray(segment.read_bytes())
     third = list(log_records(root))[2]
     data[third.physical_offset + 90] ^= 1
     segment.write_bytes(data)
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         result = store.put(message(2, queue_id=0))
         assert (result.physical_offset, result.size) == (third.physical_offset, third.size)
     for end in (crash, MessageStore.close):
-        end(MessageStore.open(root, SMALL, clock=Clock()))
-        assert bodies(root) == expected(3)
+        end(ROCKETMQ.open(root))
+        assert ROCKETMQ.bodies(root) == bodies_of(range(3))
 
 
 def test_old_queue_entries_do_not_come_back_when_the_log_has_gone_on(root: Path) -> None:
-    written(root, end=crash)
+    ROCKETMQ.write(root, COUNT, "crashed")
     segment = min((root / "commitlog").iterdir())
     data = bytearray(segment.read_bytes())
     data[list(log_records(root))[4].physical_offset + 90] ^= 1
     segment.write_bytes(data)
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         # All for one queue, until the log is further than it was: the other keeps its file.
         for number in range(4, 80):
             store.put(message(number, queue_id=0))
     for end in (crash, MessageStore.close):
-        end(MessageStore.open(root, SMALL, clock=Clock()))
-        with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        end(ROCKETMQ.open(root))
+        with ROCKETMQ.open(root) as store:
             assert (store.max_offset("orders", 0), store.max_offset("orders", 1)) == (78, 2)
-    assert bodies(root) == expected(80)
+    assert ROCKETMQ.bodies(root) == bodies_of(range(80))
 
 
 def test_segments_behind_the_end_of_the_log_are_deleted(root: Path) -> None:
-    written(root, end=crash)
+    ROCKETMQ.write(root, COUNT, "crashed")
     first = root / "commitlog" / segment_name(0)
     data = bytearray(first.read_bytes())
     data[90] ^= 1
     first.write_bytes(data)
-    assert bodies(root) == []
+    assert ROCKETMQ.bodies(root) == []
     assert [path.name for path in (root / "commitlog").iterdir()] == []
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         assert store.put(message()).physical_offset == 0
 
 
 def test_segment_that_was_made_and_never_written_is_no_error(root: Path) -> None:
     # A broker makes the next segment before it needs it.
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     following = int(max((root / "commitlog").iterdir()).name) + SMALL.segment_size_bytes
     (root / "commitlog" / segment_name(following)).write_bytes(bytes(SMALL.segment_size_bytes))
-    assert bodies(root) == expected(COUNT)
+    assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))
 
 
 def test_log_that_ends_in_a_blank_goes_on_in_the_next_segment(root: Path) -> None:
-    written(root, end=crash)
+    ROCKETMQ.write(root, COUNT, "crashed")
     # Crashed after the BLANK, before the record that it made room for.
     max((root / "commitlog").iterdir()).unlink()
     kept = len(list(log_records(root)))
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         result = store.put(message(kept, queue_id=kept % 2))
     assert result.physical_offset % SMALL.segment_size_bytes == 0
-    assert bodies(root) == expected(kept + 1)
+    assert ROCKETMQ.bodies(root) == bodies_of(range(kept + 1))
 
 
 def test_log_whose_first_segments_have_expired_is_read_from_where_it_begins(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     gone = root / "commitlog" / segment_name(0)
     expired = sum(1 for record in log_records(root) if record.physical_offset < SMALL.segment_size_bytes)
     gone.unlink()
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         assert store.min_physical_offset == SMALL.segment_size_bytes
         assert store.min_offset("orders", 0) == (expired + 1) // 2
         assert store.get_by_key("orders", "order-0") == []
-    assert bodies(root) == expected(COUNT)[expired:]
+    assert ROCKETMQ.bodies(root) == bodies_of(range(expired, COUNT))
 
 
 def test_queues_of_a_log_that_begins_late_are_built_with_filler(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     (root / "commitlog" / segment_name(0)).unlink()
     shutil.rmtree(root / "consumequeue")
     expired = COUNT - len(list(log_records(root)))
-    assert bodies(root) == expected(COUNT)[expired:]
+    assert ROCKETMQ.bodies(root) == bodies_of(range(expired, COUNT))
     first = (expired + 1) // 2
     entries = queue_entries(root, "orders", 0)
     assert entries[: first % 8] == [PRE_BLANK] * (first % 8)
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (first, COUNT // 2)
 
 
 def test_empty_log_empties_queues_and_index(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     shutil.rmtree(root / "commitlog")
-    assert bodies(root) == []
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    assert ROCKETMQ.bodies(root) == []
+    with ROCKETMQ.open(root) as store:
         assert store.put(message()).queue_offset == 0
         assert len(store.get_by_key("orders", "order-0")) == 1
 
@@ -357,10 +278,10 @@ def test_forged_queue_offsets_make_no_endless_files(root: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 10, 24, 40])
 def test_checkpoint_that_is_too_short_vouches_for_nothing_that_it_lacks(root: Path, size: int) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     (root / "checkpoint").write_bytes((root / "checkpoint").read_bytes()[:size])
     (root / "abort").touch()
-    assert bodies(root) == expected(COUNT)
+    assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))
     assert (root / "checkpoint").stat().st_size == 4096
 
 
@@ -389,7 +310,7 @@ def test_crashed_store_is_read_from_the_newest_segment_that_is_older_than_the_ch
 
 
 def test_index_that_went_further_than_the_log_does_not_hide_new_messages(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     last = max((root / "commitlog").iterdir())
     last.write_bytes(bytes(SMALL.segment_size_bytes))
     kept = len(list(log_records(root)))
@@ -403,7 +324,7 @@ def test_index_that_went_further_than_the_log_does_not_hide_new_messages(root: P
 
 
 def test_opening_and_closing_changes_no_queue_and_no_index(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     files = [path for folder in ("consumequeue", "index", "commitlog") for path in (root / folder).rglob("*")]
     before = {path: path.read_bytes() for path in files if path.is_file()}
     for _ in range(3):
@@ -413,43 +334,43 @@ def test_opening_and_closing_changes_no_queue_and_no_index(root: Path) -> None:
 
 
 def test_keys_of_one_message_that_were_lost_with_the_next_index_file_are_entered_again(root: Path) -> None:
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         for number in range(22):
             store.put(message(number, properties=(("KEYS", f"k{number}"),)))
         store.put(message(22, properties=(("KEYS", "one two three"),)))
     max((root / "index").iterdir()).unlink()
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         assert [len(store.get_by_key("orders", key)) for key in ("k21", "one", "two", "three")] == [1, 1, 1, 1]
 
 
 def test_queue_entry_that_leads_nowhere_is_written_again(root: Path) -> None:
-    written(root, end=crash)
+    ROCKETMQ.write(root, COUNT, "crashed")
     last = max((root / "consumequeue" / "orders" / "1").iterdir())
     for wrong in ((1 << 62, 100, 7), (11, 100, 7), (0, 100, 7)):
         data = bytearray(last.read_bytes())
         used = len(queue_entries(root, "orders", 1)) % 8 or 8
         data[(used - 1) * 20 : used * 20] = ENTRY.pack(*wrong)
         last.write_bytes(data)
-        assert bodies(root) == expected(COUNT)
+        assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))
 
 
 def test_index_header_that_lies_is_no_way_out_of_the_file(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     for path in (root / "index").iterdir():
         data = bytearray(path.read_bytes())
         data[HEADER.offset_of("used_slots") : HEADER.size] = b"\x7f\xff\xff\xff\x7f\xff\xff\xff"
         data[HEADER.size : HEADER.size + 7 * 4] = b"\x40\0\0\0" * 7
         path.write_bytes(data)
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         assert store.get_by_key("orders", "order-1") == []
         fill(store, 1, start=COUNT)
         assert len(store.get_by_key("orders", f"order-{COUNT}")) == 1
 
 
 def test_folders_that_are_no_queues_are_left_alone(root: Path) -> None:
-    written(root)
+    ROCKETMQ.write(root, COUNT)
     for name in ("007", "x", "\u0661", "-1"):
         (root / "consumequeue" / "orders" / name).mkdir()
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with ROCKETMQ.open(root) as store:
         assert store.queues == [("orders", 0), ("orders", 1)]
-    assert bodies(root) == expected(COUNT)
+    assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))

@@ -12,7 +12,8 @@ import pytest
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.engine.retention import Retention, used_percent
 from commitlake.broker_lite.stores.rocketmq import MessageStore, OptionError
-from tests.support.message_stores import SMALL, all_messages, fill
+from tests.support.message_stores import SMALL, fill
+from tests.support.small_stores import all_messages
 
 NOW = time.time()
 OLD = NOW - 73 * 3600

@@ -24,7 +24,8 @@ from commitlake.schemas.layouts.rocketmq.timer_log import (
 from commitlake.schemas.layouts.rocketmq.timer_wheel import FILE_SIZE, parse_timer_slot
 from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
 from commitlake.schemas.layouts.segments import segment_name
-from tests.support.message_stores import SMALL, STORED_MS, Clock, crash, message
+from tests.support.message_stores import SMALL, message
+from tests.support.small_stores import STORED_MS, Clock, crash
 
 OPTIONS = replace(SMALL, timer_log_file_size_bytes=4 * UNIT.size + 20)
 """A file of the timer log has room for four units."""

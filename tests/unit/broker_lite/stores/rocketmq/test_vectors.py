@@ -21,7 +21,8 @@ from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, serialize_entry
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, key_hash
-from tests.support.message_stores import BORN_MS, BROKER, PRODUCER, SMALL, STORED_MS, Clock, message
+from tests.support.message_stores import BORN_MS, BROKER, PRODUCER, SMALL, message
+from tests.support.small_stores import STORED_MS, Clock
 
 UNIQUE_KEY = "C0A8010A1F9018B4AAC2000000010000"
 RECORD_A = bytes.fromhex(

@@ -1,0 +1,81 @@
+"""Small stores of broker_lite, for tests that hold for each format: how they are opened, filled, and looked into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from commitlake.broker_lite.stores.engine.open_store import OpenStore
+from commitlake.broker_lite.stores.engine.reading import GetResult
+from commitlake.schemas.layouts.errors import LayoutError
+
+STORED_MS = 1_700_000_000_456
+M_co = TypeVar("M_co", covariant=True)
+M = TypeVar("M")
+
+
+class Clock:
+    """A clock that stands still until it is told to go on."""
+
+    def __init__(self, now_ms: int = STORED_MS) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        """Return the time, in ms since 1970."""
+        return self.now_ms
+
+
+class ReadableStore(Protocol[M_co]):
+    """A store whose queues can be read."""
+
+    @property
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and number of every queue."""
+
+    def min_offset(self, topic: str, queue_id: int, /) -> int:
+        """Return the number of a queue's first message."""
+
+    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int, /) -> GetResult[M_co]:
+        """Return a queue's messages from a number on."""
+
+
+def crash(store: OpenStore[Any, Any]) -> None:
+    """Leave a store as a killed process does: files as they are, `abort` there, the lock gone."""
+    store._flusher.stop()
+    store._writer.is_closed = True
+    store._mappings.unmap_all()
+    store._lock.release()
+
+
+def all_messages(store: ReadableStore[M]) -> dict[tuple[str, int], list[M]]:
+    """Return everything that the queues give, by topic and queue."""
+    return {
+        (topic, queue_id): store.get(topic, queue_id, store.min_offset(topic, queue_id), 1 << 30).messages
+        for topic, queue_id in store.queues
+    }
+
+
+def records_in(
+    log: Path, parse: Callable[[bytes, int], tuple[M, int] | None], offset_of: Callable[[M], int]
+) -> Iterator[M]:
+    """Read the records of a log from its files, without the store's help.
+
+    Args:
+        log: the folder of the files.
+        parse: reads the record at a position.
+        offset_of: the offset that a record says of itself; a file ends before the first record of another place.
+    """
+    for file in sorted(log.iterdir()):
+        data, position = file.read_bytes(), 0
+        try:
+            while (parsed := parse(data, position)) and offset_of(parsed[0]) == int(file.name) + position:
+                yield parsed[0]
+                position += parsed[1]
+        except LayoutError:
+            continue
+
+
+def queue_bytes(folder: Path, topic: str, queue_id: int) -> bytes:
+    """Return the content of a queue's files, one after the other; `folder` has those of all queues."""
+    return b"".join(file.read_bytes() for file in sorted((folder / topic / str(queue_id)).iterdir()))

@@ -1,0 +1,149 @@
+"""The formats of broker_lite's stores, for tests that hold for each: how a small store is opened, filled and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from tests.support import journal_stores, message_stores
+from tests.support.small_stores import Clock, all_messages, crash
+
+FILE_SIZE = 4096
+"""Of a file of the log in a small store of any format."""
+
+
+@dataclass(frozen=True)
+class StoreFormat:
+    """How tests use stores of one format.
+
+    Attributes:
+        name: the format's name.
+        store: the class of its stores.
+        options: those of a small store.
+        build: the module with its `message` and `fill`.
+        log: the folder of its log.
+        log_option: the option that sets the size of the log's files.
+        queues: the folder of its queues.
+        queue_option: the option that sets the size of their files.
+        read_log: reads the records of the log from its files.
+        offset_name: the attribute of messages and results that has the offset in the log.
+        note_progress: makes a consumer known to a store, and saves that.
+    """
+
+    name: str
+    store: type[MessageStore | JournalStore]
+    options: StoreOptions | JournalOptions
+    build: ModuleType
+    log: str
+    log_option: str
+    queues: str
+    queue_option: str
+    read_log: Callable[[Path], Iterator[Any]]
+    offset_name: str
+    note_progress: Callable[[Any], None]
+
+    def open(self, root: Path, clock: Callable[[], int] | None = None, **changes: Any) -> Any:
+        """Open a small store, with other options."""
+        return self.store.open(root, replace(self.options, **changes), clock=clock or Clock())  # type: ignore[arg-type]
+
+    def fill(self, store: Any, count: int, start: int = 0) -> list[Any]:
+        """Put messages with the numbers from `start` on, by turns into two queues."""
+        results: list[Any] = self.build.fill(store, count, start)
+        return results
+
+    def put(self, store: Any, number: int, queue_id: int = 0) -> Any:
+        """Put the message with a number into a queue."""
+        if self.store is JournalStore:
+            return store.put(self.build.message(number), queue_id)
+        return store.put(self.build.message(number, queue_id=queue_id))
+
+    def offset_of(self, found: Any) -> int:
+        """Return the offset in the log of a message, or of the result of a put."""
+        return int(getattr(found, self.offset_name))
+
+    def write(self, root: Path, count: int, end: str = "closed", *, has_consumer: bool = False) -> Path:
+        """Make a store with messages, and maybe with a consumer's files, that is then "closed" or "crashed"."""
+        store = self.open(root)
+        self.fill(store, count)
+        if has_consumer:
+            store.flush()
+            self.note_progress(store)
+        crash(store) if end == "crashed" else store.close()
+        return root
+
+    def found(self, root: Path) -> list[Any]:
+        """Return what the queues of a store give, in the order of the log; each is also found by its number.
+
+        In a store of RocketMQ's, which ends at the first damage, it is all that the log has, and found by its key, too.
+        """
+        with self.open(root) as store:
+            queues = all_messages(store)
+            for (topic, queue_id), messages in queues.items():
+                for one in messages:
+                    assert store.get(topic, queue_id, one.queue_offset, 1).messages == [one]
+            found = sorted((one for messages in queues.values() for one in messages), key=self.offset_of)
+            if isinstance(store, MessageStore):
+                in_log = [record for record in self.read_log(root) if record.physical_offset < store.log_end]
+                assert [one.physical_offset for one in found] == [record.physical_offset for record in in_log]
+                for one in found:
+                    assert one in store.get_by_key(one.topic, (one.keys or [""])[0], limit=1 << 20)
+        return found
+
+    def bodies(self, root: Path) -> list[bytes]:
+        """Return the bodies of what the queues of a store give, in the order of the log."""
+        return [one.body for one in self.found(root)]
+
+
+def bodies_of(numbers: range) -> list[bytes]:
+    """Return the bodies of the messages with these numbers."""
+    return [f"body {number}".encode() for number in numbers]
+
+
+def _note_rocketmq_progress(store: MessageStore) -> None:
+    store.config.consumer_offsets.commit("orders", "mail", 0, 3)
+    store.config.delay_offsets.set(3, 1)
+    store.config.groups.create("mail")
+    store.config.save()
+
+
+def _note_jmq_progress(store: JournalStore) -> None:
+    store.offsets.acknowledge(ConsumedQueue("orders", "mail", 0), 3)
+    store.offsets.save_changed()
+
+
+ROCKETMQ = StoreFormat(
+    name="rocketmq",
+    store=MessageStore,
+    options=message_stores.SMALL,
+    build=message_stores,
+    log="commitlog",
+    log_option="segment_size_bytes",
+    queues="consumequeue",
+    queue_option="consume_queue_file_size_bytes",
+    read_log=message_stores.log_records,
+    offset_name="physical_offset",
+    note_progress=_note_rocketmq_progress,
+)
+BOLTMQ_DIALECT = replace(ROCKETMQ, name="boltmq", options=replace(message_stores.SMALL, dialect=BOLTMQ))
+JMQ = StoreFormat(
+    name="jmq",
+    store=JournalStore,
+    options=journal_stores.SMALL,
+    build=journal_stores,
+    log="journal",
+    log_option="journal_file_size_bytes",
+    queues="queue",
+    queue_option="queue_file_size_bytes",
+    read_log=journal_stores.journal_records,
+    offset_name="journal_offset",
+    note_progress=_note_jmq_progress,
+)
+STORE_FORMATS = {known.name: known for known in (ROCKETMQ, JMQ)}
+"""The formats that have code of their own, by name."""
