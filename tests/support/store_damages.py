@@ -1,29 +1,24 @@
-"""Ways to damage a store, each by its name; every one takes the store's folder."""
+"""Ways to damage a store of either format: its log, and the queue that tests damage."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from commitlake.connectors.formats.engine.records import walk_store
-from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
-from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize_checkpoint
-from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, Message
-from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, serialize_entry
+from commitlake.schemas.layouts.base import Layout
+from commitlake.schemas.layouts.jmq import journal
+from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.rocketmq import commitlog, consumequeue
 from commitlake.schemas.layouts.segments import segment_name
-from tests.support.indexed_stores import QUEUE_FILE_ENTRIES, SEGMENT_BYTES
+from tests.support import indexed_stores, jmq_stores
+from tests.support.journal_stores import journal_records
+from tests.support.message_stores import log_records
 
-Damage = Callable[[Path], None]
 QUEUE = ("topic-1", 1)
-QUEUE_FILE_BYTES = QUEUE_FILE_ENTRIES * ENTRY.size
-
-
-def messages(root: Path) -> list[Message]:
-    """Every record of the log."""
-    (store,) = find_stores(str(root))
-    return [record.message for record in walk_store(store, SEGMENT_BYTES) if record.message is not None]
+"""The queue that is damaged."""
 
 
 def patch(path: Path, position: int, data: bytes) -> None:
@@ -33,154 +28,183 @@ def patch(path: Path, position: int, data: bytes) -> None:
     path.write_bytes(content)
 
 
-def segment(root: Path, offset: int) -> tuple[Path, int]:
-    """The segment with a physical offset, and the byte there."""
-    base = offset - offset % SEGMENT_BYTES
-    return root / "commitlog" / segment_name(base), offset - base
+def cut_file(path: Path, size: int) -> None:
+    """Leave only the first bytes of a file."""
+    path.write_bytes(path.read_bytes()[:size])
 
 
-def patch_log(root: Path, offset: int, data: bytes) -> None:
-    """Overwrite some bytes of the log."""
-    path, position = segment(root, offset)
-    patch(path, position, data)
+@dataclass(frozen=True)
+class Damages:
+    """Damages to the stores of one format; `root` is a store's folder.
+
+    Attributes:
+        name: the format's name.
+        log: the folder of the log.
+        queues: the folder of the queues.
+        segment_bytes: size of the log's files.
+        queue_file_entries: entries of a queue's file.
+        head: a record's head.
+        offset_name: the field, and the attribute of a message, that has its offset in the log.
+        entry_layout: a queue's entry.
+        parse_entry: reads an entry.
+        serialize_entry: writes an entry, its checksum with it.
+        read_log: reads the messages of a store's log.
+    """
+
+    name: str
+    log: str
+    queues: str
+    segment_bytes: int
+    queue_file_entries: int
+    head: Layout
+    offset_name: str
+    entry_layout: Layout
+    parse_entry: Callable[..., Any]
+    serialize_entry: Callable[[Any], bytes]
+    read_log: Callable[[Path], Iterator[Any]]
+
+    def messages(self, root: Path) -> list[Any]:
+        """Return every record of the log."""
+        return list(self.read_log(root))
+
+    def record(self, root: Path, number: int = 100) -> Any:
+        """Return a record that others follow in its segment and in its queue."""
+        return self.messages(root)[number]
+
+    def of_queue(self, root: Path) -> list[Any]:
+        """Return the records of the queue that is damaged."""
+        return [each for each in self.messages(root) if (each.topic, each.queue_id) == QUEUE]
+
+    def offset_of(self, message: Any) -> int:
+        """Return a message's offset in the log."""
+        return int(getattr(message, self.offset_name))
+
+    def segment(self, root: Path, offset: int) -> tuple[Path, int]:
+        """Return the segment with an offset, and the byte there."""
+        base = offset - offset % self.segment_bytes
+        return root / self.log / segment_name(base), offset - base
+
+    def patch_log(self, root: Path, offset: int, data: bytes) -> None:
+        """Overwrite some bytes of the log."""
+        path, position = self.segment(root, offset)
+        patch(path, position, data)
+
+    def patch_field(self, root: Path, message: Any, name: str, value: int) -> None:
+        """Overwrite a field of a record's head."""
+        (declared,) = (each for each in self.head.fields if each.name == name)
+        position = self.offset_of(message) + self.head.offset_of(name)
+        self.patch_log(root, position, struct.pack(">" + declared.code, value))
+
+    def patch_offset(self, root: Path, message: Any, value: int) -> None:
+        """Overwrite the offset that a record says of itself."""
+        self.patch_field(root, message, self.offset_name, value)
+
+    def patch_topic(self, root: Path, message: Any, data: bytes) -> None:
+        """Overwrite some letters in the middle of a record's topic."""
+        path, position = self.segment(root, self.offset_of(message))
+        at = path.read_bytes().index(message.topic.encode(), position)
+        patch(path, at + 2, data)
+
+    def clear_record(self, root: Path, message: Any) -> None:
+        """Make zeros of a record."""
+        self.patch_log(root, self.offset_of(message), bytes(message.size))
+
+    def filler(self, root: Path) -> int:
+        """Return the offset of the filler that ends the first segment."""
+        last = [each for each in self.messages(root) if self.offset_of(each) < self.segment_bytes][-1]
+        return self.offset_of(last) + int(last.size)
+
+    def reuse_segment(self, root: Path) -> None:
+        """Put the bytes of one segment into another's file."""
+        source, _ = self.segment(root, self.segment_bytes)
+        target, _ = self.segment(root, 2 * self.segment_bytes)
+        target.write_bytes(source.read_bytes())
+
+    def cut_segment(self, root: Path) -> None:
+        """Cut the third segment in the middle of a record of its second half."""
+        path, position = self.segment(root, 2 * self.segment_bytes + self.segment_bytes // 2)
+        start = int(path.name)
+        begin = next(self.offset_of(each) for each in self.messages(root) if self.offset_of(each) > start + position)
+        cut_file(path, begin - start + 20)
+
+    @property
+    def queue_file_bytes(self) -> int:
+        """Size of a queue's file."""
+        return self.queue_file_entries * self.entry_layout.size
+
+    def queue_folder(self, root: Path) -> Path:
+        """Return the folder of the queue that is damaged."""
+        return root / self.queues / QUEUE[0] / str(QUEUE[1])
+
+    def queue_file(self, root: Path, number: int, queue: tuple[str, int] = QUEUE) -> tuple[Path, int]:
+        """Return the file with an entry, and the byte there."""
+        position = number * self.entry_layout.size
+        start = position - position % self.queue_file_bytes
+        return root / self.queues / queue[0] / str(queue[1]) / segment_name(start), position - start
+
+    def entry(self, root: Path, number: int) -> Any:
+        """Return an entry of the queue that is damaged."""
+        path, position = self.queue_file(root, number)
+        found = self.parse_entry(path.read_bytes(), position)
+        assert found is not None
+        return found
+
+    def put_entry(self, root: Path, number: int, value: Any) -> None:
+        """Overwrite an entry of that queue."""
+        path, position = self.queue_file(root, number)
+        patch(path, position, self.serialize_entry(value))
+
+    def change_entry(self, root: Path, number: int, **changes: int) -> None:
+        """Change some fields of an entry of that queue."""
+        self.put_entry(root, number, self.entry(root, number)._replace(**changes))
+
+    def clear_entry(self, root: Path, number: int) -> None:
+        """Make zeros of an entry of that queue."""
+        path, position = self.queue_file(root, number)
+        patch(path, position, bytes(self.entry_layout.size))
+
+    def queue_end(self, root: Path) -> int:
+        """Return the number behind that queue's last message."""
+        return 1 + max(int(each.queue_offset) for each in self.of_queue(root))
+
+    def swap_entries(self, root: Path) -> None:
+        """Put two entries in one another's place."""
+        first, second = self.entry(root, 3), self.entry(root, 4)
+        self.put_entry(root, 3, second)
+        self.put_entry(root, 4, first)
+
+    def repeat_record(self, root: Path) -> None:
+        """Give a record the number of the one before it in its queue."""
+        last = self.of_queue(root)[-1]
+        self.patch_field(root, last, "queue_offset", last.queue_offset - 1)
+        self.clear_entry(root, last.queue_offset)
 
 
-def patch_field(root: Path, message: Message, name: str, value: int) -> None:
-    """Overwrite a field of a record's head."""
-    (declared,) = (each for each in HEAD.fields if each.name == name)
-    patch_log(root, message.physical_offset + HEAD.offset_of(name), struct.pack(">" + declared.code, value))
-
-
-def patch_topic(root: Path, message: Message, data: bytes) -> None:
-    """Overwrite some letters in the middle of a record's topic."""
-    path, position = segment(root, message.physical_offset)
-    at = path.read_bytes().index(message.topic.encode(), position)
-    patch(path, at + 2, data)
-
-
-def queue_file(root: Path, number: int, queue: tuple[str, int] = QUEUE) -> tuple[Path, int]:
-    """The file with an entry, and the byte there."""
-    position = number * ENTRY.size
-    start = position - position % QUEUE_FILE_BYTES
-    return root / "consumequeue" / queue[0] / str(queue[1]) / segment_name(start), position - start
-
-
-def entry(root: Path, number: int) -> consumequeue.Entry:
-    """An entry of the queue that is damaged."""
-    path, position = queue_file(root, number)
-    return consumequeue.parse_entry(path.read_bytes(), position)
-
-
-def put_entry(root: Path, number: int, value: consumequeue.Entry) -> None:
-    """Overwrite an entry of that queue."""
-    path, position = queue_file(root, number)
-    patch(path, position, serialize_entry(value))
-
-
-def queue_end(root: Path) -> int:
-    """The number behind that queue's last message."""
-    return 1 + max(each.queue_offset for each in messages(root) if (each.topic, each.queue_id) == QUEUE)
-
-
-def index_paths(root: Path) -> list[Path]:
-    """The index files, oldest first."""
-    return sorted((root / "index").iterdir())
-
-
-def index_entry(path: Path, number: int) -> indexfile.Entry:
-    """An entry of an index file."""
-    return indexfile.parse_entry(path.read_bytes(), indexfile.geometry_of(path.stat().st_size).entry_position(number))
-
-
-def put_index_entry(path: Path, number: int, value: indexfile.Entry) -> None:
-    """Overwrite it."""
-    position = indexfile.geometry_of(path.stat().st_size).entry_position(number)
-    patch(path, position, indexfile.serialize_entry(value))
-
-
-def index_header(path: Path) -> indexfile.Header:
-    """The header of an index file."""
-    return indexfile.parse_header(path.read_bytes())
-
-
-def put_index_header(path: Path, value: indexfile.Header) -> None:
-    """Overwrite it."""
-    patch(path, 0, indexfile.serialize_header(value))
-
-
-def chained(path: Path, *, at_end: bool) -> int:
-    """The number of an entry whose chain goes on behind it, or ends with it; not the first, nor its slot's newest."""
-    geometry = indexfile.geometry_of(path.stat().st_size)
-    entries = {number: index_entry(path, number) for number in range(2, geometry.entries)}
-    led_to = {each.previous_entry for each in entries.values()}
-    return next(number for number, each in entries.items() if number in led_to and (each.previous_entry == 0) is at_end)
-
-
-def set_checkpoint(root: Path, **changes: int) -> None:
-    """Write a checkpoint."""
-    (root / "checkpoint").write_bytes(serialize_checkpoint(Checkpoint(**changes)))
-
-
-def swap_entries(root: Path) -> None:
-    """Two entries of a queue in one another's place."""
-    first, second = entry(root, 3), entry(root, 4)
-    put_entry(root, 3, second)
-    put_entry(root, 4, first)
-
-
-def repeat_record(root: Path) -> None:
-    """A record with the number of the one before it in its queue."""
-    found = [each for each in messages(root) if (each.topic, each.queue_id) == QUEUE]
-    patch_field(root, found[-1], "queue_offset", found[-1].queue_offset - 1)
-    path, position = queue_file(root, found[-1].queue_offset)
-    patch(path, position, bytes(ENTRY.size))
-
-
-def filler_in_the_middle(root: Path) -> None:
-    """An entry as a queue that was made late begins with."""
-    put_entry(root, 5, PRE_BLANK)
-
-
-def reused_segment(root: Path) -> None:
-    """The bytes of one segment in another's file."""
-    source, _ = segment(root, SEGMENT_BYTES)
-    target, _ = segment(root, 2 * SEGMENT_BYTES)
-    target.write_bytes(source.read_bytes())
-
-
-def swap_slots(root: Path) -> None:
-    """Two slots of an index file in one another's place."""
-    path = index_paths(root)[1]
-    geometry = indexfile.geometry_of(path.stat().st_size)
-    content = path.read_bytes()
-    size = indexfile.SLOT.size
-    used = [slot for slot in range(geometry.slots) if any(content[geometry.slot_position(slot) :][:size])][:2]
-    first, second = (geometry.slot_position(slot) for slot in used)
-    patch(path, first, content[second : second + size])
-    patch(path, second, content[first : first + size])
-
-
-def filler(root: Path) -> int:
-    """Physical offset of the filler that ends the first segment."""
-    last = [each for each in messages(root) if each.physical_offset < SEGMENT_BYTES][-1]
-    return last.physical_offset + last.size
-
-
-def in_second_half(root: Path) -> int:
-    """A byte of the third segment that is in the middle of a record."""
-    begin = 2 * SEGMENT_BYTES
-    found = [
-        each.physical_offset - begin for each in messages(root) if 0 < each.physical_offset - begin < SEGMENT_BYTES
-    ]
-    return found[len(found) // 2] + 20
-
-
-def stale_record(root: Path) -> None:
-    """A record behind a damaged one with a number that others of its queue have already, and no entry."""
-    of_queue = [each for each in messages(root) if (each.topic, each.queue_id) == QUEUE]
-    last = of_queue[-1]
-    before = messages(root)[messages(root).index(last) - 1]
-    patch_field(root, before, "magic", 7)
-    patch_field(root, last, "queue_offset", 0)
-    path, position = queue_file(root, last.queue_offset)
-    patch(path, position, bytes(ENTRY.size))
+ROCKETMQ = Damages(
+    name="rocketmq",
+    log="commitlog",
+    queues="consumequeue",
+    segment_bytes=indexed_stores.SEGMENT_BYTES,
+    queue_file_entries=indexed_stores.QUEUE_FILE_ENTRIES,
+    head=commitlog.HEAD,
+    offset_name="physical_offset",
+    entry_layout=consumequeue.ENTRY,
+    parse_entry=consumequeue.parse_entry,
+    serialize_entry=consumequeue.serialize_entry,
+    read_log=log_records,
+)
+JMQ = Damages(
+    name="jmq",
+    log="journal",
+    queues="queue",
+    segment_bytes=jmq_stores.FILE_BYTES,
+    queue_file_entries=jmq_stores.QUEUE_FILE_ENTRIES,
+    head=journal.HEAD,
+    offset_name="journal_offset",
+    entry_layout=jmq_queue.ENTRY,
+    parse_entry=jmq_queue.parse_entry,
+    serialize_entry=jmq_queue.serialize_entry,
+    read_log=journal_records,
+)
+DAMAGES = {each.name: each for each in (ROCKETMQ, JMQ)}
+"""By the format's name."""

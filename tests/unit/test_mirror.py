@@ -157,7 +157,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/transforms/test_profile.py": ("schemas.tables.profile",),
     "tests/unit/pipelines/transforms/test_column_hash.py": ("schemas.tables.columns",),
     "tests/unit/pipelines/verify/test_batch_queues.py": ("connectors.formats.rocketmq.batch_queues",),
-    "tests/unit/pipelines/verify/test_damages.py": (
+    "tests/unit/pipelines/verify/test_rocketmq_damages.py": (
         "connectors.formats.rocketmq.consume_queues",
         "connectors.formats.rocketmq.facts",
         "connectors.formats.rocketmq.kernel.facts",

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.pipelines.verify.admission import Options
-from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, Entry, parse_entry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message, serialize_message
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
@@ -21,6 +18,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.logs import BROKER_HOST, START_MS, new_message, write_store
 from tests.support.store_damages import patch
+from tests.support.store_reports import report_of
 
 RECORDS = 60
 FILE_ENTRIES = 8
@@ -67,11 +65,6 @@ def write_topics(root: Path, attributes: dict[str, str]) -> None:
     path = root / "config" / "topics.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"topicConfigTable": {TOPIC: {"topicName": TOPIC, "attributes": attributes}}}))
-
-
-def report_of(root: Path, **options: int) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), Options(**options))  # type: ignore[arg-type]
-    return report
 
 
 def findings_of(root: Path, **options: int) -> dict[str, int]:

@@ -1,324 +1,139 @@
-"""A store that is damaged in one way has the finding of that damage, and no other."""
+"""A store of either format that is damaged in one way has the finding of that damage, and no other."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.pipelines.verify.admission import Options
-from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
-from commitlake.schemas.layouts.rocketmq import indexfile
-from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from commitlake.schemas.layouts.rocketmq.consumequeue import Entry, serialize_entry
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
-from commitlake.schemas.layouts.segments import segment_name
-from tests.support import store_damages as d
 from tests.support.findings import check_findings
-from tests.support.indexed_stores import SEGMENT_BYTES, STORED_MS
-from tests.support.logs import new_message, open_segment, write_store
-
-Damage = Callable[[Path], object]
+from tests.support.store_damages import DAMAGES, Damages, cut_file, patch
+from tests.support.store_reports import report_of
 
 
-def report_of(root: Path, **options: int) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), Options(**options))  # type: ignore[arg-type]
-    return report
+@dataclass(frozen=True)
+class Case:
+    """A damage, and what is found of it.
+
+    Attributes:
+        damage: what is done to a store's folder.
+        expected: how many findings there are of each class.
+        rocketmq: what else is found in a RocketMQ store: its IndexFiles lead there, too.
+        jmq: what else is found in a JMQ store: its checkpoint counts entries.
+    """
+
+    damage: Callable[[Damages, Path], object]
+    expected: dict[str, int]
+    rocketmq: dict[str, int] = field(default_factory=dict)
+    jmq: dict[str, int] = field(default_factory=dict)
 
 
-def record(root: Path, number: int = 100) -> Message:
-    """A record that others follow in its segment and in its queue."""
-    return d.messages(root)[number]
-
-
-def of_queue(root: Path, number: int) -> Message:
-    return next(
-        each for each in d.messages(root) if (each.topic, each.queue_id) == d.QUEUE and each.queue_offset == number
-    )
-
-
-LOG: dict[str, tuple[Damage, dict[str, int]]] = {
-    "a magic code that is none": (
-        lambda root: d.patch_field(root, record(root), "magic", 7), {"log_bad_magic": 1}),
-    "a size that no record has": (
-        lambda root: d.patch_field(root, record(root), "total_size", 5), {"log_bad_size": 1}),
-    "an offset that is another's": (
-        lambda root: d.patch_field(root, record(root), "physical_offset", 5), {"log_bad_offset": 1}),
-    "the offset of another segment": (
-        lambda root: d.patch_field(
-            root, record(root), "physical_offset", record(root).physical_offset + SEGMENT_BYTES),
+LOG = {
+    "a magic that is none": Case(
+        lambda d, root: d.patch_field(root, d.record(root), "magic", 7), {"log_bad_magic": 1}),
+    "a size that no record has": Case(
+        lambda d, root: d.patch_field(root, d.record(root), "total_size", 5), {"log_bad_size": 1}),
+    "an offset that is another's": Case(
+        lambda d, root: d.patch_offset(root, d.record(root), 5), {"log_bad_offset": 1}),
+    "the offset of another segment": Case(
+        lambda d, root: d.patch_offset(root, d.record(root), d.offset_of(d.record(root)) + d.segment_bytes),
         {"log_reused_file": 1}),
-    "lengths that do not add up": (
-        lambda root: d.patch_field(root, record(root), "sys_flag", 0x10), {"log_bad_lengths": 1}),
-    "a flipped bit in a body": (
-        lambda root: d.patch_field(root, record(root), "body_crc", 1), {"log_bad_crc": 1}),
-    "zeros where a record was": (
-        lambda root: d.patch_log(root, record(root).physical_offset, bytes(record(root).size)), {"log_hole": 1}),
-    "a record's changed number": (
-        lambda root: d.patch_field(root, of_queue(root, 5), "queue_offset", 77), {"log_wrong_number": 1}),
-    "a topic with a byte that no folder's name has": (
-        lambda root: d.patch_topic(root, of_queue(root, 5), b"\0"),
-        {"log_bad_topic": 1, "log_lost_messages": 1, "queue_dangling_entry": 1, "index_wrong_hash": 4}),
-    "a topic that leads elsewhere": (
-        lambda root: d.patch_topic(root, of_queue(root, 5), b"/"),
-        {"log_bad_topic": 1, "log_lost_messages": 1, "queue_dangling_entry": 1, "index_wrong_hash": 4}),
-    "a queue below 0": (
-        lambda root: d.patch_field(root, of_queue(root, 5), "queue_id", -1),
-        {"log_bad_topic": 1, "log_lost_messages": 1, "queue_dangling_entry": 1}),
-    "a clock that went back": (
-        lambda root: d.patch_log(root, record(root).physical_offset + 56, (STORED_MS).to_bytes(8)),
-        {"log_time_back": 1, "index_wrong_time": 4}),
-    "a number twice": (
-        d.repeat_record, {"log_repeated_number": 1, "queue_wrong_offset": 1}),
-    "a filler that ends elsewhere": (
-        lambda root: d.patch_log(root, d.filler(root), (9).to_bytes(4)), {"log_bad_filler": 1}),
-    "a segment gone": (
-        lambda root: d.segment(root, 2 * SEGMENT_BYTES)[0].unlink(), {"log_missing_segment": 1}),
-    "a segment of another size": (
-        lambda root: d.patch(d.segment(root, record(root, -1).physical_offset)[0], SEGMENT_BYTES, bytes(9)),
+    "a flipped bit in a body": Case(
+        lambda d, root: d.patch_field(root, d.record(root), "body_crc", 1), {"log_bad_crc": 1}),
+    "zeros where a record was": Case(
+        lambda d, root: d.clear_record(root, d.record(root)), {"log_hole": 1}),
+    "a record's changed number": Case(
+        lambda d, root: d.patch_field(root, d.of_queue(root)[5], "queue_offset", 77), {"log_wrong_number": 1}),
+    "a topic that leads elsewhere": Case(
+        lambda d, root: d.patch_topic(root, d.of_queue(root)[5], b"/"),
+        {"log_bad_topic": 1, "log_lost_messages": 1, "queue_dangling_entry": 1}, rocketmq={"index_wrong_hash": 4}),
+    "a number twice": Case(
+        Damages.repeat_record, {"log_repeated_number": 1, "queue_wrong_offset": 1}, jmq={"checkpoint_disagrees": 1}),
+    "a filler that ends elsewhere": Case(
+        lambda d, root: d.patch_log(root, d.filler(root), (9).to_bytes(4)), {"log_bad_filler": 1}),
+    "a segment gone": Case(
+        lambda d, root: d.segment(root, 2 * d.segment_bytes)[0].unlink(), {"log_missing_segment": 1}),
+    "a segment of another size": Case(
+        lambda d, root: patch(d.segment(root, d.offset_of(d.record(root, -1)))[0], d.segment_bytes, bytes(9)),
         {"log_file_size": 1}),
-    "a segment cut within a record": (
-        lambda root: cut_file(d.segment(root, 2 * SEGMENT_BYTES)[0], d.in_second_half(root)),
-        {"log_file_size": 1, "log_cut": 1}),
-    "another segment's bytes": (
-        d.reused_segment, {"log_reused_file": 1}),
-    "a record of another queue": (
-        lambda root: d.patch_field(root, of_queue(root, 5), "queue_id", 9),
-        {"log_lost_messages": 1, "queue_dangling_entry": 1, "queue_missing": 1}),
-    "older records behind a damage": (
-        d.stale_record, {"log_bad_magic": 1, "log_stale_records": 1, "queue_wrong_offset": 1}),
-    "a file that is no segment": (
-        lambda root: (root / "commitlog" / "notes.txt").touch(), {"log_stray_file": 1}),
+    "a segment cut within a record": Case(
+        Damages.cut_segment, {"log_file_size": 1, "log_cut": 1}),
+    "another segment's bytes": Case(
+        Damages.reuse_segment, {"log_reused_file": 1}),
+    "a record of another queue": Case(
+        lambda d, root: d.patch_field(root, d.of_queue(root)[5], "queue_id", 9),
+        {"log_lost_messages": 1, "queue_dangling_entry": 1, "queue_missing": 1}, jmq={"checkpoint_disagrees": 1}),
+    "a file that is no segment": Case(
+        lambda d, root: (root / d.log / "notes.txt").touch(), {"log_stray_file": 1}),
 }  # fmt: skip
-
-
-def put_stray(root: Path, name: str) -> None:
-    path = root / "consumequeue" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"x")
-
-
-QUEUES: dict[str, tuple[Damage, dict[str, int]]] = {
-    "an empty entry": (
-        lambda root: d.put_entry(root, 5, Entry(0, 0, 0)), {"queue_missing_entry": 1}),
-    "filler in the middle": (
-        d.filler_in_the_middle, {"queue_missing_entry": 1}),
-    "a negative offset": (
-        lambda root: d.put_entry(root, 5, d.entry(root, 5)._replace(physical_offset=-1)), {"queue_invalid_entry": 1}),
-    "no size": (
-        lambda root: d.put_entry(root, 5, d.entry(root, 5)._replace(size=0)), {"queue_invalid_entry": 1}),
-    "another's offset": (
-        lambda root: d.put_entry(root, 5, d.entry(root, 5)._replace(physical_offset=0)), {"queue_wrong_offset": 1}),
-    "entries swapped": (
-        d.swap_entries, {"queue_wrong_offset": 2}),
-    "an entry doubled": (
-        lambda root: d.put_entry(root, 5, d.entry(root, 4)), {"queue_wrong_offset": 1}),
-    "another size": (
-        lambda root: d.put_entry(root, 5, d.entry(root, 5)._replace(size=9)), {"queue_wrong_size": 1}),
-    "another code": (
-        lambda root: d.put_entry(root, 5, d.entry(root, 5)._replace(tags_code=9)), {"queue_wrong_tags": 1}),
-    "a code that would be an address, in a store without a ConsumeQueueExt": (
-        lambda root: d.put_entry(root, 5, d.entry(root, 5)._replace(tags_code=-(1 << 62))), {"queue_wrong_tags": 1}),
-    "an entry too many": (
-        lambda root: d.put_entry(root, d.queue_end(root), d.entry(root, 0)), {"queue_dangling_entry": 1}),
-    "an entry behind the log": (
-        lambda root: d.put_entry(root, d.queue_end(root), Entry(1 << 30, 100, 0)), {"queue_beyond_log": 1}),
-    "a queue gone": (
-        lambda root: shutil.rmtree(root / "consumequeue" / d.QUEUE[0] / str(d.QUEUE[1])), {"queue_missing": 1}),
-    "the first file gone": (
-        lambda root: d.queue_file(root, 0)[0].unlink(), {"queue_missing_file": 1}),
-    "a file in the middle gone": (
-        lambda root: d.queue_file(root, 16)[0].unlink(), {"queue_missing_file": 1}),
-    "a file too long": (
-        lambda root: d.patch(d.queue_file(root, 0)[0], d.QUEUE_FILE_BYTES, bytes(20)), {"queue_file_size": 1}),
-    "a file of another name": (
-        lambda root: shutil.copy(d.queue_file(root, 0)[0], d.queue_file(root, 0)[0].with_name(f"{7:020d}")),
+QUEUES = {
+    "an empty entry": Case(
+        lambda d, root: d.clear_entry(root, 5), {"queue_missing_entry": 1}),
+    "another's offset": Case(
+        lambda d, root: d.change_entry(root, 5, **{d.offset_name: 0}), {"queue_wrong_offset": 1}),
+    "entries swapped": Case(
+        Damages.swap_entries, {"queue_wrong_offset": 2}),
+    "an entry doubled": Case(
+        lambda d, root: d.put_entry(root, 5, d.entry(root, 4)), {"queue_wrong_offset": 1}),
+    "another size": Case(
+        lambda d, root: d.change_entry(root, 5, size=9), {"queue_wrong_size": 1}),
+    "an entry too many": Case(
+        lambda d, root: d.put_entry(root, d.queue_end(root), d.entry(root, 0)),
+        {"queue_dangling_entry": 1}, jmq={"checkpoint_disagrees": 1}),
+    "a queue gone": Case(
+        lambda d, root: shutil.rmtree(d.queue_folder(root)), {"queue_missing": 1}),
+    "the first file gone": Case(
+        lambda d, root: d.queue_file(root, 0)[0].unlink(), {"queue_missing_file": 1}),
+    "a file in the middle gone": Case(
+        lambda d, root: d.queue_file(root, d.queue_file_entries)[0].unlink(), {"queue_missing_file": 1}),
+    "a file too long": Case(
+        lambda d, root: patch(d.queue_file(root, 0)[0], d.queue_file_bytes, bytes(d.entry_layout.size)),
+        {"queue_file_size": 1}),
+    "a file whose name is no entry's place": Case(
+        lambda d, root: shutil.copy(d.queue_file(root, 0)[0], d.queue_folder(root) / f"{7:020d}"),
         {"queue_file_name": 1}),
-    "a file that is none of a queue's": (
-        lambda root: put_stray(root, "topic-1/1/copy of a file"), {"queue_file_name": 1}),
-    "a folder with nothing but such a file": (
-        lambda root: put_stray(root, "topic-1/7/.swp"), {"queue_file_name": 1}),
+    "a file whose name is a place within another": Case(
+        lambda d, root: shutil.copy(d.queue_file(root, 0)[0], d.queue_folder(root) / f"{2 * d.entry_layout.size:020d}"),
+        {"queue_file_name": 1}),
 }  # fmt: skip
-
-
-def cut_file(path: Path, size: int) -> None:
-    path.write_bytes(path.read_bytes()[:size])
-
-
-def path_of(root: Path, number: int = 1) -> Path:
-    return d.index_paths(root)[number]
-
-
-def change_entry(root: Path, number: int, **changes: int) -> None:
-    d.put_index_entry(path_of(root), number, d.index_entry(path_of(root), number)._replace(**changes))
-
-
-def change_header(root: Path, **changes: int) -> None:
-    d.put_index_header(path_of(root), d.index_header(path_of(root))._replace(**changes))
-
-
-def clear_slot(root: Path, value: int) -> None:
-    """Another value in the slot of the newest entry, whose chain has no other."""
-    path = path_of(root)
-    geometry = indexfile.geometry_of(path.stat().st_size)
-    alone = next(
-        number
-        for number in range(1, geometry.entries)
-        if d.index_entry(path, number).previous_entry == 0
-        and int.from_bytes(
-            path.read_bytes()[geometry.slot_position(d.index_entry(path, number).key_hash % geometry.slots) :][:4]
-        )
-        == number
-    )
-    d.patch(path, geometry.slot_position(d.index_entry(path, alone).key_hash % geometry.slots), value.to_bytes(4))
-
-
-INDEX: dict[str, tuple[Damage, dict[str, int]]] = {
-    "another hash of the same slot": (
-        lambda root: change_entry(root, 50, key_hash=d.index_entry(path_of(root), 50).key_hash % 50 + 50),
-        {"index_wrong_hash": 1}),
-    "an entry that leads back": (
-        lambda root: change_entry(root, 50, physical_offset=d.index_entry(path_of(root), 20).physical_offset + 1),
-        {"index_disorder": 1, "index_dangling_entry": 1, "index_missing_entry": 1}),
-    "a chain that ends in a loop": (
-        lambda root: change_entry(
-            root, d.chained(path_of(root), at_end=True), previous_entry=d.chained(path_of(root), at_end=True)),
-        {"index_chain_loop": 1}),
-    "a chain that is cut": (
-        lambda root: change_entry(root, d.chained(path_of(root), at_end=False), previous_entry=0),
-        {"index_unreachable": 1}),
-    "slots swapped": (
-        d.swap_slots, {"index_wrong_chain": 2}),
-    "a slot that leads to no entry": (
-        lambda root: clear_slot(root, 9999), {"index_bad_slot": 1, "index_unreachable": 1}),
-    "another time": (
-        lambda root: change_entry(root, 50, time_diff=9999), {"index_wrong_time": 1}),
-    "an empty entry in the middle": (
-        lambda root: d.put_index_entry(
-            path_of(root), d.chained(path_of(root), at_end=True), indexfile.Entry(0, 0, 0, 0)),
-        {"index_empty_entry": 1, "index_missing_entry": 1}),
-    "the last entry lost": (
-        lambda root: d.put_index_entry(path_of(root), 199, indexfile.Entry(0, 0, 0, 0)),
-        {"index_header_count": 1, "index_missing_entry": 1, "index_bad_slot": 1, "index_unreachable": 1}),
-    "a header that counts too few": (
-        lambda root: change_header(root, index_count=100), {"index_header_count": 1}),
-    "a header with another number of slots": (
-        lambda root: change_header(root, used_slots=1), {"index_header_slots": 1}),
-    "a header with another begin": (
-        lambda root: change_header(root, begin_timestamp=5), {"index_header_span": 1}),
-    "a header with another end": (
-        lambda root: change_header(root, end_physical_offset=5), {"index_header_span": 1}),
-    "a file cut short": (
-        lambda root: cut_file(d.index_paths(root)[0], 999), {"index_file_size": 1, "index_missing_range": 49}),
-    "the oldest file gone": (
-        lambda root: d.index_paths(root)[0].unlink(), {"index_missing_range": 49}),
-    "no index at all": (
-        lambda root: shutil.rmtree(root / "index"), {"index_absent": 1}),
-    "a file twice": (
-        lambda root: shutil.copy(path_of(root), path_of(root).with_name("29990101000000000")),
-        {"index_overlap": 1}),
+SMALL = {
+    "no checkpoint": Case(
+        lambda _, root: (root / "checkpoint").unlink(), {"checkpoint_missing": 1}),
+    "a checkpoint cut": Case(
+        lambda _, root: cut_file(root / "checkpoint", 10), {"checkpoint_unreadable": 1}),
+    "a crash": Case(
+        lambda _, root: (root / "abort").touch(), {"abort_present": 1}),
 }  # fmt: skip
-
-OFFSETS = '{"offsetTable":{"rare@shipping":{0:%d}}}'
-
-
-def put_offsets(root: Path, text: str, name: str = "consumerOffset.json") -> None:
-    (root / "config" / name).write_text(text)
-
-
-def put_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
+TABLE = {
+    f"{kind}: {title}": case
+    for kind, cases in {"log": LOG, "queue": QUEUES, "small": SMALL}.items()
+    for title, case in cases.items()
+}
+each_format = pytest.mark.parametrize("name", DAMAGES)
 
 
-SMALL: dict[str, tuple[Damage, dict[str, int]]] = {
-    "no checkpoint": (
-        lambda root: (root / "checkpoint").unlink(), {"checkpoint_missing": 1}),
-    "a checkpoint cut": (
-        lambda root: cut_file(root / "checkpoint", 10), {"checkpoint_unreadable": 1}),
-    "a checkpoint ahead of the log": (
-        lambda root: d.set_checkpoint(root, physic_msg_timestamp=STORED_MS * 2), {"checkpoint_ahead": 1}),
-    "a crash": (
-        lambda root: (root / "abort").touch(), {"abort_present": 1}),
-    "offsets that are no JSON": (
-        lambda root: put_offsets(root, '{"offsetTable":'), {"offsets_unreadable": 1}),
-    "offsets that are no numbers": (
-        lambda root: put_offsets(root, '{"offsetTable":{"a@b":3}}'), {"offsets_unreadable": 1}),
-    "offsets of a queue that no broker numbers": (
-        lambda root: put_offsets(root, '{"offsetTable":{"a@b":{"' + "9" * 5000 + '":3}}}'), {"offsets_unreadable": 1}),
-    "a folder where offsets should be": (
-        lambda root: put_folder(root / "config" / "consumerOffset.json"), {"offsets_unreadable": 1}),
-    "a folder where the checkpoint should be": (
-        lambda root: put_folder(root / "checkpoint"), {"checkpoint_unreadable": 1}),
-    "a delay level that is no number": (
-        lambda root: put_offsets(root, '{"offsetTable":{"x":7}}', "delayOffset.json"), {"offsets_unreadable": 1}),
-    "a group ahead of its queue": (
-        lambda root: put_offsets(root, OFFSETS % 1000), {"offset_beyond_queue": 1}),
-    "a negative offset": (
-        lambda root: put_offsets(root, OFFSETS % -1), {"offset_invalid": 1}),
-    "a group of a queue that is not there": (
-        lambda root: put_offsets(root, '{"offsetTable":{"gone@shipping":{0:7}}}'), {"offset_without_queue": 1}),
-    "a delay level ahead of its queue": (
-        lambda root: put_offsets(root, '{"offsetTable":{3:7}}', "delayOffset.json"), {"delay_offset_beyond_queue": 1}),
-}  # fmt: skip
-TABLE = {**{f"log: {name}": each for name, each in LOG.items()},
-         **{f"queue: {name}": each for name, each in QUEUES.items()},
-         **{f"index: {name}": each for name, each in INDEX.items()},
-         **{f"small: {name}": each for name, each in SMALL.items()}}  # fmt: skip
+@pytest.fixture
+def original(name: str, intact: Path, intact_jmq: Path) -> Path:
+    """The intact store of the format that a test names."""
+    return {"rocketmq": intact, "jmq": intact_jmq}[name]
 
 
-def test_an_intact_store_has_no_finding(intact: Path) -> None:
-    report = report_of(intact)
+@each_format
+def test_an_intact_store_has_no_finding(name: str, original: Path) -> None:
+    report = report_of(original)
     assert report.findings.counts == {}
     assert report.records == 600
-    assert report.queues == len({(each.topic, each.queue_id) for each in d.messages(intact)})
-    assert report.index_files == len(d.index_paths(intact))
+    assert report.queues == len({(each.topic, each.queue_id) for each in DAMAGES[name].messages(original)})
+    assert report.index_files == (len(list((original / "index").iterdir())) if name == "rocketmq" else 0)
     assert report.groups == 2
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
-    do_damage, expected = TABLE[name]
-    do_damage(store)
-    check_findings(report_of(store).findings, expected)
-
-
-def test_of_two_files_the_one_that_is_cut_is_the_wrong_one(tmp_path: Path) -> None:
-    root = write_store(tmp_path / "store", [(0, open_segment([new_message(0), new_message(1)], SEGMENT_BYTES))])
-    for queue, (entry, size) in enumerate(zip(entries_of(root, "orders"), (100, 6_000_000), strict=True)):
-        path = root / "consumequeue" / "orders" / str(queue) / segment_name(0)
-        path.parent.mkdir(parents=True)
-        path.write_bytes(entry.ljust(size, b"\0"))
-    (finding,) = report_of(root).findings.kept["queue_file_size"]
-    assert (finding.queue, finding.found, finding.expected) == ("orders/0", "100 bytes", "6000000 bytes")
-
-
-@pytest.mark.parametrize("topic", ["t" * 300, "..", "a\0b", "a/../../b"])
-def test_no_topic_ends_the_look_or_leads_it_elsewhere(tmp_path: Path, topic: str) -> None:
-    messages = [new_message(0, topic), new_message()]
-    root = write_store(tmp_path / "forged", [(0, open_segment(messages, SEGMENT_BYTES))])
-    (root / "consumequeue" / "orders" / "0").mkdir(parents=True)
-    (root / "consumequeue" / "orders" / "0" / segment_name(0)).write_bytes(b"".join(entries_of(root, "orders")))
-    findings = report_of(root).findings
-    assert findings.codes == {"log_bad_topic", "index_absent", "checkpoint_missing"}
-    (bad,) = findings.kept["log_bad_topic"]
-    assert bad.found.startswith(f"topic {topic[:50]!r}"[:-1])
-    assert len(bad.found) < 150
-
-
-def test_no_light_queues_name_ends_the_look(tmp_path: Path) -> None:
-    lights = (("INNER_MULTI_DISPATCH", "%LMQ%a\0b"), ("INNER_MULTI_QUEUE_OFFSET", "0"))
-    messages = [new_message(properties=lights), new_message()]
-    root = write_store(tmp_path / "light", [(0, open_segment(messages, SEGMENT_BYTES))])
-    assert report_of(root).findings.counts["log_bad_topic"] == 1
-
-
-def entries_of(root: Path, topic: str) -> list[bytes]:
-    return [
-        serialize_entry(Entry(each.physical_offset, each.size, java_hash(each.tags or "")))
-        for each in d.messages(root)
-        if each.topic == topic
-    ]
+@each_format
+@pytest.mark.parametrize("title", TABLE)
+def test_a_damage_is_found_and_named(name: str, original: Path, tmp_path: Path, title: str) -> None:
+    root, case = Path(shutil.copytree(original, tmp_path / "store")), TABLE[title]
+    case.damage(DAMAGES[name], root)
+    check_findings(report_of(root).findings, case.expected | (case.rocketmq if name == "rocketmq" else case.jmq))

@@ -11,8 +11,8 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
-from tests.support import store_damages as d
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message
+from tests.support.store_damages import QUEUE, ROCKETMQ
 
 TOPIC = "topic-1"
 
@@ -45,7 +45,7 @@ def test_records_of_before_are_not_missed_in_the_new_queues(tmp_path: Path, befo
 def test_groups_are_held_against_the_new_queue(tmp_path: Path) -> None:
     root = write(tmp_path / "store", 300, 100)
     (root / "config").mkdir(exist_ok=True)
-    of_queue = [each.queue_offset for each in d.messages(root) if (each.topic, each.queue_id) == d.QUEUE]
+    of_queue = [each.queue_offset for each in ROCKETMQ.messages(root) if (each.topic, each.queue_id) == QUEUE]
     end, old_end = of_queue[-1] + 1, max(of_queue) + 1
     offsets = f'{{"offsetTable":{{"topic-1@late":{{1:{end}}},"topic-1@beyond":{{1:{old_end}}}}}}}'
     (root / "config" / "consumerOffset.json").write_text(offsets)
@@ -55,8 +55,8 @@ def test_groups_are_held_against_the_new_queue(tmp_path: Path) -> None:
 
 def test_a_damaged_entry_of_the_new_queue_is_found(tmp_path: Path) -> None:
     root = write(tmp_path / "store", 300, 100)
-    wrong = d.entry(root, 3)._replace(physical_offset=d.entry(root, 4).physical_offset)
-    d.put_entry(root, 3, wrong)
+    wrong = ROCKETMQ.entry(root, 3)._replace(physical_offset=ROCKETMQ.entry(root, 4).physical_offset)
+    ROCKETMQ.put_entry(root, 3, wrong)
     assert verify(root).findings.counts == {"log_queue_restarted": 3, "queue_wrong_offset": 1}
 
 

@@ -15,13 +15,12 @@ from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry
 from commitlake.schemas.layouts.segments import segment_name
-from tests.support import jmq_damages as d
 from tests.support.indexed_stores import Clock
-from tests.support.jmq_reports import report_of
 from tests.support.jmq_stores import FILE_BYTES, OPTIONS, open_again, put, write_jmq_store
 from tests.support.journal_stores import journal_records, queue_entries
 from tests.support.small_stores import crash
-from tests.support.store_damages import patch
+from tests.support.store_damages import JMQ, QUEUE, patch
+from tests.support.store_reports import report_of
 
 
 @pytest.fixture
@@ -52,21 +51,21 @@ def test_a_torn_end_that_the_checkpoint_does_not_vouch_for_is_worth_knowing(stor
     if crashed:
         (store / "abort").touch()
     last = last_record(store)
-    d.patch_journal(store, last.journal_offset + last.size, b"\x00\x00\x01\x00\x12\x34 and no more")
+    JMQ.patch_log(store, last.journal_offset + last.size, b"\x00\x00\x01\x00\x12\x34 and no more")
     assert counts(store) == {"log_torn_tail": 1, **({"abort_present": 1} if crashed else {})}
 
 
 def test_a_torn_end_stays_what_it_is_when_the_broker_has_started_and_stopped_again(store: Path) -> None:
     (store / "abort").touch()
     last = last_record(store)
-    d.patch_journal(store, last.journal_offset + last.size, b"\x00\x00\x01\x00\x12\x34 and no more")
+    JMQ.patch_log(store, last.journal_offset + last.size, b"\x00\x00\x01\x00\x12\x34 and no more")
     open_again(store)
     assert counts(store) == {"log_torn_tail": 1}
 
 
 def test_an_end_that_was_lost_in_peace_is_damage(store: Path) -> None:
     last = last_record(store)
-    d.patch_journal(store, last.journal_offset, b"\xff" * last.size)
+    JMQ.patch_log(store, last.journal_offset, b"\xff" * last.size)
     found = counts(store)
     assert found == {"log_torn_clean": 1, "checkpoint_ahead": 2, "queue_beyond_log": 1}
 
@@ -101,10 +100,10 @@ def test_queues_that_the_broker_built_anew_begin_at_their_first_message(store: P
 
 @pytest.mark.parametrize("number", [0, 6])
 def test_messages_that_the_broker_has_given_up_are_told(store: Path, number: int) -> None:
-    d.patch_field(store, d.of_queue(store, number), "body_crc", 1)
+    JMQ.patch_field(store, JMQ.of_queue(store)[number], "body_crc", 1)
     shutil.rmtree(store / "queue")
     open_again(store)
-    assert queue_entries(store, *d.QUEUE)[number] == Entry(d.entry(store, number + 1).journal_offset, 0)
+    assert queue_entries(store, *QUEUE)[number] == Entry(JMQ.entry(store, number + 1).journal_offset, 0)
     report = report_of(store)
     assert dict(report.findings.counts) == {"log_bad_crc": 1, "log_lost_messages": 1}
     (finding,) = report.findings.kept["log_lost_messages"]
@@ -121,7 +120,7 @@ def test_a_killed_store_has_no_damage(tmp_path: Path) -> None:
 
 def test_a_send_time_too_far_away_is_no_clock_that_went_back(tmp_path: Path) -> None:
     root = write_jmq_store(tmp_path / "store", 200)
-    message = d.record(root, 20)
+    message = JMQ.record(root, 20)
     for name, value in (("send_timestamp", 0), ("receive_delay", (1 << 31) - 1), ("store_delay", (1 << 31) - 1)):
-        d.patch_field(root, message, name, value)
+        JMQ.patch_field(root, message, name, value)
     assert counts(root) == {}

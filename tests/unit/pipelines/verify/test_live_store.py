@@ -19,10 +19,10 @@ from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
-from tests.support import store_damages as d
 from tests.support.indexed_stores import OPTIONS, Clock, message, write_indexed_store
 from tests.support.jmq_stores import OPTIONS as JMQ_OPTIONS
 from tests.support.jmq_stores import put
+from tests.support.store_damages import ROCKETMQ, patch
 
 LAG = {"queue_not_dispatched", "index_not_dispatched"}
 
@@ -109,9 +109,9 @@ def test_the_lock_of_a_file_on_another_disk_is_not_the_stores(tmp_path: Path, mo
 def test_a_crash_before_the_last_entries_is_a_lag(tmp_path: Path) -> None:
     root = write_indexed_store(tmp_path / "store", 100)
     (root / "abort").touch()
-    for found in d.messages(root)[-5:]:
-        path, position = d.queue_file(root, found.queue_offset, (found.topic, found.queue_id))
-        d.patch(path, position, bytes(ENTRY.size))
+    for found in ROCKETMQ.messages(root)[-5:]:
+        path, position = ROCKETMQ.queue_file(root, found.queue_offset, (found.topic, found.queue_id))
+        patch(path, position, bytes(ENTRY.size))
     assert dict(verify(root).findings.counts) == {"abort_present": 1, "queue_not_dispatched": 5}
 
 
@@ -120,9 +120,9 @@ def test_a_torn_end_is_judged_by_how_the_broker_ended(tmp_path: Path, crashed: b
     root = write_indexed_store(tmp_path / "store", 40)
     if crashed:
         (root / "abort").touch()
-    last = d.messages(root)[-1]
+    last = ROCKETMQ.messages(root)[-1]
     end = last.physical_offset + last.size
-    d.patch_log(root, end, b"\x00\x00\x01\x00\xda\xa3\x20\xa7 and no more")
+    ROCKETMQ.patch_log(root, end, b"\x00\x00\x01\x00\xda\xa3\x20\xa7 and no more")
     expected = {code: 1, **({"abort_present": 1} if crashed else {})}
     assert dict(verify(root).findings.counts) == expected
 
@@ -130,8 +130,8 @@ def test_a_torn_end_is_judged_by_how_the_broker_ended(tmp_path: Path, crashed: b
 def test_a_log_that_lost_its_end_in_a_crash_is_told(tmp_path: Path) -> None:
     root = write_indexed_store(tmp_path / "store", 40)
     (root / "abort").touch()
-    last = d.messages(root)[-1]
-    d.patch_log(root, last.physical_offset, bytes(last.size))
+    last = ROCKETMQ.messages(root)[-1]
+    ROCKETMQ.patch_log(root, last.physical_offset, bytes(last.size))
     found = dict(verify(root).findings.counts)
     assert found == {"abort_present": 1, "queue_beyond_log": 1, "checkpoint_ahead": 2, "index_beyond_log": 4}
 

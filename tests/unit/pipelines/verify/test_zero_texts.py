@@ -14,15 +14,15 @@ from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.consumequeue import parse_entry
-from tests.support import store_damages as d
 from tests.support.indexed_stores import OPTIONS, Clock
+from tests.support.store_damages import ROCKETMQ
 
 
 @pytest.fixture
 def store(store: Path) -> Path:
     """A store whose last record ends in 16 zeros."""
-    last = d.messages(store)[-1]
-    d.patch_log(store, last.physical_offset + last.size - 16, bytes(16))
+    last = ROCKETMQ.messages(store)[-1]
+    ROCKETMQ.patch_log(store, last.physical_offset + last.size - 16, bytes(16))
     return store
 
 
@@ -33,7 +33,7 @@ def verify(root: Path) -> StoreReport:
 
 def test_verify_counts_it_in_a_stopped_store(store: Path) -> None:
     report = verify(store)
-    assert report.records == len(d.messages(store))
+    assert report.records == len(ROCKETMQ.messages(store))
     assert not {code for code in report.findings.codes if code.startswith("log_")}
 
 
@@ -62,8 +62,8 @@ def test_a_rebuild_and_a_salvage_keep_it(store: Path, tmp_path: Path, where: lis
     if "--salvage" in where:
         assert verify(out).records == stopped
     made = store if "--in-place" in where else out
-    last = d.messages(store)[-1]
+    last = ROCKETMQ.messages(store)[-1]
     number = last.queue_offset
     queue = (last.topic, last.queue_id)
-    path, position = d.queue_file(made, number, queue)
+    path, position = ROCKETMQ.queue_file(made, number, queue)
     assert parse_entry(path.read_bytes(), position).physical_offset == last.physical_offset

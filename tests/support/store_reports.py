@@ -1,4 +1,4 @@
-"""What verify reports of a store in JMQ's layout."""
+"""What verify reports of a store."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 
 
 def report_of(root: Path, **options: int) -> StoreReport:
+    """Return the report on the only store of a folder, which is called `a` there."""
     (store,) = find_stores(str(root), "a", all_formats())
     (report,) = verify_stores([store], Options(**options))  # type: ignore[arg-type]
     return report
