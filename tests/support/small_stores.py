@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from commitlake.broker_lite.stores.engine.message_log import StoredMessage
 from commitlake.broker_lite.stores.engine.open_store import OpenStore
 from commitlake.broker_lite.stores.engine.reading import GetResult
 from commitlake.schemas.layouts.errors import LayoutError
 
 STORED_MS = 1_700_000_000_456
-M_co = TypeVar("M_co", covariant=True)
 M = TypeVar("M")
+S = TypeVar("S", bound=StoredMessage)
 
 
 class Clock:
@@ -26,7 +27,7 @@ class Clock:
         return self.now_ms
 
 
-class ReadableStore(Protocol[M_co]):
+class ReadableStore(Protocol[S]):
     """A store whose queues can be read."""
 
     @property
@@ -36,7 +37,7 @@ class ReadableStore(Protocol[M_co]):
     def min_offset(self, topic: str, queue_id: int, /) -> int:
         """Return the number of a queue's first message."""
 
-    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int, /) -> GetResult[M_co]:
+    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int, /) -> GetResult[S]:
         """Return a queue's messages from a number on."""
 
 
@@ -48,7 +49,7 @@ def crash(store: OpenStore[Any, Any]) -> None:
     store._lock.release()
 
 
-def all_messages(store: ReadableStore[M]) -> dict[tuple[str, int], list[M]]:
+def all_messages(store: ReadableStore[S]) -> dict[tuple[str, int], list[S]]:
     """Return everything that the queues give, by topic and queue."""
     return {
         (topic, queue_id): store.get(topic, queue_id, store.min_offset(topic, queue_id), 1 << 30).messages

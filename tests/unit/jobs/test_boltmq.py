@@ -18,6 +18,8 @@ from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Magic
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from tests.support.indexed_stores import OPTIONS, RARE, write_indexed_store
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 COUNT = 100
 
 
@@ -26,13 +28,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that nobody changes."""
     root = tmp_path_factory.mktemp("boltmq") / "broker-b" / "store"
     return write_indexed_store(root, COUNT, options=replace(OPTIONS, dialect=BOLTMQ))
-
-
-@pytest.fixture(autouse=True)
-def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings from outside."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:

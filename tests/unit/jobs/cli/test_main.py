@@ -6,7 +6,6 @@ import argparse
 import importlib
 import importlib.metadata
 import logging
-import os
 import re
 import subprocess
 import sys
@@ -25,21 +24,10 @@ from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.schemas.errors import ExitCode
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 ROOT = Path(__file__).parents[4]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-
-@pytest.fixture(autouse=True)
-def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No settings from outside: neither a TOML file here nor the environment."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
-        monkeypatch.delenv(name)
-    return folder
 
 
 def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:

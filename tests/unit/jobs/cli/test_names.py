@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -29,13 +28,7 @@ from commitlake.schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE,
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.logs import messages, new_message, open_segment, write_store
 
-
-@pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither a file of the user nor variables."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import base64
 import dataclasses
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import zlib
@@ -37,6 +36,8 @@ from tests.support.logs import (
     write_store,
 )
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 SIZE = 8192
 ROOT = Path(__file__).parents[4]
 COLUMNS = {field.name for field in SOURCE} - {"body", "_corrupt_record"}
@@ -56,17 +57,6 @@ class Dumped:
 
 
 Dump = Callable[..., Dumped]
-
-
-@pytest.fixture(autouse=True)
-def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings from outside: neither a TOML file here nor the environment."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("HOME", str(folder))
-    for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture

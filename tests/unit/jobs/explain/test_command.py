@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,16 +13,9 @@ from commitlake.jobs.explain import command as explain
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import RARE, SEGMENT_BYTES, STORED_MS, unique_key, without_seeks, write_indexed_store
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 ROOT = Path(__file__).parents[4]
-
-
-@pytest.fixture(autouse=True)
-def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings from outside: neither a TOML file here nor the environment."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,8 @@ from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 from tests.support.packs import NAME, TOKEN, append
 from tests.support.query_lakes import ROOT, Row, message, table_of
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 TEXT = '{"order": "4711", "city": "北京"}'
 BODIES: list[tuple[str, bytes, str]] = [  # key, stored body, codec
     ("text", TEXT.encode(), "none"),
@@ -59,15 +61,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows.append(rows[0] | {"keys": ["expired"], "body_ref": expired})
     write_deltalake(str(root / "messages"), table_of(rows, MESSAGES), partition_by=list(PARTITION_COLUMNS))
     return root
-
-
-@pytest.fixture(autouse=True)
-def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings from outside."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
-        monkeypatch.delenv(name)
 
 
 def ask(capfdbinary: pytest.CaptureFixture[bytes], lake: Path, *arguments: object) -> tuple[int, bytes, str]:
@@ -107,10 +100,10 @@ def test_a_body_goes_to_an_output_that_takes_text_only(
     assert "add --body-out FILE" in capsys.readouterr().err
 
 
-def test_a_body_goes_to_a_file(lake: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_a_body_goes_to_a_file(lake: Path, own_folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, err = ask(capfdbinary, lake, "--key", "binary", "--body-out", "body.bin")
     assert (code, out, err) == (0, b"", "256 bytes in body.bin\n")
-    assert (tmp_path / "body.bin").read_bytes() == bytes(range(256))
+    assert (own_folder / "body.bin").read_bytes() == bytes(range(256))
     code, out, err = ask(capfdbinary, lake, "--key", "binary", "--body-out", "nowhere/body.bin")
     assert (code, out) == (2, b"")
     assert "--body-out nowhere/body.bin: No such file or directory" in err

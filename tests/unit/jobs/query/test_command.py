@@ -8,7 +8,6 @@ import datetime
 import fcntl
 import io
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -25,6 +24,8 @@ from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 from commitlake.schemas.tables.quarantine import QUARANTINE
 from tests.support.query_lakes import FIRST_DAY, ROOT, UTC, Row, message, table_of
+
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 COUNT = 36
 ODD_KEYS = (
@@ -104,17 +105,6 @@ class Answer:
 
 
 Ask = Callable[..., Answer]
-
-
-@pytest.fixture(autouse=True)
-def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings from outside: neither a TOML file here nor the environment."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("HOME", str(folder))
-    for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture
