@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.collector import collector_off
@@ -25,6 +27,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
 from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.process import is_own_process
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
 from commitlake.schemas.errors import ExitCode
 
@@ -50,6 +53,8 @@ EXAMPLES = (
     ("archive --lake /data/lake --backfill topic_minutes --local", "count by minute what earlier versions archived"),
     ("archive --store /data/rocketmq/store --lake /data/lake --hbase hbase-thrift:9090", "HBase follows"),
 )
+
+_UNUSED = ("pandas", "scipy.linalg")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -130,10 +135,19 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError("--follow and --available-now need Spark, and --local goes without", "leave --local out")
     if not arguments.local or arguments.no_quality:
         return _archive(arguments, None)
+    from commitlake.connectors.runtime.left_out import left_out
     from commitlake.pipelines.quality.judge_process import JudgeProcess
 
-    with JudgeProcess() as judge:  # it loads while this process does: most of a short run is loading
+    # Arrow would load pandas, and numba what it multiplies matrices with: neither is used here.
+    with left_out(*_UNUSED) if is_own_process() else nullcontext(), JudgeProcess() as judge:
+        if _is_new_folder(arguments.lake):
+            judge.start()  # it loads while this process does: most of a short run is loading
         return _archive(arguments, judge)
+
+
+def _is_new_folder(lake: str) -> bool:
+    """Whether a lake is in a folder that is still to be made, so that all of a store is new."""
+    return "://" not in lake and not Path(lake).exists()
 
 
 def _backfill(arguments: argparse.Namespace) -> ExitCode:
@@ -150,7 +164,7 @@ def _archive(arguments: argparse.Namespace, judge: JudgeProcess | None) -> ExitC
     with collector_off():
         from commitlake.jobs.archive.run import run
 
-    return run(arguments, judge.judge_frame if judge is not None else None)
+    return run(arguments, judge)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -32,7 +32,7 @@ from commitlake.pipelines.archive.judging import JudgementPage
 from commitlake.pipelines.archive.places import check_bodies
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs
 from commitlake.pipelines.archive.work import find_work
-from commitlake.pipelines.quality.frame_judge import JudgeFrame
+from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ _ON_REFUSAL = {
 }
 
 
-def run(arguments: argparse.Namespace, judge: JudgeFrame | None = None) -> ExitCode:
+def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> ExitCode:
     """Find out what there is to do, start Spark only where there is something, and tell the result.
 
     Args:
         arguments: the job's.
-        judge: what judges frames; this process where not given.
+        judge: judges the run, and is started where there is something new; this process judges where not given.
     """
     if arguments.local and is_own_process():
         use_system_memory()
@@ -74,14 +74,15 @@ def run(arguments: argparse.Namespace, judge: JudgeFrame | None = None) -> ExitC
         quality=not arguments.no_quality,
         hbase=_hbase_options(arguments),
         page=_page(arguments.quality_page, lake),
-        judge=judge,
+        judge=None if judge is None else judge.begin,
     )
     if name.told and not arguments.quiet:
         print_line(name.told)
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
     snapshots = read_snapshots(config)
-    work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
+    on_new = None if judge is None else judge.start
+    work = find_work(config.store, config.broker, lake, formats=config.layout.formats, on_new=on_new)
     check_bodies(lake, config.bodies)
     if not work.snapshot.size and config.hbase is None:
         result = finish_earlier_runs(config, work)

@@ -23,8 +23,7 @@ from commitlake.pipelines.archive.staged import gather_profiles
 from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.figures import PageFigures
-from commitlake.pipelines.quality.frame_judge import JudgeFrame
-from commitlake.pipelines.quality.judge import Judging
+from commitlake.pipelines.quality.profile_judge import BeginJudging, ProfileJudge
 from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences, to_table
 from commitlake.pipelines.quality.stretches import stretches_of
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
@@ -91,7 +90,7 @@ def judge_run(
     manifest: Sequence[ManifestRow],
     page: JudgementPage | None = None,
     losses: Losses | None = None,
-    judge: JudgeFrame | None = None,
+    begin: BeginJudging | None = None,
 ) -> Judged:
     """Let the suites judge what the tasks have seen, piece by piece: no more than one is in memory.
 
@@ -101,7 +100,7 @@ def judge_run(
         manifest: what the tasks told.
         page: where to show a judgement that stops the run; nowhere where not given. `show_judgement` shows others.
         losses: what the run could not archive as it should, for the verdict.
-        judge: what judges frames; this process where not given.
+        begin: begins to judge; this process judges where not given.
 
     Raises:
         CriticalQualityError: where a critical expectation was not met.
@@ -109,7 +108,7 @@ def judge_run(
         ProfileError: where a task's profile is gone or damaged.
     """
     run_id = work.commit.run_id
-    judging, figures = Judging(facts=_facts(work, manifest), judge_frame=judge), PageFigures()
+    judging, figures = (begin or _judge_here)(_facts(work, manifest)), PageFigures()
     with open_profiles_file(lake, run_id) as profiles:  # not there, where the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in stretches_of(piece):
@@ -125,6 +124,12 @@ def judge_run(
             raise _stopped(report, work, page.path if page else None)
     written = write_plain_file(results, lake.quality_results, f"part-{run_id}.zstd.parquet")
     return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report), report, figures)
+
+
+def _judge_here(facts: RunFacts) -> ProfileJudge:
+    from commitlake.pipelines.quality.judge import Judging  # noqa: PLC0415 (pandas, which a process of its own loads)
+
+    return Judging(facts=facts)
 
 
 def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> CriticalQualityError:

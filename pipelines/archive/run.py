@@ -49,8 +49,8 @@ from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.message_keys.follow import Followed, catch_up_keys
-from commitlake.pipelines.quality.frame_judge import JudgeFrame
 from commitlake.pipelines.quality.loading import prepare
+from commitlake.pipelines.quality.profile_judge import BeginJudging
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
@@ -102,7 +102,7 @@ class Config:
         quality: whether the suites judge the run before its commit; the audit needs what they judge.
         hbase: where HBase follows; None where it does not.
         page: where the judgement of a run is shown at its end, or when it stops the run; nowhere where not given.
-        judge: what judges frames for the suites; a thread of this process where not given.
+        judge: begins to judge a run's profile; this process judges where not given.
     """
 
     store: str
@@ -119,7 +119,7 @@ class Config:
     quality: bool = True
     hbase: Options | None = None
     page: JudgementPage | None = None
-    judge: JudgeFrame | None = None
+    judge: BeginJudging | None = None
 
 
 @dataclass(frozen=True, slots=True)

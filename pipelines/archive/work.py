@@ -6,11 +6,15 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
+
 from commitlake.connectors.formats.engine.continuity import check_continuity, record_digest
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store, find_stores
@@ -75,6 +79,7 @@ def find_work(
     lake: LakePaths,
     until: Snapshot | None = None,
     formats: Sequence[Format] | None = None,
+    on_new: Callable[[], object] | None = None,
 ) -> ArchiveWork:
     """See how far the lake has come, and what the stores have beyond that.
 
@@ -85,6 +90,7 @@ def find_work(
         until: how far to go in each store, as a stream offers it; all that is there where not given. Where to begin is
             the lake's to say: what is offered again adds nothing. A stream has seen to it that the lake may be written.
         formats: which stores of the path are meant; those of every format where not given.
+        on_new: is called as soon as a store seems to have something new: to begin early with what takes long.
 
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
@@ -97,6 +103,8 @@ def find_work(
         _check_name(store)
     last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
+    if on_new is not None and any(_seems_longer(store, starts.get(store.broker)) for store in stores):
+        on_new()
 
     def look(store: Store) -> tuple[StoreRange, StoreProgress | None]:
         _check_store(store, last)
@@ -119,6 +127,19 @@ def _for_each(work: Callable[[Store], _Answer], stores: Sequence[Store]) -> list
     """What the stores give, some of them at a time."""
     with ThreadPoolExecutor(max(1, min(_THREADS, len(stores)))) as pool:
         return list(pool.map(work, stores))
+
+
+def _seems_longer(store: Store, end: int | None) -> bool:
+    """Whether a log has bytes that are not zero where the next record would begin, or a segment after that place."""
+    newest = store.segments[-1]
+    if end is None or end < newest.base_offset:
+        return True
+    if end >= newest.base_offset + newest.file_size:
+        return False
+    head = np.zeros(store.format.rules.head_bytes, np.uint8)
+    with suppress(FileNotFoundError), OpenSegment(newest.path) as file:
+        file.read_into(head, end - newest.base_offset)
+    return bool(head.any())
 
 
 def _check_store(store: Store, last: ArchiveCommit) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -13,8 +13,6 @@ from commitlake.pipelines.quality.loading import load
 from commitlake.schemas.quality.expectation import Expectation, Suite
 
 _NAME = "name"
-JudgeFrame = Callable[[Sequence[Suite], pd.DataFrame, Sequence[str]], list[list[Judgement]]]
-"""Judges a frame by suites, as `judge_by_suites` does."""
 
 
 def judge_by_suites(suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from commitlake.pipelines.quality.facts import RunFacts
-from commitlake.pipelines.quality.frame_judge import JudgeFrame, judge_by_suites
+from commitlake.pipelines.quality.frame_judge import judge_by_suites
 from commitlake.pipelines.quality.frames import KEYS, broker_sums, brokers_of, topics_of, windows_of
 from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
 from commitlake.pipelines.quality.report import QualityReport
@@ -48,14 +48,10 @@ class Judging:
     Args:
         suites: what is expected.
         facts: what else the run knows; as for `judge`.
-        judge_frame: what judges a frame; this process where not given.
     """
 
-    def __init__(
-        self, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None, judge_frame: JudgeFrame | None = None
-    ) -> None:
+    def __init__(self, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> None:
         self._facts, self._suites = facts or RunFacts(), list(suites)
-        self._judge_frame = judge_frame or judge_by_suites
         self._found: dict[str, list[list[Judgement]]] = {suite.name: [] for suite in self._suites}
         self._topics: list[pd.DataFrame] = []
         self._brokers: list[pd.DataFrame] = []
@@ -103,5 +99,5 @@ class Judging:
 
     def _judge(self, grain: Grain, frame: pd.DataFrame) -> None:
         suites = [suite for suite in self._suites if suite.grain is grain]
-        for suite, judgements in zip(suites, self._judge_frame(suites, frame, KEYS[grain]), strict=True):
+        for suite, judgements in zip(suites, judge_by_suites(suites, frame, KEYS[grain]), strict=True):
             self._found[suite.name].append(judgements)

@@ -1,52 +1,110 @@
 """The suites' judgement in a process of its own, which loads great_expectations while this process does other things.
 
 Loading it takes as long as to archive hundreds of thousands of messages, and other threads of one process would wait.
+The tables that are judged are made there, too: this process does without pandas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from commitlake.connectors.runtime.side_process import SideProcess
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
-    from commitlake.pipelines.quality.judgement import Judgement
-    from commitlake.schemas.quality.expectation import Suite
+    from commitlake.pipelines.quality.facts import RunFacts
+    from commitlake.pipelines.quality.judge import Judging
+    from commitlake.pipelines.quality.profile_judge import ProfileJudge
+    from commitlake.pipelines.quality.report import QualityReport
 
 
 class JudgeProcess:
-    """A process that judges frames, for a `with`; it begins to load at once."""
+    """A process that judges profiles, for a `with`; it begins to load when it is started, at the latest when used."""
 
     def __init__(self) -> None:
-        self._process = SideProcess(_load)
+        self._process: SideProcess | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.close()
+        if self._process is not None:
+            self._process.close()
 
-    def judge_frame(self, suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
-        """Judge a frame, as `frame_judge.judge_by_suites` does.
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None
+
+    def start(self) -> SideProcess:
+        """Start the process, unless it runs, and return it."""
+        if self._process is None:
+            self._process = SideProcess(_load)
+        return self._process
+
+    def begin(self, facts: RunFacts) -> ProfileJudge:
+        """Begin to judge a run's profile, instead of any that was begun before.
+
+        Args:
+            facts: what else the run knows.
 
         Raises:
-            JudgeError: likewise.
             SideProcessError: if the process was killed.
         """
-        return self._process.call(_judge, suites, frame, keys)
+        process = self.start()
+        process.call(_begin, facts)
+        return _JudgingThere(process)
+
+
+class _JudgingThere:
+    """A `ProfileJudge` in another process; it raises the same errors, or SideProcessError if the process was killed."""
+
+    def __init__(self, process: SideProcess) -> None:
+        self._process = process
+
+    def add(self, stretch: pa.Table) -> None:
+        """See ProfileJudge."""
+        from commitlake.pipelines.quality.wire import serialize_profile  # noqa: PLC0415 (the command loads it later)
+
+        self._process.call(_add, serialize_profile(stretch))
+
+    def report(self) -> QualityReport:
+        """See ProfileJudge."""
+        return self._process.call(_report)
+
+
+_judging: Judging | None = None
+"""Of the process that judges."""
 
 
 def _load() -> None:
-    from commitlake.pipelines.quality.loading import load_quietly, spare_packages  # noqa: PLC0415 (not in the parent)
+    from commitlake.pipelines.quality.loading import load_quietly, spared_packages  # noqa: PLC0415 (not in the parent)
 
-    spare_packages()
-    load_quietly()
+    with spared_packages():
+        load_quietly()
+    # Of this project only now: it uses pyspark, which great_expectations would load much more of.
+    import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
+    import commitlake.pipelines.quality.wire  # noqa: F401, PLC0415 (likewise)
 
 
-def _judge(suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
-    from commitlake.pipelines.quality.frame_judge import judge_by_suites  # noqa: PLC0415 (likewise)
+def _begin(facts: RunFacts) -> None:
+    from commitlake.pipelines.quality.judge import Judging  # noqa: PLC0415 (likewise)
 
-    return judge_by_suites(suites, frame, keys)
+    global _judging  # noqa: PLW0603 (one profile is judged at a time)
+    _judging = Judging(facts=facts)
+
+
+def _add(stretch: bytes) -> None:
+    from commitlake.pipelines.quality.wire import parse_profile  # noqa: PLC0415 (likewise)
+
+    _begun().add(parse_profile(stretch))
+
+
+def _report() -> QualityReport:
+    return _begun().report()
+
+
+def _begun() -> Judging:
+    assert _judging is not None  # `JudgeProcess.begin` comes first
+    return _judging

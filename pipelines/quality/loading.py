@@ -10,15 +10,18 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import ModuleType
 from typing import Any
+
+from commitlake.connectors.runtime.left_out import left_out
 
 _LOADING = threading.Lock()
 # The second has a level of its own, and tells everybody of a folder that it makes.
 _TALKATIVE = ("great_expectations", "great_expectations.data_context.types.base")
 # It takes them as not installed, and does without.
 _NOT_NEEDED = ("boto3", "botocore", "pyspark")
-# It imports them, and uses them for expectations that no suite here has.
-_RARELY_NEEDED = ("scipy.stats",)
+# It imports them, and uses them for expectations and pictures that no suite here has.
+_RARELY_NEEDED = ("scipy.stats", "altair")
 _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}
 
 
@@ -35,28 +38,38 @@ def load_quietly() -> None:
         load()
 
 
-def spare_packages() -> None:
-    """Keep great_expectations from loading what judging frames does not need, which is 40 % of its time.
+@contextmanager
+def spared_packages() -> Iterator[None]:
+    """Keep great_expectations, loaded inside the `with`, from loading what judging frames does not need.
 
-    This is for a process that judges and does nothing else: boto3 and pyspark cannot be imported there any more.
+    That is half of its time. This is for a process that judges and does nothing else.
     """
-    for name in _NOT_NEEDED:
-        sys.modules[name] = None  # type: ignore[assignment]  # Python's own mark of what cannot be imported
     for name in _RARELY_NEEDED:
         _load_when_used(name)
+    with left_out(*_NOT_NEEDED):
+        yield
+
+
+class _ModuleWhenUsed(ModuleType):
+    """Stands for a module, which is loaded once something of it is used.
+
+    `importlib.util.LazyLoader` loads a module as soon as a second `import` names it.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # somebody looks at all modules
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
 
 
 def _load_when_used(name: str) -> None:
-    """Let a module be loaded once something of it is used, as the documentation of `importlib` shows it."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.loader is None:
+    if importlib.util.find_spec(name) is None:
         return  # whoever imports it is told
-    spec.loader = loader = importlib.util.LazyLoader(spec.loader)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    loader.exec_module(module)
+    sys.modules[name] = module = _ModuleWhenUsed(name)
     package, _, own_name = name.rpartition(".")
-    if package:  # else `from package import name` would ask the module for more
+    if package:  # else `from package import name` would load it
         setattr(sys.modules[package], own_name, module)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.side_process import SideProcess
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.run import PAGE
 from commitlake.pipelines.message_keys.progress import followed_version
@@ -51,10 +53,23 @@ def test_every_message_is_in_the_lake_once(tmp_path: Path, threads: str) -> None
     assert (len(rows), bodies) == (len(expected), expected)
 
 
-def test_all_tables_follow_and_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
+class CountedProcess(SideProcess):
+    """A process that judges, and is counted."""
+
+    started = 0
+
+    def __init__(self, prepare: Callable[[], object]) -> None:
+        super().__init__(prepare)
+        CountedProcess.started += 1
+
+
+def test_all_tables_follow_and_a_second_run_has_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commitlake.pipelines.quality.judge_process.SideProcess", CountedProcess)
+    monkeypatch.setattr(archive, "is_own_process", lambda: True)  # it does without some packages then
     root = write_indexed_store(tmp_path / "store", 40)
     code, lake = run(root, "--local")
-    assert (code, run(root, "--local")[0]) == (0, 0)
+    assert (code, CountedProcess.started) == (0, 1)
+    assert (run(root, "--local")[0], CountedProcess.started) == (0, 1)
     last = read_last_commit(lake.messages)
     assert last is not None
     assert last.sequence == 1

@@ -76,3 +76,29 @@ def test_a_commit_behind_another_keeps_what_that_one_says_of_other_stores() -> N
 
 def test_a_lake_may_be_a_file_uri(tmp_path: Path) -> None:
     assert LakePaths((tmp_path / "a lake").as_uri()).messages == str(tmp_path / "a lake" / "messages")
+
+
+def test_something_new_is_told_before_all_of_it_is_looked_at(tmp_path: Path) -> None:
+    lake, root = LakePaths(str(tmp_path / "lake")), tmp_path / "store"
+    told: list[str] = []
+
+    def is_told(*segments: bytes) -> bool:
+        """Whether a run over these segments is told of something new; the lake then has all of them."""
+        told.clear()
+        write_store(root, [(number * SIZE, data) for number, data in enumerate(segments)])
+        work = find_work(str(root), "a", lake, on_new=lambda: told.append("new"))
+        assert bool(told) == bool(work.snapshot.size)
+        if work.snapshot.size:
+            commit_messages(open_for_append(lake.messages), [], work.commit)
+        return bool(told)
+
+    begun, grown, closed = open_segment(messages(5), SIZE), open_segment(messages(9), SIZE), messages(20)
+    assert is_told(begun)
+    assert not is_told(begun)
+    assert is_told(grown)
+    assert not is_told(grown)
+    whole = closed_segment(closed, SIZE)
+    assert is_told(whole)
+    assert not is_told(whole)
+    assert not is_told(whole, bytes(SIZE))
+    assert is_told(whole, open_segment(messages(2), SIZE, SIZE))

@@ -9,7 +9,9 @@ import pytest
 
 from commitlake.pipelines.quality.errors import JudgeError
 from commitlake.pipelines.quality.facts import RunFacts
-from commitlake.pipelines.quality.judge import Judging, judge
+from commitlake.pipelines.quality.frame_judge import judge_by_suites
+from commitlake.pipelines.quality.frames import KEYS, windows_of
+from commitlake.pipelines.quality.judge import judge
 from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.pipelines.quality.stretches import stretches_of
 from commitlake.schemas.quality.expectation import Grain
@@ -28,18 +30,26 @@ def process() -> Iterator[JudgeProcess]:
 def test_the_judgement_is_the_same(process: JudgeProcess) -> None:
     profile = profile_of([each for number, each in enumerate(messages(range(60))) if number != 7])
     here = judge(profile, facts=FACTS)
-    judging = Judging(SUITES, FACTS, judge_frame=process.judge_frame)
-    for stretch in stretches_of(profile):
-        judging.add(stretch)
-    there = judging.report()
-    assert not there.passed
-    assert there.judgements == here.judgements
+    for _ in range(2):  # a run that is tried again judges again
+        judging = process.begin(FACTS)
+        for stretch in stretches_of(profile, 3):
+            judging.add(stretch)
+        there = judging.report()
+        assert not there.passed
+        assert there == here
 
 
 def test_an_error_is_the_same(process: JudgeProcess) -> None:
     suite = next(suite for suite in SUITES if suite.grain is Grain.WINDOW)
-    expectation = dataclasses.replace(suite.expectations[0], type="ExpectNothing")
-    judging = Judging([dataclasses.replace(suite, expectations=(expectation,))], judge_frame=process.judge_frame)
-    (stretch,) = stretches_of(profile_of(messages(range(10))))
+    unknown = dataclasses.replace(suite.expectations[0], type="ExpectNothing")
+    suites = [dataclasses.replace(suite, expectations=(unknown,))]
+    windows = windows_of(profile_of(messages(range(10))), FACTS)
     with pytest.raises(JudgeError, match="no ExpectNothing"):
-        judging.add(stretch)
+        process.start().call(judge_by_suites, suites, windows, KEYS[Grain.WINDOW])
+
+
+def test_it_starts_when_it_is_first_needed() -> None:
+    with JudgeProcess() as process:
+        assert not process.is_started
+        assert process.start() is process.start()
+        assert process.is_started

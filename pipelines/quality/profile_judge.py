@@ -1,0 +1,27 @@
+"""What judges a profile that comes in stretches: `judge.Judging` in this process, or a `JudgeProcess`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import pyarrow as pa
+
+from commitlake.pipelines.quality.facts import RunFacts
+from commitlake.pipelines.quality.report import QualityReport
+
+
+class ProfileJudge(Protocol):
+    """Judges one profile."""
+
+    def add(self, stretch: pa.Table) -> None:
+        """Judge the windows of some topics; see `Judging.add`."""
+        ...
+
+    def report(self) -> QualityReport:
+        """Return the judgement on all stretches; see `Judging.report`."""
+        ...
+
+
+BeginJudging = Callable[[RunFacts], ProfileJudge]
+"""Begins to judge a run's profile by all suites, from what else the run knows."""

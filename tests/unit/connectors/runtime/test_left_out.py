@@ -1,0 +1,34 @@
+"""Packages are left out for a while only, and what is loaded already is not taken away."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import pytest
+
+from commitlake.connectors.runtime.left_out import left_out
+
+NAME = "this"  # of a module that nobody has imported
+
+
+def test_a_module_cannot_be_imported_until_the_end() -> None:
+    with left_out(NAME), pytest.raises(ModuleNotFoundError, match="left out"):
+        importlib.import_module(NAME)
+    assert importlib.util.find_spec(NAME) is not None
+
+
+def test_it_can_be_imported_again_after_an_error() -> None:
+    with pytest.raises(ValueError, match="of the run"), left_out(NAME):
+        raise ValueError("of the run")
+    assert importlib.util.find_spec(NAME) is not None
+
+
+def test_other_modules_are_found() -> None:
+    with left_out(NAME):
+        assert importlib.util.find_spec("antigravity") is not None
+
+
+def test_what_is_loaded_stays() -> None:
+    with left_out("importlib"):
+        assert importlib.import_module("importlib") is importlib
