@@ -24,7 +24,7 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:
-    """Make the formats `commitlog`, `journal`, `consumequeue`, `indexfile` and `hbase` known to a session.
+    """Make the formats `commitlog`, `journal`, `consumequeue`, `indexfile`, `hbase` and `rocketmq` known to a session.
 
     Args:
         spark: the session.
@@ -32,7 +32,9 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
             `commitlake.connectors.sources.commitlog` first.
     """
     from commitlake.connectors.hbase import register_hbase  # noqa: PLC0415 (pyspark, only where wanted)
+    from commitlake.connectors.rocketmq import register_rocketmq  # noqa: PLC0415
     from commitlake.connectors.sources import register_stores  # noqa: PLC0415
 
     register_stores(spark, pushdown=pushdown)
     register_hbase(spark)
+    register_rocketmq(spark)

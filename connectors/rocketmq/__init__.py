@@ -8,9 +8,16 @@
     producer.py, transactions.py    sending
     puller.py                       reading queues
     admin.py                        asking
+    queue_reading.py                ranges of queues, answer by answer
+    time_search.py                  where a time begins in a queue
+    source/, data_source.py         `format("rocketmq")`; spark_options.py: what reads and writes have in common
 
 It works with brokers 4.9 and 5.x, and with broker_lite.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import (
@@ -28,6 +35,9 @@ from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
 from commitlake.connectors.rocketmq.puller import Puller, PullResult, PullStatus
 from commitlake.connectors.rocketmq.transactions import Decision, TransactionProducer, TransactionResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = [
     "Admin",
@@ -51,4 +61,12 @@ __all__ = [
     "TransactionProducer",
     "TransactionResult",
     "UnreachableError",
+    "register_rocketmq",
 ]
+
+
+def register_rocketmq(spark: SparkSession) -> None:
+    """Make `format("rocketmq")` known to a session; see `connectors.rocketmq.data_source`."""
+    from commitlake.connectors.rocketmq.data_source import RocketmqDataSource  # noqa: PLC0415 (pyspark, where wanted)
+
+    spark.dataSource.register(RocketmqDataSource)

@@ -7,12 +7,15 @@ RocketMQError
 ├── UnreachableError        no connection, or it broke: whether the request was carried out is not known
 │   └── AnswerTimeoutError  nothing came back in time: likewise
 ├── ProtocolError           the peer sent what is no frame, or an answer that is not what was asked for
-└── RefusedError            the peer answered with an error: its code and its words
+├── RefusedError            the peer answered with an error: its code and its words
+├── DataLossError           messages that were to be read are no longer at the broker, or not yet
+├── CheckpointError         a stream's checkpoint that says what no checkpoint of this source can say
+└── NotSentError            rows that could not be sent: how many, of which topic and queue, and why
 """
 
 from __future__ import annotations
 
-from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.remoting.codes import code_name
 
 
@@ -61,3 +64,21 @@ class RefusedError(RocketMQError):
 
     def __str__(self) -> str:
         return f"{self.address} answered {code_name(self.code)}: {self.remark[:500] or 'without a remark'}"
+
+
+class DataLossError(RocketMQError):
+    """Messages that were to be read are no longer at the broker, or the queue ends before them."""
+
+    exit_code = ExitCode.USAGE
+
+
+class CheckpointError(RocketMQError):
+    """A stream's offsets that this source has not written, or not for these topics."""
+
+    exit_code = ExitCode.USAGE
+
+
+class NotSentError(RocketMQError):
+    """Rows that could not be sent."""
+
+    exit_code = ExitCode.FAILED

@@ -27,10 +27,10 @@ TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-_NOT_FOR_SENDING = frozenset(
+NOT_FOR_SENDING = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
 )
-_RESERVED = frozenset(
+RESERVED_PROPERTIES = frozenset(
     {
         props.KEYS, props.TAGS, props.WAIT, props.DELAY, props.RETRY_TOPIC, props.REAL_TOPIC, props.REAL_QID,
         props.TRAN_MSG, props.PGROUP, "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", props.ORIGIN_MESSAGE_ID,
@@ -43,6 +43,10 @@ _RESERVED = frozenset(
         "DLQ_ORIGIN_MESSAGE_ID",
     }
 )  # fmt: skip
+
+"""Names of properties that mean something to RocketMQ."""
+SET_BY_BROKERS = frozenset({"CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET", "MAX_OFFSET", "CRC32"})
+"""Those of them that a broker, or a client that reads, sets on each message anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BO
         InvalidMessageError: if not: what about it, and what is allowed.
     """
     check_topic(message.topic)
-    if message.topic in _NOT_FOR_SENDING:
+    if message.topic in NOT_FOR_SENDING:
         raise InvalidMessageError(f"topic: expected one for applications, found {message.topic}, which is the broker's")
     if not message.body:
         raise InvalidMessageError("body: expected at least one byte, found none")
@@ -150,7 +154,7 @@ def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BO
         if not key or props.KEY_SEPARATOR in key:
             raise InvalidMessageError(f"keys: expected keys without blanks, found {key!r}")
     for name, value in message.properties.items():
-        if name in _RESERVED:
+        if name in RESERVED_PROPERTIES:
             raise InvalidMessageError(f"properties: expected a name of your own, found {name}, which is RocketMQ's")
         if not name.strip() or not value.strip():
             raise InvalidMessageError(f"properties: expected a name and a value, found {name!r}={value!r}")

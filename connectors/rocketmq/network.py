@@ -200,12 +200,7 @@ class Network:
             RefusedError: if the answer's code is another one.
         """
         allowed = self.options.request_seconds if seconds is None else seconds
-        waiting = self.ask(address, code, header, body, seconds=allowed)
-        try:
-            command = waiting.result(allowed + 2 * TICK_SECONDS)
-        except FutureTimeoutError:
-            raise AnswerTimeoutError(f"{address}: expected an answer within {allowed} s, found none") from None
-        return Answer(address, command).check(accepted)
+        return wait_for(address, self.ask(address, code, header, body, seconds=allowed), allowed).check(accepted)
 
     def tell(self, address: str, code: int, header: NamedTuple | None = None, body: bytes = b"", *,
              fields: Mapping[str, str] | None = None) -> None:  # fmt: skip
@@ -268,6 +263,23 @@ class Network:
             _log.debug("%s asked for %d, which this client does not do", address, command.code)
             return
         self.later(lambda: handler(address, command))
+
+
+def wait_for(address: str, asked: Future[Command], seconds: float) -> Answer:
+    """Wait for the answer to what `Network.ask` has sent.
+
+    Args:
+        address: the peer.
+        asked: what `ask` returned.
+        seconds: how long the answer may take, as `ask` was told.
+
+    Raises:
+        UnreachableError: if there is no answer in time.
+    """
+    try:
+        return Answer(address, asked.result(seconds + 2 * TICK_SECONDS))
+    except FutureTimeoutError:
+        raise AnswerTimeoutError(f"{address}: expected an answer within {seconds} s, found none") from None
 
 
 def _logged(work: Callable[[], None]) -> None:

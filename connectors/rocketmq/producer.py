@@ -15,6 +15,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TypeVar
 
+import pyarrow as pa
+
 from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, check_codec, compress
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, ProtocolError
@@ -216,6 +218,27 @@ class Producer(Closable):
     def send_parcel(self, parcel: Parcel) -> SendResult:
         """Send what `parcel` made, and wait until it is in the log; raises what `send` does."""
         return self._start(parcel, None, _result, None).result()
+
+    def choose_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
+        """Return the queue for the next message of a topic: by turns, of brokers that are well.
+
+        Args:
+            topic: its name.
+            last_broker: the broker that the last try went to, if there was one.
+
+        Raises:
+            NoRouteError: if there is none.
+            UnreachableError: if no name server answers.
+        """
+        return self._outbox.queue(topic, last_broker)
+
+    def new_keys(self, count: int) -> pa.Array:
+        """Return new ids for so many messages."""
+        return self._keys.take(count)
+
+    def start_parcel(self, parcel: Parcel, queue: MessageQueue) -> Future[Stored]:
+        """Send what is ready to a queue, once, and do not wait for the answer."""
+        return self._start(parcel, queue, lambda stored: stored, None)
 
     def _unique_key(self, message: OutgoingMessage) -> str:
         return message.unique_key or message.system_properties.get(UNIQ_KEY) or self._keys.next()

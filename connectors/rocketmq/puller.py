@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from typing import NamedTuple
 from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.rocketmq.messages import check_group
-from commitlake.connectors.rocketmq.network import Network
+from commitlake.connectors.rocketmq.network import Answer, Network, wait_for
 from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.queue_offsets import QueueOffsets
 from commitlake.connectors.rocketmq.records import records
@@ -29,6 +30,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import RETRY_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import PullMessageRequest, PullMessageResponse, PullSysFlag
 from commitlake.schemas.remoting.heartbeats import (
     ALL_TAGS,
@@ -71,6 +73,47 @@ class PullResult(NamedTuple):
     min_offset: int
     max_offset: int
     messages: list[Message]
+
+
+class PullAnswer(NamedTuple):
+    """The answer to a pull as it came.
+
+    Attributes:
+        status: how the pull ended.
+        response: offsets.
+        answer: its body holds the records as they are stored; its remark, the store's word for what it found.
+    """
+
+    status: PullStatus
+    response: PullMessageResponse
+    answer: Answer
+
+
+class PendingPull(NamedTuple):
+    """A pull that was sent.
+
+    Attributes:
+        address: of the broker.
+        asked: is done when the answer is there.
+        seconds: how long the answer may take.
+        is_master: whether a master was asked.
+    """
+
+    address: str
+    asked: Future[Command]
+    seconds: float
+    is_master: bool
+
+    def wait(self) -> PullAnswer:
+        """Wait for the answer.
+
+        Raises:
+            UnreachableError: if the broker does not answer.
+            RefusedError: if it refuses.
+            ProtocolError: if what it sends is not what was asked for.
+        """
+        answer = wait_for(self.address, self.asked, self.seconds).check(list(PullStatus))
+        return PullAnswer(PullStatus(answer.code), answer.header(PullMessageResponse), answer)
 
 
 class Puller(Closable):
@@ -139,7 +182,57 @@ class Puller(Closable):
             RefusedError: if it refuses.
             ProtocolError: if what it sends is not what was asked for.
         """
-        address = self._address(queue)
+        pending = self.ask(
+            queue, offset, expression=expression, is_sql=is_sql, max_messages=max_messages, wait_seconds=wait_seconds
+        )
+        answer = pending.wait()
+        response = answer.response
+        self._suggested[queue] = response.suggest_which_broker_id
+        # The broker compares hashes of tags; what is another tag of the same hash is for the client to see.
+        tags = () if is_sql else subscription_of_tags(queue.topic, expression, 0).tags_set
+        found = records(answer.answer) if answer.status is PullStatus.FOUND else []
+        if queue.topic.startswith(RETRY_PREFIX):
+            found = [_with_own_topic(message) for message in found]
+        return PullResult(
+            answer.status,
+            response.next_begin_offset,
+            response.min_offset,
+            response.max_offset,
+            [message for message in found if not tags or message.tags in tags],
+        )
+
+    def ask(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        expression: str = ALL_TAGS,
+        is_sql: bool = False,
+        max_messages: int = DEFAULT_BATCH,
+        wait_seconds: float = 0.0,
+        from_master: bool = False,
+    ) -> PendingPull:
+        """Send a pull and do not wait for its answer; see `pull`.
+
+        Args:
+            queue: see `pull`.
+            offset: see `pull`.
+            expression: see `pull`; of tags, the answer also holds others of the same hash.
+            is_sql: see `pull`.
+            max_messages: see `pull`.
+            wait_seconds: see `pull`.
+            from_master: ask the master if it is there, wherever the broker has suggested to ask.
+
+        Raises:
+            NoRouteError: if the queue's broker is not known.
+            UnreachableError: if the request cannot be sent.
+            RefusedError: if the broker cannot read an SQL92 filter.
+        """
+        broker = self.routing.broker(queue.broker_name)
+        address = None if from_master else broker.broker_addrs.get(self._suggested.get(queue, MASTER_ID))
+        address = address or broker.any_address
+        if address is None:
+            raise NoRouteError(f"broker {queue.broker_name!r}: expected an address, found none")
         now_ms = time.time_ns() // 1_000_000
         if is_sql:
             self._check_sql(address, queue.topic, expression, now_ms)
@@ -158,23 +251,8 @@ class Puller(Closable):
             broker_name=queue.broker_name,
         )
         seconds = self._network.options.request_seconds + (wait_seconds + _GRACE_SECONDS if wait_seconds > 0 else 0)
-        answer = self._network.call(
-            address, RequestCode.PULL_MESSAGE, header, seconds=seconds, accepted=list(PullStatus)
-        )
-        response = answer.header(PullMessageResponse)
-        self._suggested[queue] = response.suggest_which_broker_id
-        # The broker compares hashes of tags; what is another tag of the same hash is for the client to see.
-        tags = () if is_sql else subscription_of_tags(queue.topic, expression, 0).tags_set
-        found = records(answer) if answer.code == PullStatus.FOUND else []
-        if queue.topic.startswith(RETRY_PREFIX):
-            found = [_with_own_topic(message) for message in found]
-        return PullResult(
-            PullStatus(answer.code),
-            response.next_begin_offset,
-            response.min_offset,
-            response.max_offset,
-            [message for message in found if not tags or message.tags in tags],
-        )
+        asked = self._network.ask(address, RequestCode.PULL_MESSAGE, header, seconds=seconds)
+        return PendingPull(address, asked, seconds, is_master=address == broker.master)
 
     def read(self, queue: MessageQueue, begin: int, end: int, *, expression: str = ALL_TAGS) -> Iterator[Message]:
         """Messages of a queue from an offset to before another, as far as they are there.
@@ -216,13 +294,6 @@ class Puller(Closable):
         body = serialize_body(CheckClientConfig(self._network.client_id, self.group, subscription))
         self._network.call(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
         self._checked.add((address, expression))
-
-    def _address(self, queue: MessageQueue) -> str:
-        broker = self.routing.broker(queue.broker_name)
-        address = broker.broker_addrs.get(self._suggested.get(queue, MASTER_ID)) or broker.any_address
-        if address is None:
-            raise NoRouteError(f"broker {queue.broker_name!r}: expected an address, found none")
-        return address
 
 
 def _with_own_topic(message: Message) -> Message:

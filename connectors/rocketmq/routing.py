@@ -146,6 +146,13 @@ class Routing:
         self._brokers |= found.broker_addr_table
         return found
 
+    def refresh_brokers(self) -> None:
+        """Ask where the brokers are now; where no name server answers, what is known stays."""
+        try:
+            self.clusters()
+        except (UnreachableError, RefusedError) as error:
+            _log.warning("where the brokers are cannot be asked: %s", error)
+
     def forget(self, topic: str) -> None:
         """Ask again when the topic is next used: what its route says turned out wrong."""
         self._known.pop(topic, None)

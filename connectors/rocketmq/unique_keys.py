@@ -19,9 +19,13 @@ import struct
 import threading
 import time
 
+import numpy as np
+import pyarrow as pa
+
 _HEAD = struct.Struct(">Hi")
 _TAIL = struct.Struct(">iH")
 _COUNTER_MASK = 0xFFFF
+_HEX = np.frombuffer(b"".join(b"%02X" % number for number in range(256)), np.uint8).reshape(256, 2)
 
 
 class UniqueKeys:
@@ -45,6 +49,26 @@ class UniqueKeys:
                 self._month_begin_ms, self._month_end_ms = _month(now)
             self._counter = counter = (self._counter + 1) & _COUNTER_MASK
         return self._prefix + _TAIL.pack(now - self._month_begin_ms, counter).hex().upper()
+
+    def take(self, count: int, now_ms: int | None = None) -> pa.Array:
+        """Return so many ids as a column of strings."""
+        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        with self._lock:
+            if not self._month_begin_ms <= now < self._month_end_ms:
+                self._month_begin_ms, self._month_end_ms = _month(now)
+            first, self._counter = self._counter + 1, self._counter + count
+            elapsed = now - self._month_begin_ms
+        numbers = np.arange(first, first + count, dtype=np.int64)
+        tails = np.empty(count, np.dtype([("ms", ">i4"), ("counter", ">u2")]))
+        # More than the counter tells apart are of later milliseconds.
+        tails["ms"] = elapsed + numbers // (_COUNTER_MASK + 1) - first // (_COUNTER_MASK + 1)
+        tails["counter"] = numbers & _COUNTER_MASK
+        prefix = np.frombuffer(self._prefix.encode(), np.uint8)
+        text = np.empty((count, len(prefix) + 2 * _TAIL.size), np.uint8)
+        text[:, : len(prefix)] = prefix
+        text[:, len(prefix) :] = _HEX[tails.view(np.uint8).reshape(count, _TAIL.size)].reshape(count, -1)
+        offsets = np.arange(count + 1, dtype=np.int32) * text.shape[1]
+        return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
 
 
 def _month(now_ms: int) -> tuple[int, int]:

@@ -87,6 +87,10 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.samples",
         "jobs.cli.warm",
     ),
+    "tests/unit/connectors/formats/engine/test_pulled.py": (
+        "connectors.formats.rocketmq.kernel.pulled",
+        "connectors.formats.rocketmq.pulled",
+    ),
     "tests/unit/connectors/formats/engine/test_stores.py": ("connectors.formats.engine.format_kernel",),
     "tests/unit/connectors/formats/engine/test_walk.py": (
         "connectors.formats.engine.kernel.decode",
@@ -108,6 +112,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.facts.names",
         "connectors.formats.rocketmq.format",
     ),
+    "tests/unit/connectors/rocketmq/source/test_batch.py": ("connectors.rocketmq.queue_reading",),
+    "tests/unit/connectors/rocketmq/source/test_source_options.py": ("connectors.rocketmq.spark_options",),
     "tests/unit/connectors/sources/test_indexfile.py": ("schemas.tables.index_entries",),
     "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.formats.engine.continuity",),
     "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoded import DecodedBatch, Texts
+from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.errors import SplitError, no_progress
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop as kernel
@@ -62,7 +63,7 @@ def _read_file(
     file: SegmentFile, split: Split, request: Request, refused: Refused, look: Look | None
 ) -> Iterator[pa.RecordBatch]:
     end = End()
-    reader = _Rows(split, request, refused)
+    reader = RowReader(split, request, refused)
     if isinstance(split, ListedSplit):
         yield from _read_listed(file, split, request, refused, reader)
         return
@@ -92,7 +93,7 @@ def _read_file(
 
 
 def _read_listed(
-    file: SegmentFile, split: ListedSplit, request: Request, refused: Refused, reader: _Rows
+    file: SegmentFile, split: ListedSplit, request: Request, refused: Refused, reader: RowReader
 ) -> Iterator[pa.RecordBatch]:
     for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes):
         parts = wanted_parts(step, request.filters, split.format)
@@ -103,10 +104,18 @@ def _read_listed(
             yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
 
 
-class _Rows:
+class RowReader:
     """Makes batches of what the kernel decoded."""
 
-    def __init__(self, split: Split, request: Request, refused: Refused) -> None:
+    def __init__(self, split: Split, request: Request, refused: Refused, decoder: type[Decoder] | None = None) -> None:
+        """Prepare to decode.
+
+        Args:
+            split: names the store and the records' format.
+            request: what to give.
+            refused: counts, or raises, what is not intact.
+            decoder: another one than the format's.
+        """
         self._split = split
         self._request = request
         self._refused = refused
@@ -115,8 +124,8 @@ class _Rows:
             columns |= KEY_COLUMNS
         if request.filters.topics_by_text:
             columns.add("topic")
-        decoder = split.format.kernel.decoder
-        self.decoder = decoder(columns, split.broker, request.filters, encoded=request.encoded)
+        kind = decoder or split.format.kernel.decoder
+        self.decoder = kind(columns, split.broker, request.filters, encoded=request.encoded)
 
     def batches_of(self, window: Array, origin: int, parts: Array) -> Iterator[pa.RecordBatch]:
         """Batches of records that are found already."""

@@ -168,6 +168,16 @@ def agrees(window, position, body, body_length):
 
 
 @compiled
+def locate_parts(window, position, size, magic, parts, row):
+    """Note where the parts of a record lie; False where their lengths do not add up to its size."""
+    located = _locate(window, position, size, magic)
+    if located[0] < 0:
+        return False
+    _note(parts, row, position, located)
+    return True
+
+
+@compiled
 def _examine_parts(window, position, size, magic, verify, parts, row):
     located = _locate(window, position, size, magic)
     if located[0] < 0:

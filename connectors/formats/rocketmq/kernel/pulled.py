@@ -1,0 +1,55 @@
+"""Records as a broker sends them: one after another, but from anywhere in its log, so that no offset proves them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.hop import BODY, BODY_LENGTH, CODE_BY_FAULT, START
+from commitlake.connectors.formats.engine.kernel.memory import load_be_i32
+from commitlake.connectors.formats.rocketmq.kernel.records import agrees, locate_parts
+from commitlake.schemas.layouts.boltmq.dialect import Magic
+from commitlake.schemas.layouts.rocketmq import commitlog as layout
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+
+_MAGIC, _SIZE, _CUT = CODE_BY_FAULT[Fault.MAGIC], CODE_BY_FAULT[Fault.SIZE], CODE_BY_FAULT[Fault.CUT]
+_PART_LENGTHS = CODE_BY_FAULT[Fault.PART_LENGTHS]
+_V1, _V2, _BOLTMQ = int(Magic.V1), int(Magic.V2), int(Magic.BOLTMQ)
+_AT_MAGIC = layout.HEAD.offset_of("magic")
+_MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
+NO_FAULT = 0
+
+
+@compiled
+def locate_records(window, position, length, parts, intact):
+    """Find whole records one after another.
+
+    Args:
+        window: uint8 array, with PADDING bytes behind what counts.
+        position: of the first record.
+        length: bytes of the window that count.
+        parts: int64[COMMITLOG_PART_COUNT, room] out: where the parts of each record lie.
+        intact: bool[room] out: whether the body of each record agrees with its checksum.
+
+    Returns:
+        Where the first byte lies that was not taken, how many records there are, and the code of the fault there:
+        NO_FAULT where the window or the room ended.
+    """
+    row = 0
+    while position < length and row < parts.shape[1]:
+        if length - position < _MIN_RECORD_SIZE:
+            return position, row, _CUT
+        size = np.int64(load_be_i32(window, position))
+        magic = load_be_i32(window, position + _AT_MAGIC)
+        if magic != _V1 and magic != _V2 and magic != _BOLTMQ:
+            return position, row, _MAGIC
+        if size < _MIN_RECORD_SIZE:
+            return position, row, _SIZE
+        if size > length - position:
+            return position, row, _CUT
+        if not locate_parts(window, position, size, magic, parts, row):
+            return position, row, _PART_LENGTHS
+        intact[row] = agrees(window, parts[START, row], parts[BODY, row], parts[BODY_LENGTH, row])
+        row += 1
+        position += size
+    return position, row, NO_FAULT

@@ -1,0 +1,222 @@
+"""A range of a queue, answer by answer: nothing is passed over without being reported.
+
+While an answer is being used, the next one is on its way. A broker that does not answer is asked again for a while.
+What a range asks for and the broker does not have is reported to the caller with its number of offsets: messages that
+the broker has deleted, and the rest of a range behind the queue's end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError, RocketMQError, UnreachableError
+from commitlake.connectors.rocketmq.puller import DEFAULT_BATCH, PendingPull, PullAnswer, Puller, PullStatus
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.heartbeats import ALL_TAGS, subscription_of_tags
+from commitlake.schemas.remoting.routes import MessageQueue
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
+_BUSY = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR})
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """Offsets of a queue, from `begin` to before `end`."""
+
+    queue: MessageQueue
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets there are."""
+        return self.end - self.begin
+
+    def __str__(self) -> str:
+        return f"{queue_text(self.queue)}, offsets {self.begin} to {self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Which messages a broker gives.
+
+    Attributes:
+        expression: `*`, or tags with `||` between them, or an SQL92 filter.
+        is_sql: whether it is the latter.
+    """
+
+    expression: str = ALL_TAGS
+    is_sql: bool = False
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The wanted tags, of which a broker compares the hashes only; none for all messages, and for SQL92."""
+        return () if self.is_sql else subscription_of_tags("", self.expression, 0).tags_set
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether every message is wanted."""
+        return not self.is_sql and not self.tags
+
+
+ALL_MESSAGES = MessageFilter()
+
+
+class Pulled(NamedTuple):
+    """One answer's records.
+
+    Attributes:
+        begin: the offset that was asked for.
+        end: the offset to go on at.
+        body: records as they are stored.
+        may_exceed: whether records behind the range's end may be among them.
+    """
+
+    begin: int
+    end: int
+    body: bytes
+    may_exceed: bool
+
+
+Lost = Callable[[QueueRange, str], None]
+"""Is told which offsets cannot be read, and why; raises an error, or counts."""
+
+
+def queue_text(queue: MessageQueue) -> str:
+    """Name a queue in a message."""
+    return f"topic {queue.topic}, queue {queue.queue_id} of {queue.broker_name}"
+
+
+def read_range(
+    puller: Puller,
+    wanted: QueueRange,
+    lost: Lost,
+    message_filter: MessageFilter = ALL_MESSAGES,
+    *,
+    retry_seconds: float = 60.0,
+) -> Iterator[Pulled]:
+    """Give the records of a range.
+
+    Args:
+        puller: asks the brokers.
+        wanted: which range.
+        lost: is told what cannot be read.
+        message_filter: which messages the broker is to give.
+        retry_seconds: how long a broker that does not answer is asked again.
+
+    Raises:
+        UnreachableError: if the broker does not answer in all that time.
+        NoRouteError: if the broker is not known in all that time.
+        RefusedError: if the broker refuses.
+        ProtocolError: if what it sends is not what was asked for.
+    """
+    asking = _Asking(puller, wanted, message_filter, retry_seconds)
+    position = wanted.begin
+    while position < wanted.end:
+        answer = asking.answer(position)
+        following = _next_position(answer, position, wanted, message_filter, lost)
+        if following < wanted.end:
+            asking.ask_ahead(following)
+        if answer.status is PullStatus.FOUND:
+            yield Pulled(position, following, answer.answer.body, may_exceed=following > wanted.end)
+        position = following
+
+
+def _next_position(
+    answer: PullAnswer, position: int, wanted: QueueRange, message_filter: MessageFilter, lost: Lost
+) -> int:
+    """Return where to go on after an answer, and report what it passes over."""
+    response, queue = answer.response, wanted.queue
+    following, remark = response.next_begin_offset, answer.answer.command.remark or ""
+    if answer.status is PullStatus.FOUND:
+        return following
+    if answer.status is PullStatus.NONE_MATCHED:
+        if message_filter.takes_all or remark == "MESSAGE_WAS_REMOVING":
+            lost(QueueRange(queue, position, min(following, wanted.end)), "the broker has deleted them")
+        return following
+    if position < response.min_offset:
+        end = min(response.min_offset, wanted.end)
+        lost(QueueRange(queue, position, end), f"the queue begins at {response.min_offset}")
+        return end
+    if position < following <= response.max_offset:
+        lost(QueueRange(queue, position, min(following, wanted.end)), "the broker has deleted them")
+        return following
+    lost(QueueRange(queue, position, wanted.end), f"the queue ends at {response.max_offset}")
+    return wanted.end
+
+
+class _Asking:
+    """Pulls of one range, each asked for once more where that helps."""
+
+    def __init__(self, puller: Puller, wanted: QueueRange, message_filter: MessageFilter, retry_seconds: float) -> None:
+        self._puller = puller
+        self._wanted = wanted
+        self._filter = message_filter
+        self._retry_seconds = retry_seconds
+        self._ahead: tuple[int, PendingPull] | None = None
+
+    def ask_ahead(self, position: int) -> None:
+        """Send the next pull; where that fails, `answer` does it again."""
+        try:
+            self._ahead = position, self._ask(position)
+        except RocketMQError:
+            self._ahead = None
+
+    def answer(self, position: int) -> PullAnswer:
+        """Wait for the answer from a position on."""
+        deadline = time.monotonic() + self._retry_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return self._one_answer(position)
+            except (UnreachableError, NoRouteError) as error:
+                problem: RocketMQError = error
+            except RefusedError as error:
+                if error.code not in _BUSY:
+                    raise
+                problem = error
+            if time.monotonic() + pause > deadline:
+                raise problem
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            self._puller.routing.refresh_brokers()
+
+    def _one_answer(self, position: int) -> PullAnswer:
+        ahead, self._ahead = self._ahead, None
+        pending = ahead[1] if ahead is not None and ahead[0] == position else self._ask(position)
+        answer = pending.wait()
+        following = answer.response.next_begin_offset
+        if answer.response.offset_delta:
+            raise RefusedError(
+                pending.address,
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                f"topic {self._wanted.queue.topic} is a static topic, whose offsets differ from those of its records; "
+                "it cannot be read by offsets",
+            )
+        has_more = answer.status is not PullStatus.OFFSET_ILLEGAL and answer.response.max_offset > position
+        is_stuck = following <= position and (has_more or answer.status is PullStatus.FOUND)
+        is_behind = not pending.is_master and answer.response.max_offset < self._wanted.end
+        if is_stuck or (is_behind and answer.status in (PullStatus.NO_NEW, PullStatus.OFFSET_ILLEGAL)):
+            found = (
+                f"the next at {following} ({answer.answer.command.remark})" if is_stuck else "a slave that is behind"
+            )
+            raise UnreachableError(
+                f"{pending.address}: {queue_text(self._wanted.queue)}: expected messages from {position} on, found "
+                f"{found}"
+            )
+        return answer
+
+    def _ask(self, position: int) -> PendingPull:
+        # With a filter, a broker counts the messages that it gives, not those that it looks at.
+        left = self._wanted.end - position if self._filter.takes_all else DEFAULT_BATCH
+        return self._puller.ask(
+            self._wanted.queue,
+            position,
+            expression=self._filter.expression,
+            is_sql=self._filter.is_sql,
+            max_messages=min(DEFAULT_BATCH, left),
+            from_master=True,
+        )

@@ -1,0 +1,70 @@
+"""The batch's side of Spark: plans on the driver, reads on workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.options import BodyForm
+from commitlake.connectors.rocketmq.queue_reading import QueueRange
+from commitlake.connectors.rocketmq.source.options import SourceOptions
+from commitlake.connectors.rocketmq.source.ranges import plan_batch
+from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
+from commitlake.connectors.worker_errors import carry_errors
+from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
+
+
+@dataclass(frozen=True)
+class QueuePartition(InputPartition):
+    """One partition: ranges that one task reads, in order."""
+
+    ranges: tuple[QueueRange, ...]
+
+
+def schema_of(options: SourceOptions) -> StructType:
+    """Return the columns that the options ask for, in the table's order."""
+    chosen = choose_columns(SOURCE, options.columns, options.mode, CORRUPT_RECORD.name)
+    if options.columns is None and options.body is BodyForm.NONE:
+        return StructType([field for field in chosen if field.name != BODY.name])
+    return chosen
+
+
+def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
+    """Give the rows of one partition, in a worker."""
+    # The compiled reader is a second's import: only where bytes are read.
+    from commitlake.connectors.rocketmq.source.rows import RangeReader  # noqa: PLC0415
+    from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
+
+    with carry_errors(), options.open_puller() as puller:
+        yield from RangeReader(puller, options, schema).read(ranges)
+    settle()
+
+
+class RocketmqReader(DataSourceReader):
+    """Reads a batch."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        """Check the schema; nothing is asked yet.
+
+        Raises:
+            OptionError: where it does not fit.
+        """
+        check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
+        self._options = options
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+
+    @carry_errors()
+    def partitions(self) -> Sequence[QueuePartition]:
+        """Ask the brokers what there is, and divide it."""
+        with self._options.open_puller() as puller:
+            return [QueuePartition(ranges) for ranges in plan_batch(puller, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the batches of one partition; none for a read without partitions."""
+        if isinstance(partition, QueuePartition):
+            yield from read_ranges(self._options, self._arrow_schema, partition.ranges)

@@ -1,0 +1,200 @@
+"""The options of the source `rocketmq`, checked at once: an unknown or wrong one is an error, never a default.
+
+| option | default | meaning |
+| --- | --- | --- |
+| namesrv | (needed) | name servers, `host:port`, with semicolons or commas between |
+| topics | (needed) | comma-separated; also the broker's own, such as `%DLQ%group` and `SCHEDULE_TOPIC_XXXX` |
+| group | TOOLS_CONSUMER | consumer group of the pulls, which every broker has; its offsets are never changed |
+| startingOffsets | earliest | earliest, latest or JSON of topic, broker and queue, such as |
+| | | `{"orders": {"broker-a": {"0": 4711}}}`; -2 is a queue's first message, -1 its end; queues that are not named |
+| | | begin at their first message. A new stream begins at latest |
+| startingTimestamp | (none) | begin at the first message stored at this time or later: ms since 1970 or ISO 8601 (UTC |
+| | | unless it says otherwise), or JSON of ms by topic, broker and queue |
+| endingOffsets | latest | as startingOffsets; exclusive |
+| endingTimestamp | (none) | end before the first message stored at this time or later |
+| minPartitions | 1 | divide queues by offsets into at least so many partitions |
+| failOnDataLoss | true | fail where messages are gone before they were read; false: count them in the log and go on |
+| tags | all | one or more, with `||` between: brokers give no other messages |
+| sql | all | an SQL92 filter, such as `price > 2 AND region = 'EU'`; the broker needs enablePropertyFilter=true |
+| columns | all but body | comma-separated; what is not named is not decoded |
+| body | none | none, stored or decompressed: whether there is a column `body`, and what it holds |
+| maxBodyBytes | 64 MiB | a decompressed body's limit |
+| maxBatchBytes | 4 MiB | bytes of answers that a worker holds at a time, but for one larger answer |
+| mode | FAILFAST | of damaged records: FAILFAST, PERMISSIVE (rows with `_corrupt_record`) or DROPMALFORMED |
+| timeoutMs | 10000 | how long an answer may take |
+| retrySeconds | 60 | how long a broker that does not answer is asked again |
+| tlsConfig | the environment's | a `tls.properties` file on every machine, see `connectors.rocketmq.options` |
+| credentialsProvider | the environment | `module:function` that gives (access key, secret key) in every process; else |
+| | | COMMITLAKE_ROCKETMQ_ACCESS_KEY and COMMITLAKE_ROCKETMQ_SECRET_KEY count |
+
+A stream (`readStream`) takes the same, except for endingOffsets and endingTimestamp, and with this:
+
+| option | default | meaning |
+| --- | --- | --- |
+| maxOffsetsPerTrigger | no limit | offsets that a micro-batch takes, in fair shares of what waits in each queue |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.formats.engine.option_values import OptionValues
+from commitlake.connectors.formats.engine.options import BodyForm, Mode
+from commitlake.connectors.option_names import known_options
+from commitlake.connectors.rocketmq.errors import InvalidMessageError
+from commitlake.connectors.rocketmq.messages import check_group
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import ALL_MESSAGES, MessageFilter
+from commitlake.connectors.rocketmq.source.positions import Edge, Position, parse_by_queue, parse_offsets
+from commitlake.connectors.rocketmq.spark_options import (
+    SHARED,
+    client_options,
+    credentials_of,
+    provider,
+    refuse_secrets,
+)
+
+KNOWN = (
+    *SHARED, "topics", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "minPartitions",
+    "failOnDataLoss", "tags", "sql", "columns", "body", "maxBodyBytes", "maxBatchBytes", "mode", "maxOffsetsPerTrigger",
+)  # fmt: skip
+TOOLS_GROUP = "TOOLS_CONSUMER"
+_FOR_STREAMS = ("maxOffsetsPerTrigger",)
+_FOR_BATCHES = ("endingOffsets", "endingTimestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one read; see the module's tables.
+
+    Attributes:
+        client: where RocketMQ is.
+        start: where the read begins.
+        end: where it ends.
+        credentials_provider: see `spark_options.credentials_of`.
+        given: the names of the options that were given.
+    """
+
+    client: Options
+    topics: tuple[str, ...]
+    start: Position
+    end: Position
+    group: str = TOOLS_GROUP
+    min_partitions: int = 1
+    max_offsets_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    message_filter: MessageFilter = ALL_MESSAGES
+    columns: tuple[str, ...] | None = None
+    body: BodyForm = BodyForm.NONE
+    max_body_bytes: int = 64 << 20
+    max_batch_bytes: int = 4 << 20
+    mode: Mode = Mode.FAILFAST
+    retry_seconds: int = 60
+    credentials_provider: str | None = None
+    given: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SourceOptions:
+        """Options as Spark hands them over: strings, names in any case.
+
+        Raises:
+            OptionError: for a name that is not known, or a value that does not fit.
+        """
+        refuse_secrets(given)
+        values = known_options(given, KNOWN, OptionError)
+        read = OptionValues(values)
+        topics = read.names("topics")
+        client = client_options(values, read)
+        if topics is None:
+            raise OptionError("the option 'topics' is missing: names of topics with commas between")
+        return cls(
+            client=client,
+            topics=tuple(dict.fromkeys(topics)),
+            start=_position(values, read, "starting", Edge.EARLIEST),
+            end=_position(values, read, "ending", Edge.LATEST),
+            group=_group(values),
+            min_partitions=read.least("minPartitions", 1, 1, "partition"),
+            max_offsets_per_trigger=read.least("maxOffsetsPerTrigger", 0, 1, "offset") or None,
+            fail_on_data_loss=read.flag("failOnDataLoss", default=True),
+            message_filter=_filter(values),
+            columns=read.names("columns"),
+            body=read.choice("body", BodyForm, BodyForm.NONE),
+            max_body_bytes=read.size("maxBodyBytes", 64 << 20),
+            max_batch_bytes=read.size("maxBatchBytes", 4 << 20),
+            mode=read.choice("mode", Mode, Mode.FAILFAST, upper=True),
+            retry_seconds=read.least("retrySeconds", 60, 0, "seconds"),
+            credentials_provider=provider(values),
+            given=frozenset(values),
+        )
+
+    def for_batch(self) -> SourceOptions:
+        """This, once it is sure that nothing in it is for streams.
+
+        Raises:
+            OptionError: naming the first that is.
+        """
+        for name in _FOR_STREAMS:
+            if name in self.given:
+                raise OptionError(f"option {name} is for streams: expected spark.readStream, found spark.read")
+        return self
+
+    def for_stream(self) -> SourceOptions:
+        """This, once it is sure that nothing in it is for batches.
+
+        Raises:
+            OptionError: naming the first that is.
+        """
+        for name in _FOR_BATCHES:
+            if name in self.given:
+                raise OptionError(f"option {name} is for spark.read: a stream has no end of its own")
+        return self
+
+    @property
+    def stream_start(self) -> Position:
+        """Where a new stream begins."""
+        is_given = {"startingOffsets", "startingTimestamp"} & self.given
+        return self.start if is_given else Position("startingOffsets", Edge.LATEST)
+
+    def open_puller(self) -> Puller:
+        """Return a client of this process.
+
+        Raises:
+            OptionError: if the keys, or the settings of TLS, cannot be used.
+        """
+        return Puller(self.group, self.client, credentials_of(self.credentials_provider))
+
+
+def _group(values: Mapping[str, str]) -> str:
+    try:
+        return check_group(values.get("group", TOOLS_GROUP))
+    except InvalidMessageError as error:
+        raise OptionError(f"option {error}") from None
+
+
+def _filter(values: Mapping[str, str]) -> MessageFilter:
+    if {"tags", "sql"} <= values.keys():
+        raise OptionError("options tags and sql: expected one of them, found both")
+    for name in ("tags", "sql"):
+        if name in values:
+            if not values[name].strip():
+                raise OptionError(f"option {name}: expected a filter, found nothing")
+            return MessageFilter(values[name].strip(), is_sql=name == "sql")
+    return ALL_MESSAGES
+
+
+def _position(values: Mapping[str, str], read: OptionValues, prefix: str, edge: Edge) -> Position:
+    by_offset, by_time = f"{prefix}Offsets", f"{prefix}Timestamp"
+    if {by_offset, by_time} <= values.keys():
+        raise OptionError(f"options {by_offset} and {by_time}: expected one of them, found both")
+    if by_offset in values:
+        parsed = parse_offsets(by_offset, values[by_offset])
+        if isinstance(parsed, Edge):
+            return Position(by_offset, parsed)
+        return Position(by_offset, edge, offsets=parsed)
+    if by_time in values and values[by_time].lstrip().startswith("{"):
+        expected = 'a time, or JSON of ms since 1970 such as {"orders": {"broker-a": {"0": 1795183200000}}}'
+        return Position(by_time, edge, times=parse_by_queue(by_time, values[by_time], 0, expected))
+    return Position(by_time if by_time in values else by_offset, edge, time_ms=read.time(by_time))

@@ -1,0 +1,180 @@
+"""Where a read begins and ends in each queue: offsets, times, or the queue's own ends.
+
+    {"orders": {"broker-a": {"0": 4711, "1": -2}, "broker-b": {"0": -1}}}
+
+-2 is the queue's first message, -1 its end, as for users of Spark's Kafka source. Queues that are not named are read
+from their first message, or to their end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.rocketmq.errors import DataLossError
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.connectors.rocketmq.time_search import first_offset_at
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
+from commitlake.schemas.remoting.routes import MessageQueue
+
+EARLIEST, LATEST = -2, -1
+_EXAMPLE = '{"orders": {"broker-a": {"0": 4711}}}'
+_MAX_QUEUE_ID = (1 << 31) - 1
+
+
+class Edge(StrEnum):
+    """An end of every queue."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class Bounds(NamedTuple):
+    """What a queue holds: its first offset, and the one that its next message will have."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a read begins, or ends.
+
+    Attributes:
+        option: the option that says so, for errors.
+        edge: for queues that nothing else is said of.
+        time_ms: a time for queues that nothing else is said of; None for `edge`.
+        offsets: by queue; EARLIEST and LATEST are two of them.
+        times: by queue, ms since 1970.
+    """
+
+    option: str
+    edge: Edge
+    time_ms: int | None = None
+    offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
+    times: Mapping[MessageQueue, int] = field(default_factory=dict)
+
+    def check_queues(self, known: Mapping[MessageQueue, object]) -> None:
+        """See that every named queue is there.
+
+        Raises:
+            OptionError: for one that is not.
+        """
+        for queue in (*self.offsets, *self.times):
+            if queue not in known:
+                raise OptionError(
+                    f"option {self.option}: expected queues that can be read, found {queue_text(queue)}, which is not "
+                    f"one of the {len(known)} queues of the topics"
+                )
+
+    def resolve(self, puller: Puller, queue: MessageQueue, bounds: Bounds) -> int:
+        """Return the offset that is meant in a queue; a given one as it was given.
+
+        Args:
+            puller: asks the broker, where a time is meant.
+            queue: which queue.
+            bounds: what it holds.
+
+        Raises:
+            RocketMQError: if the broker cannot be asked.
+        """
+        offset = self.offsets.get(queue)
+        if offset is not None and offset >= 0:
+            return offset
+        if offset is None:
+            time_ms = self.times.get(queue, self.time_ms)
+            if time_ms is not None:
+                return first_offset_at(puller, queue, time_ms, bounds.first, bounds.end)
+        is_first = offset == EARLIEST if offset is not None else self.edge is Edge.EARLIEST
+        return bounds.first if is_first else bounds.end
+
+
+def parse_offsets(option: str, text: str) -> Edge | dict[MessageQueue, int]:
+    """Read what `startingOffsets` or `endingOffsets` says.
+
+    Raises:
+        OptionError: if it is neither a word nor offsets by queue.
+    """
+    if text.strip().lower() in list(Edge):
+        return Edge(text.strip().lower())
+    return parse_by_queue(option, text, EARLIEST, f"earliest, latest or JSON such as {_EXAMPLE}")
+
+
+def parse_by_queue(option: str, text: str, least: int, expected: str) -> dict[MessageQueue, int]:
+    """Read numbers by topic, broker and queue.
+
+    Args:
+        option: for errors.
+        text: JSON.
+        least: the smallest number that is allowed.
+        expected: for errors.
+
+    Raises:
+        OptionError: if it is something else.
+    """
+    try:
+        return dict(_numbers(json.loads(text), least))
+    except (ValueError, AttributeError, RecursionError):
+        raise OptionError(f"option {option}: expected {expected}, found {text[:200]!r}") from None
+
+
+def to_tree(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
+    """Return numbers by topic, broker and queue; equal ones give equal text."""
+    tree: dict[str, dict[str, dict[str, int]]] = {}
+    for queue in sorted(numbers):
+        tree.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = numbers[queue]
+    return tree
+
+
+def from_tree(tree: Any, least: int = 0) -> dict[MessageQueue, int]:
+    """Return what `to_tree` was given.
+
+    Raises:
+        ValueError: if it is something else.
+        AttributeError: likewise.
+    """
+    return dict(_numbers(tree, least))
+
+
+def _numbers(tree: Any, least: int) -> list[tuple[MessageQueue, int]]:
+    found = []
+    for topic, brokers in tree.items():
+        for broker, queues in brokers.items():
+            for queue_id, value in queues.items():
+                number, queue = int_within(value, least, INT64_MAX), parse_int(queue_id, 0, _MAX_QUEUE_ID)
+                if number is None or queue is None:
+                    raise ValueError(f"{queue_id}: {value}")
+                found.append((MessageQueue(str(topic), str(broker), queue), number))
+    return found
+
+
+def check_within(
+    queue: MessageQueue, begin: int, end: int, bounds: Bounds, position: Position, *, is_begin: bool
+) -> str | None:
+    """Say which of the offsets that an option names are not in the queue; None where all are.
+
+    Args:
+        queue: which queue.
+        begin: where the read begins.
+        end: where it ends.
+        bounds: what the queue holds.
+        position: the option's.
+        is_begin: whether the option names the begin.
+    """
+    asked = begin if is_begin else end
+    if bounds.first <= asked <= bounds.end:
+        return None
+    return (
+        f"{queue_text(queue)}: option {position.option} names offset {asked}, the queue holds {bounds.first} to "
+        f"{bounds.end}"
+    )
+
+
+def data_loss(text: str) -> DataLossError:
+    """Return the error for messages that are gone."""
+    return DataLossError(f"{text}. The option failOnDataLoss=false goes on without them, and counts them in the log")

@@ -1,0 +1,134 @@
+"""Queues as partitions: which offsets are read, and by which task."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import QueueRange, queue_text
+from commitlake.connectors.rocketmq.source.options import SourceOptions
+from commitlake.connectors.rocketmq.source.positions import Bounds, Position, check_within, data_loss
+from commitlake.schemas.remoting.routes import MessageQueue
+
+_T = TypeVar("_T")
+
+logger = logging.getLogger(__name__)
+
+SMALL_OFFSETS = 10_000
+"""Ranges that are smaller share a partition, as a task costs Spark more than some answers of a broker."""
+_THREADS = 8
+
+Partition = tuple[QueueRange, ...]
+
+
+def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
+    """Return all queues of some topics that can be read, in order.
+
+    Raises:
+        NoRouteError: for a topic that no broker has, or without a queue that can be read.
+        UnreachableError: if no name server answers.
+    """
+    queues: list[MessageQueue] = []
+    for topic in topics:
+        found = puller.queues(topic)
+        if not found:
+            raise NoRouteError(f"topic {topic!r}: expected a queue that can be read, found none in its route")
+        queues += found
+    return sorted(queues)
+
+
+def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Bounds]:
+    """Return what each queue holds now.
+
+    Raises:
+        RocketMQError: if a broker cannot be asked.
+    """
+    return _for_each(queues, lambda queue: Bounds(puller.offsets.first(queue), puller.offsets.next(queue)))
+
+
+def resolve(puller: Puller, position: Position, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+    """Return the offset of a position in each queue.
+
+    Raises:
+        OptionError: for a named queue that is not there.
+        RocketMQError: if a broker cannot be asked.
+    """
+    position.check_queues(bounds)
+    return _for_each(list(bounds), lambda queue: position.resolve(puller, queue, bounds[queue]))
+
+
+def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
+    """Return the partitions of a batch.
+
+    Raises:
+        OptionError: for a position that no queue has, or an end before its begin.
+        DataLossError: for offsets that a queue does not hold, where the options say so.
+        RocketMQError: if a broker cannot be asked.
+    """
+    bounds = ask_bounds(puller, list_queues(puller, options.topics))
+    begins, ends = resolve(puller, options.start, bounds), resolve(puller, options.end, bounds)
+    ranges = []
+    for queue in bounds:
+        begin, end = begins[queue], ends[queue]
+        if begin > end and queue in options.start.offsets and queue in options.end.offsets:
+            raise OptionError(
+                f"options {options.start.option} and {options.end.option}: expected an end after the begin, found "
+                f"{begin} and {end} of {queue_text(queue)}"
+            )
+        for position, is_begin in ((options.start, True), (options.end, False)):
+            if (text := check_within(queue, begin, end, bounds[queue], position, is_begin=is_begin)) is not None:
+                report_loss(text, fail=options.fail_on_data_loss)
+        begin, end = max(begin, bounds[queue].first), min(end, bounds[queue].end)
+        if begin < end:
+            ranges.append(QueueRange(queue, begin, end))
+    return to_partitions(ranges, options.min_partitions)
+
+
+def report_loss(text: str, *, fail: bool) -> None:
+    """Fail for messages that are gone, or log it.
+
+    Raises:
+        DataLossError: if `fail`.
+    """
+    if fail:
+        raise data_loss(text)
+    logger.warning("%s: going on without them", text)
+
+
+def to_partitions(ranges: Sequence[QueueRange], min_partitions: int) -> list[Partition]:
+    """Divide ranges into at least so many partitions, and put small ones together as far as that allows.
+
+    >>> queue = MessageQueue("orders", "broker-a", 0)
+    >>> [[str(each)[-15:] for each in part] for part in to_partitions([QueueRange(queue, 0, 90)], 3)]
+    [['offsets 0 to 30'], ['ffsets 30 to 60'], ['ffsets 60 to 90']]
+
+    Args:
+        ranges: in the order in which they are to be read; none is empty.
+        min_partitions: fewer only where there are fewer offsets.
+    """
+    total = sum(each.size for each in ranges)
+    pieces: list[QueueRange] = []
+    for each in ranges:
+        count = 1 if len(ranges) >= min_partitions else min(each.size, -(-each.size * min_partitions // total))
+        edges = [each.begin + each.size * number // count for number in range(count + 1)]
+        pieces += [QueueRange(each.queue, begin, end) for begin, end in itertools.pairwise(edges)]
+    may_join = len(pieces) - min_partitions
+    partitions: list[list[QueueRange]] = []
+    for piece in pieces:
+        if may_join > 0 and partitions and sum(one.size for one in partitions[-1]) + piece.size <= SMALL_OFFSETS:
+            partitions[-1].append(piece)
+            may_join -= 1
+        else:
+            partitions.append([piece])
+    return [tuple(partition) for partition in partitions]
+
+
+def _for_each(queues: Sequence[MessageQueue], ask: Callable[[MessageQueue], _T]) -> dict[MessageQueue, _T]:
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-plan") as pool:
+        return dict(zip(queues, pool.map(ask, queues), strict=True))

@@ -1,0 +1,118 @@
+"""What brokers answer as Arrow batches: what a task does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.formats.engine.options import BodyForm
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import Pulled, QueueRange, read_range
+from commitlake.connectors.rocketmq.source.options import SourceOptions
+from commitlake.connectors.rocketmq.source.positions import data_loss
+
+logger = logging.getLogger(__name__)
+
+_TAGS, _QUEUE_OFFSET = pa.field("tags", pa.string()), pa.field("queue_offset", pa.int64())
+
+
+class RangeReader:
+    """Reads ranges of queues, one after another.
+
+    Attributes:
+        lost: how many offsets could not be read.
+    """
+
+    def __init__(self, puller: Puller, options: SourceOptions, schema: pa.Schema) -> None:
+        """Prepare to read.
+
+        Args:
+            puller: asks the brokers.
+            options: of the read.
+            schema: the columns to give, as Spark's Arrow types.
+        """
+        self.lost = 0
+        self._puller = puller
+        self._options = options
+        self._schema = schema
+        self._tags = options.message_filter.tags
+        # The offset is needed to find what lies outside a range; the tag, as brokers compare hashes only.
+        hidden = [
+            field for field in (_QUEUE_OFFSET, *([_TAGS] if self._tags else ())) if field.name not in schema.names
+        ]
+        self._request = Request(
+            schema=pa.schema([*schema, *hidden]),
+            mode=options.mode,
+            body=BodyForm.STORED if options.body is BodyForm.NONE else options.body,
+            max_body_bytes=options.max_body_bytes,
+        )
+
+    def read(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
+        """Give the messages of some ranges.
+
+        Raises:
+            DataLossError: for messages that are gone, where the options say so.
+            DamagedLogError: for what is not intact, where the mode says so.
+            RocketMQError: if a broker cannot be asked.
+        """
+        for wanted in ranges:
+            yield from self._read(wanted)
+
+    def _read(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
+        options = self._options
+        records = PulledRecords(wanted.queue.broker_name, self._request)
+        answers = read_range(
+            self._puller, wanted, self._lose, options.message_filter, retry_seconds=options.retry_seconds
+        )
+        waiting: list[Pulled] = []
+        covered = size = 0
+        for answer in answers:
+            covered += min(answer.end, wanted.end) - answer.begin
+            waiting.append(answer)
+            size += len(answer.body)
+            if size >= options.max_batch_bytes:
+                yield from self._rows(records, waiting, wanted)
+                waiting, size = [], 0
+        yield from self._rows(records, waiting, wanted)
+        records.log()
+        if options.message_filter.takes_all and records.messages < covered:
+            self._lose_count(wanted, covered - records.messages, "the broker has not sent them")
+
+    def _rows(self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange) -> Iterator[pa.RecordBatch]:
+        within = [answer.body for answer in answers if not answer.may_exceed]
+        beyond = [answer.body for answer in answers if answer.may_exceed]
+        for batch in records.batches(within):
+            yield from self._chosen(batch, wanted, is_within=not records.has_inner_batches)
+        for batch in records.batches(beyond):
+            yield from self._chosen(batch, wanted, is_within=False)
+
+    def _chosen(self, batch: pa.RecordBatch, wanted: QueueRange, *, is_within: bool) -> Iterator[pa.RecordBatch]:
+        """Give the wanted rows of a batch, in the wanted columns."""
+        wanted_rows = None
+        if self._tags:
+            wanted_rows = pc.is_in(batch.column("tags"), pa.array(self._tags, pa.string()))
+        if not is_within:
+            offsets = batch.column(_QUEUE_OFFSET.name)
+            inside = pc.and_(pc.greater_equal(offsets, wanted.begin), pc.less(offsets, wanted.end))
+            wanted_rows = inside if wanted_rows is None else pc.and_(wanted_rows, inside)
+        if wanted_rows is not None:
+            # A row for a damaged record has no queue offset, and is given whatever is wanted.
+            is_damaged = pc.is_null(batch.column(_QUEUE_OFFSET.name))
+            batch = batch.filter(pc.or_(pc.fill_null(wanted_rows, False), is_damaged))
+        if batch.num_rows:
+            yield batch.select(self._schema.names)
+
+    def _lose(self, lost: QueueRange, why: str) -> None:
+        self._lose_count(lost, lost.size, why)
+
+    def _lose_count(self, where: QueueRange, count: int, why: str) -> None:
+        text = f"{where}: {count} messages cannot be read: {why}"
+        if self._options.fail_on_data_loss:
+            raise data_loss(text)
+        self.lost += count
+        logger.warning("%s; %d so far", text, self.lost)

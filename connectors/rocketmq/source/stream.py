@@ -1,0 +1,98 @@
+"""The stream's side of Spark: one process plans micro-batches, workers read them.
+
+Offsets by queue are the stream's offset, see `stream_offsets`: a query that is started again goes on exactly where its
+checkpoint says. Trigger.AvailableNow reads up to the queues' ends as they are at the start of the query, in as many
+micro-batches as `maxOffsetsPerTrigger` asks for, and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.rocketmq.source.batch import QueuePartition, read_ranges
+from commitlake.connectors.rocketmq.source.options import SourceOptions
+from commitlake.connectors.rocketmq.source.ranges import to_partitions
+from commitlake.connectors.rocketmq.source.stream_offsets import (
+    StreamPosition,
+    from_checkpoint,
+    ranges_between,
+    to_checkpoint,
+)
+from commitlake.connectors.rocketmq.source.stream_plan import StreamPlanner
+from commitlake.connectors.sources.schema_choice import check_columns
+from commitlake.connectors.worker_errors import carry_errors
+from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
+
+Offset = dict[str, Any]
+
+
+class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        """Check the schema; nothing is asked yet.
+
+        Raises:
+            OptionError: where it does not fit.
+        """
+        check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
+        self._options = options
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._known_planner: StreamPlanner | None = None
+
+    @property
+    def _planner(self) -> StreamPlanner:
+        if self._known_planner is None:  # it has sockets, and workers get a copy of this object
+            self._known_planner = StreamPlanner(self._options.open_puller(), self._options)
+        return self._known_planner
+
+    @carry_errors()
+    def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
+        """Return where a new stream begins."""
+        return to_checkpoint(self._planner.first())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
+        """Return what `maxOffsetsPerTrigger` says."""
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    @carry_errors()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
+        """Fix where the stream ends."""
+        self._planner.stop_at_what_is_there()
+
+    @carry_errors()
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 (Spark's name)
+        """Return where the next micro-batch ends; `start` itself where nothing is new."""
+        begin = from_checkpoint(start)
+        end = self._planner.next(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        return start if end is begin else to_checkpoint(end)
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802 (Spark's name)
+        """Return the queues' ends as the last micro-batch saw them, for the query's progress."""
+        latest = self._planner.latest
+        return to_checkpoint(StreamPosition(latest)) if latest else None
+
+    @carry_errors()
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Divide what lies between two offsets."""
+        ranges = ranges_between(from_checkpoint(start), from_checkpoint(end))
+        return [QueuePartition(part) for part in to_partitions(ranges, self._options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the batches of one partition."""
+        if isinstance(partition, QueuePartition):
+            yield from read_ranges(self._options, self._arrow_schema, partition.ranges)
+
+    def stop(self) -> None:
+        """Close the planner's connections."""
+        if self._known_planner is not None:
+            self._known_planner.close()
+            self._known_planner = None

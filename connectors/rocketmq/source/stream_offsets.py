@@ -1,0 +1,89 @@
+"""How far a stream has come in each queue: what Spark keeps in its checkpoint for each micro-batch.
+
+    {"version": 1, "queues": {"orders": {"broker-a": {"0": 4711}}}, "begins": {"orders": {"broker-a": {"1": 0}}}}
+
+`queues` has the offset that comes next in each queue. A micro-batch takes what lies between two of them. Where it
+begins at another offset than the one before has, `begins` says where: in a queue that has appeared, one whose next
+messages are gone, or one that was made anew. So a micro-batch that is planned again after a crash is the same.
+
+Spark asks again where a stream begins, if its first micro-batch did not finish; that may be another place by then. So
+the first end behind a beginning, which says `initial`, names every queue in `begins`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from commitlake.connectors.rocketmq.errors import CheckpointError
+from commitlake.connectors.rocketmq.queue_reading import QueueRange
+from commitlake.connectors.rocketmq.source.positions import from_tree, to_tree
+from commitlake.schemas.remoting.routes import MessageQueue
+
+VERSION = 1
+
+Offsets = Mapping[MessageQueue, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """How far a stream has come.
+
+    Attributes:
+        offsets: what comes next in each queue.
+        begins: where the micro-batch that ends here begins, in queues in which the position before does not say it.
+        is_initial: whether it is where a stream begins.
+    """
+
+    offsets: Offsets
+    begins: Offsets = field(default_factory=dict)
+    is_initial: bool = False
+
+
+def to_checkpoint(position: StreamPosition) -> dict[str, Any]:
+    """Return what Spark keeps; equal positions give equal text."""
+    value: dict[str, Any] = {"version": VERSION, "queues": to_tree(position.offsets)}
+    if position.begins:
+        value["begins"] = to_tree(position.begins)
+    if position.is_initial:
+        value["initial"] = True
+    return value
+
+
+def from_checkpoint(value: Mapping[str, Any]) -> StreamPosition:
+    """Return the position in what Spark has kept.
+
+    Raises:
+        CheckpointError: if it is not what `to_checkpoint` gives.
+    """
+    version = value.get("version")
+    if version != VERSION:
+        raise CheckpointError(
+            f"the stream's checkpoint has offsets of version {version!r}, expected {VERSION}: another version of this "
+            f"source has written it, or another source ({json.dumps(value)[:200]}). Begin with a new checkpoint"
+        )
+    try:
+        offsets, begins = from_tree(value["queues"]), from_tree(value.get("begins", {}))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"the stream's checkpoint is damaged: expected offsets by queue, found {error!r} in "
+            f"{json.dumps(value)[:200]}. Begin with a new checkpoint"
+        ) from None
+    return StreamPosition(offsets, begins, value.get("initial") is True)
+
+
+def ranges_between(start: StreamPosition, end: StreamPosition) -> list[QueueRange]:
+    """Return what a micro-batch takes.
+
+    Args:
+        start: what Spark takes for its begin.
+        end: what it has kept for its end.
+    """
+    ranges = []
+    for queue in sorted(end.offsets):
+        begin = end.begins.get(queue, start.offsets.get(queue, end.offsets[queue]))
+        if begin < end.offsets[queue]:
+            ranges.append(QueueRange(queue, begin, end.offsets[queue]))
+    return ranges

@@ -1,0 +1,157 @@
+"""What a stream reads next: positions in, positions out. It lives in the one Python process that plans a stream.
+
+Queues and brokers that appear while the stream runs are read from their first message on. A broker that does not
+answer, or is not in the topic's route, keeps its queues where they are: the others go on, and a warning tells of it.
+Only where no queue can be asked, the stream fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from commitlake.connectors.rocketmq.errors import NoRouteError, UnreachableError
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.connectors.rocketmq.source.options import SourceOptions
+from commitlake.connectors.rocketmq.source.positions import Bounds
+from commitlake.connectors.rocketmq.source.ranges import ask_bounds, list_queues, report_loss, resolve
+from commitlake.connectors.rocketmq.source.stream_offsets import Offsets, StreamPosition
+from commitlake.connectors.sources.stream_shares import fair_shares
+from commitlake.schemas.remoting.routes import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+_THREADS = 8
+
+
+class StreamPlanner:
+    """Plans one stream.
+
+    Attributes:
+        latest: the queues' ends, as the last micro-batch saw them.
+    """
+
+    def __init__(self, puller: Puller, options: SourceOptions) -> None:
+        """Nothing is asked yet."""
+        self.latest: Offsets = {}
+        self._puller = puller
+        self._options = options
+        self._target: Mapping[MessageQueue, int] | None = None
+        self._silent: set[MessageQueue] = set()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._puller.close()
+
+    def first(self) -> StreamPosition:
+        """Return where the stream begins that has no checkpoint yet.
+
+        Raises:
+            OptionError: for a named queue that is not there.
+            DataLossError: for a named offset that a queue does not hold, where the options say so.
+            RocketMQError: if a broker cannot be asked.
+        """
+        position = self._options.stream_start
+        bounds = ask_bounds(self._puller, list_queues(self._puller, self._options.topics))
+        offsets = resolve(self._puller, position, bounds)
+        for queue, (first, end) in bounds.items():
+            if not first <= offsets[queue] <= end:
+                text = f"{queue_text(queue)}: option {position.option} names offset {offsets[queue]}"
+                self._report(f"{text}, the queue holds {first} to {end}")
+            offsets[queue] = min(max(offsets[queue], first), end)
+        return StreamPosition(offsets, is_initial=True)
+
+    def stop_at_what_is_there(self) -> None:
+        """Take the queues' ends of now for the stream's end."""
+        self._target = {queue: bounds.end for queue, bounds in self._bounds().items()}
+
+    def next(self, start: StreamPosition, limit: int | None) -> StreamPosition:
+        """Return where the micro-batch ends that begins at `start`; the same offsets where nothing is new.
+
+        Args:
+            start: where it begins.
+            limit: offsets that it may take in all, of each queue one at least.
+
+        Raises:
+            DataLossError: for what is gone, where the options say so.
+            UnreachableError: if no queue can be asked.
+        """
+        bounds = self._bounds()
+        begins: dict[MessageQueue, int] = dict(start.offsets) if start.is_initial else {}
+        ends: dict[MessageQueue, int] = dict(start.offsets)
+        waiting: dict[MessageQueue, int] = {}
+        for queue in sorted(bounds):
+            begin = self._begin(queue, start, bounds[queue])
+            if begin is None:
+                continue
+            end = bounds[queue].end if self._target is None else min(bounds[queue].end, self._target.get(queue, begin))
+            if begin != start.offsets.get(queue):
+                begins[queue] = begin
+                ends[queue] = begin
+            if end > begin:
+                waiting[queue] = end - begin
+        self.latest = {**ends, **{queue: held.end for queue, held in bounds.items()}}
+        names = {str(number): queue for number, queue in enumerate(waiting)}
+        available = {name: waiting[queue] for name, queue in names.items()}
+        shares = available if limit is None else fair_shares(available, limit)
+        for name, share in shares.items():
+            queue = names[name]
+            ends[queue] = begins.get(queue, start.offsets.get(queue, 0)) + share
+        if ends == start.offsets:
+            return start
+        return StreamPosition(ends, begins)
+
+    def _begin(self, queue: MessageQueue, start: StreamPosition, bounds: Bounds) -> int | None:
+        """Return where a queue is read on; None where nothing of it is to be read."""
+        known = start.offsets.get(queue)
+        if known is None:
+            if self._target is not None and queue not in self._target:
+                return None  # it has appeared after the stream's end was fixed
+            return bounds.first
+        if bounds.first <= known <= bounds.end:
+            return known
+        if known < bounds.first:
+            count = bounds.first - known
+            self._report(
+                f"{queue_text(queue)}: {count} messages, offsets {known} to {bounds.first}, were deleted before the "
+                "stream has read them"
+            )
+        else:
+            self._report(
+                f"{queue_text(queue)}: the stream has read up to offset {known}, and the queue ends at {bounds.end}: "
+                "the topic was made anew, or the broker has lost messages. It is read from its first message again"
+            )
+        return bounds.first
+
+    def _bounds(self) -> dict[MessageQueue, Bounds]:
+        """Return what the queues hold that can be asked now.
+
+        Raises:
+            NoRouteError: if a topic is not there.
+            UnreachableError: if none of the queues can be asked.
+        """
+        for topic in self._options.topics:
+            self._puller.routing.forget(topic)
+        queues = list_queues(self._puller, self._options.topics)
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-stream") as pool:
+            answers = dict(zip(queues, pool.map(self._ask, queues), strict=True))
+        found = {queue: bounds for queue, bounds in answers.items() if isinstance(bounds, Bounds)}
+        problems = {queue: error for queue, error in answers.items() if not isinstance(error, Bounds)}
+        if problems and not found:
+            raise next(iter(problems.values()))
+        for queue, error in problems.items():
+            if queue not in self._silent:
+                logger.warning("%s waits, as its broker cannot be asked: %s", queue_text(queue), error)
+        self._silent = set(problems)
+        return found
+
+    def _ask(self, queue: MessageQueue) -> Bounds | UnreachableError | NoRouteError:
+        try:
+            return Bounds(self._puller.offsets.first(queue), self._puller.offsets.next(queue))
+        except (UnreachableError, NoRouteError) as error:
+            return error
+
+    def _report(self, text: str) -> None:
+        report_loss(text, fail=self._options.fail_on_data_loss)

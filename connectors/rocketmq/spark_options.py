@@ -1,0 +1,94 @@
+"""What the options of the Spark source and those of the sink have in common: where RocketMQ is, and who asks.
+
+Keys never travel in options, which Spark writes into plans and logs. Every process that connects reads them from its
+environment (see `connectors.rocketmq.options`), or gets them from a function of the user's, `credentialsProvider`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.formats.engine.option_values import OptionValues
+from commitlake.connectors.rocketmq.errors import RocketMQError
+from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, Options
+from commitlake.schemas.remoting.signing import Credentials
+
+SHARED = ("namesrv", "group", "timeoutMs", "retrySeconds", "tlsConfig", "credentialsProvider")
+DEFAULT_TIMEOUT_MS = 10_000
+_SECRETS = frozenset({"accesskey", "secretkey", "securitytoken", "rocketmq.client.accesskey"})
+_PROVIDER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def refuse_secrets(given: Mapping[str, str]) -> None:
+    """See that no option holds a key.
+
+    Raises:
+        OptionError: for one that does; its value is not in the message.
+    """
+    for name in given:
+        if name.lower().replace("_", "") in _SECRETS:
+            raise OptionError(
+                f"option {name}: keys are not given as options, which Spark writes into plans and logs. Set "
+                f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} for the driver and the workers, or name a function "
+                "with credentialsProvider=module:function"
+            )
+
+
+def client_options(values: Mapping[str, str], read: OptionValues) -> Options:
+    """Return where RocketMQ is.
+
+    Raises:
+        OptionError: for a missing or wrong address.
+    """
+    if not values.get("namesrv", "").strip():
+        raise OptionError("the option 'namesrv' is missing: name servers as host:port, with semicolons between")
+    try:
+        return Options(
+            values["namesrv"],
+            request_seconds=read.least("timeoutMs", DEFAULT_TIMEOUT_MS, 1, "ms") / 1000,
+            route_seconds=5.0,
+            tls_config=values.get("tlsConfig"),
+        )
+    except RocketMQError as error:
+        raise OptionError(f"option namesrv: {error}") from None
+
+
+def provider(values: Mapping[str, str]) -> str | None:
+    """Return the function that gives the keys, `module:function`.
+
+    Raises:
+        OptionError: if it is of another form.
+    """
+    name = values.get("credentialsProvider")
+    if name is not None and not _PROVIDER.fullmatch(name):
+        raise OptionError(f"option credentialsProvider: expected module:function, found {name[:100]!r}")
+    return name
+
+
+def credentials_of(name: str | None) -> Credentials | None:
+    """Return the keys that a provider gives; None where there is no provider, and the environment counts.
+
+    Args:
+        name: `module:function`; the function gives the access key, the secret key and, if there is one, a token.
+
+    Raises:
+        OptionError: if there is no such function, or what it gives is something else.
+    """
+    if name is None:
+        return None
+    module, _, function = name.partition(":")
+    try:
+        found: Callable[[], Any] = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise OptionError(f"option credentialsProvider: {name}: {error}") from None
+    keys = found()
+    if not isinstance(keys, tuple) or len(keys) not in (2, 3) or not all(isinstance(key, str) for key in keys[:2]):
+        raise OptionError(
+            f"option credentialsProvider: {name}: expected (access key, secret key) or (access key, secret key, token)"
+            f", found {type(keys).__name__}"
+        )
+    return Credentials(*keys)

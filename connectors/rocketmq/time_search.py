@@ -1,0 +1,66 @@
+"""The offset at which a time begins in a queue, the same with every broker.
+
+What brokers answer differs: 4.9 gives the message nearest to the time, any of several of the same millisecond, and the
+last one where all are older; 5.x gives the first at the time or later. So the messages around the answer are looked at.
+"""
+
+from __future__ import annotations
+
+from commitlake.connectors.rocketmq.puller import DEFAULT_BATCH, Puller
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.remoting.routes import MessageQueue
+
+MAX_STEPS = 1000
+"""Pulls in either direction; a clock that went back does not make it a walk through the whole queue."""
+
+
+def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, first: int, end: int) -> int:
+    """Return the offset of the first message that was stored at a time or later; `end` where all are older.
+
+    Where the broker's clock went back, offsets do not follow times, and this is one of the offsets with that time.
+
+    Args:
+        puller: asks the broker.
+        queue: which queue.
+        timestamp_ms: the time, ms since 1970.
+        first: the queue's first offset.
+        end: the offset that its next message will have.
+
+    Raises:
+        RocketMQError: if the broker cannot be asked.
+    """
+    if first >= end:
+        return end
+    found = min(max(puller.offsets.search(queue, timestamp_ms), first), end)
+    for _ in range(MAX_STEPS):
+        if found <= first:
+            break
+        begin = max(first, found - DEFAULT_BATCH)
+        earlier = _between(puller, queue, begin, found)
+        late = [message.queue_offset for message in earlier if message.store_timestamp >= timestamp_ms]
+        if not late:
+            break
+        found = min(late)
+        if found > begin:
+            break
+    for _ in range(MAX_STEPS):
+        if found >= end:
+            break
+        later = _between(puller, queue, found, min(end, found + DEFAULT_BATCH))
+        reached = [message.queue_offset for message in later if message.store_timestamp >= timestamp_ms]
+        if reached or not later:
+            return max(found, min(reached, default=found))
+        found = later[-1].queue_offset + 1
+    return min(found, end)
+
+
+def _between(puller: Puller, queue: MessageQueue, begin: int, end: int) -> list[Message]:
+    """Pull messages; a broker gives fewer at a time where they are not in its memory."""
+    found: list[Message] = []
+    while begin < end:
+        result = puller.pull(queue, begin, max_messages=min(DEFAULT_BATCH, end - begin))
+        found += [message for message in result.messages if message.queue_offset < end]
+        if result.next_offset <= begin or not result.messages:
+            break
+        begin = result.next_offset
+    return found

@@ -1,0 +1,125 @@
+"""Brokers of broker_lite in the test's own process, on real sockets; their name server answers on the same port."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from commitlake.broker_lite.broker.accounts import Accounts
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.server.registration import LocalRegistration
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.frames import Command
+from tests.support.brokers import answer_of
+from tests.support.message_stores import Clock
+from tests.support.peer import Peer
+
+STORE = StoreOptions(segment_size_bytes=1 << 16, index_slots=100, index_entries=400, max_message_size_bytes=1 << 14)
+_NAME_SERVER_CODES = frozenset(
+    {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    }
+)
+CLIENT = Host.of("127.0.0.1", 50123)
+
+
+class LiveBroker:
+    """One broker of a cluster.
+
+    Attributes:
+        clock: of its store.
+        peer: its socket.
+        store: its messages.
+        dispatcher: answers requests.
+        registration: tells the name server of its topics.
+        requests: the codes of all requests that the broker was sent.
+        interfere: is shown each request to the broker; what it gives is sent in place of the broker's answer.
+    """
+
+    def __init__(self, root: Path, name: str, clock: Clock, cluster: LiveCluster, accounts: Accounts | None) -> None:
+        self.clock = clock
+        self.peer = Peer(self._answer)
+        self.requests: list[int] = []
+        self.interfere: Callable[[Command], bytes | None] = lambda _: None
+        self._cluster = cluster
+        host, port = self.peer.address.rsplit(":", 1)
+        options = BrokerOptions(name=name, address=Host.of(host, int(port)))
+        self.store = MessageStore.open(root, STORE, clock=clock)
+        self.dispatcher = Dispatcher(Broker(self.store, options), accounts)
+        self.registration = LocalRegistration(cluster.name_server, options)
+
+    def _answer(self, request: Command) -> bytes | None:
+        with self._cluster.lock:
+            frames: list[bytes] = []
+            channel = Channel(CLIENT, lambda frame: frames.append(bytes(frame)), lambda: None)
+            if request.code in _NAME_SERVER_CODES:
+                self._cluster.register()
+                channel.send(answer_of(self._cluster.name_server, channel, request))
+                return b"".join(frames)
+            self.requests.append(request.code)
+            instead = self.interfere(request)
+            if instead is not None:
+                return instead
+            self.dispatcher.handle(channel, request)
+            while self.dispatcher.work():
+                pass
+            return b"".join(frames)
+
+
+class LiveCluster:
+    """Some brokers with one name server.
+
+    Attributes:
+        brokers: by name.
+        clock: of all brokers.
+    """
+
+    def __init__(self, root: Path, names: Sequence[str] = ("broker-a",), accounts: Accounts | None = None) -> None:
+        self.clock = Clock()
+        self.lock = threading.Lock()
+        self.name_server = NameServer(self.clock, accounts)
+        self.brokers: dict[str, LiveBroker] = {}
+        self._root = root
+        self._accounts = accounts
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> LiveBroker:
+        """Start another broker."""
+        broker = LiveBroker(self._root / name, name, self.clock, self, self._accounts)
+        self.brokers[name] = broker
+        broker.peer.__enter__()
+        return broker
+
+    @property
+    def address(self) -> str:
+        """The name server's `ip:port`."""
+        return next(iter(self.brokers.values())).peer.address
+
+    def register(self) -> None:
+        """Tell the name server of all topics."""
+        for broker in self.brokers.values():
+            broker.registration.register(broker.dispatcher.broker.topics.all())
+
+    def __enter__(self) -> Self:
+        """Serve."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop all brokers."""
+        for broker in self.brokers.values():
+            broker.peer.__exit__(kind, error, trace)
+            broker.store.close()

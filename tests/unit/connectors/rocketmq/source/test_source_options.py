@@ -1,0 +1,130 @@
+"""Options of the source: a wrong one is an error that says what was expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.formats.engine.options import BodyForm, Mode
+from commitlake.connectors.rocketmq.queue_reading import MessageFilter
+from commitlake.connectors.rocketmq.source import options as module
+from commitlake.connectors.rocketmq.source.options import SourceOptions
+from commitlake.connectors.rocketmq.source.positions import Edge, Position
+from commitlake.connectors.rocketmq.spark_options import credentials_of
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.signing import Credentials
+
+NEEDED = {"namesrv": "mq:9876", "topics": "orders"}
+QUEUE = MessageQueue("orders", "broker-a", 3)
+
+
+def parse(**given: str) -> SourceOptions:
+    return SourceOptions.parse(NEEDED | given)
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    options = parse()
+    assert (options.topics, options.group, options.min_partitions) == (("orders",), "TOOLS_CONSUMER", 1)
+    assert options.start == Position("startingOffsets", Edge.EARLIEST)
+    assert options.end == Position("endingOffsets", Edge.LATEST)
+    assert options.stream_start == Position("startingOffsets", Edge.LATEST)
+    assert (options.fail_on_data_loss, options.max_offsets_per_trigger, options.columns) == (True, None, None)
+    assert (options.body, options.mode, options.client.request_seconds) == (BodyForm.NONE, Mode.FAILFAST, 10.0)
+    assert options.message_filter.takes_all
+
+
+def test_names_are_taken_in_any_case() -> None:
+    options = SourceOptions.parse({"NAMESRV": "a:1; b:2", "Topics": "x, y,x", "minpartitions": "7", "TAGS": "a || b"})
+    assert (options.client.name_server_addresses, options.topics, options.min_partitions) == (
+        ["a:1", "b:2"], ("x", "y"), 7,
+    )  # fmt: skip
+    assert options.message_filter == MessageFilter("a || b")
+    assert options.message_filter.tags == ("a", "b")
+
+
+def test_positions_are_offsets_times_or_words() -> None:
+    by_queue = '{"orders": {"broker-a": {"3": 17}}}'
+    assert parse(startingOffsets=by_queue).start.offsets == {QUEUE: 17}
+    assert parse(startingOffsets=by_queue).stream_start.offsets == {QUEUE: 17}
+    assert parse(startingOffsets="Latest").start.edge is Edge.LATEST
+    assert parse(endingTimestamp="2026-11-20T14:00").end.time_ms == 1795183200000
+    assert parse(endingTimestamp=by_queue).end.times == {QUEUE: 17}
+
+
+def test_every_option_is_documented() -> None:
+    assert module.__doc__ is not None
+    for name in module.KNOWN:
+        assert f"| {name} |" in module.__doc__
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"topic": "x"}, r"unknown option 'topic' \(did you mean 'topics'\?\); known are namesrv, group"),
+        ({"startingOffset": "1"}, r"did you mean 'startingOffsets'\?"),
+        ({"namesrv": ""}, "the option 'namesrv' is missing"),
+        ({"namesrv": "mq"}, "option namesrv: expected an address of the form host:port, found 'mq'"),
+        ({"topics": ","}, "option topics: expected at least one name"),
+        ({"group": "a b"}, "option group: expected letters"),
+        ({"startingOffsets": "17"}, "option startingOffsets: expected earliest, latest or JSON such as"),
+        ({"startingOffsets": '{"orders": {"broker-a": {"x": 1}}}'}, "option startingOffsets: expected earliest"),
+        ({"startingOffsets": '{"orders": {"broker-a": {"0": -3}}}'}, "option startingOffsets: expected earliest"),
+        ({"startingOffsets": '{"orders": {"0": 1}}'}, "option startingOffsets: expected earliest"),
+        ({"endingOffsets": "[]"}, "option endingOffsets: expected earliest"),
+        ({"startingTimestamp": "noon"}, "option startingTimestamp: expected ms since 1970 or a time"),
+        ({"startingTimestamp": '{"orders": 1}'}, "option startingTimestamp: expected a time, or JSON of ms"),
+        ({"startingTimestamp": "1", "startingOffsets": "latest"}, "options startingOffsets and startingTimestamp"),
+        ({"minPartitions": "0"}, "option minPartitions: expected at least 1"),
+        ({"maxOffsetsPerTrigger": "x"}, "option maxOffsetsPerTrigger: expected a whole number"),
+        ({"failOnDataLoss": "no"}, "option failOnDataLoss: expected true or false, found 'no'"),
+        ({"tags": "a", "sql": "b = 1"}, "options tags and sql: expected one of them"),
+        ({"tags": " "}, "option tags: expected a filter"),
+        ({"body": "text"}, "option body: expected none, stored, decompressed"),
+        ({"mode": "x"}, "option mode: expected FAILFAST"),
+        ({"retrySeconds": "-1"}, "option retrySeconds: expected at least 0"),
+        ({"credentialsProvider": "os.system('x')"}, "option credentialsProvider: expected module:function"),
+    ],
+)
+def test_a_wrong_option_is_told(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        SourceOptions.parse(NEEDED | given)
+
+
+@pytest.mark.parametrize("name", ["accessKey", "secretkey", "SECRET_KEY", "securityToken"])
+def test_keys_are_no_options_and_are_not_repeated(name: str) -> None:
+    with pytest.raises(OptionError, match=r"keys are not given as options.*COMMITLAKE_ROCKETMQ_ACCESS_KEY") as caught:
+        SourceOptions.parse(NEEDED | {name: "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_topics_are_needed() -> None:
+    with pytest.raises(OptionError, match="the option 'topics' is missing"):
+        SourceOptions.parse({"namesrv": "mq:9876"})
+
+
+def test_options_for_streams_and_batches_are_told_apart() -> None:
+    with pytest.raises(OptionError, match="option maxOffsetsPerTrigger is for streams"):
+        parse(maxOffsetsPerTrigger="5").for_batch()
+    with pytest.raises(OptionError, match=r"option endingTimestamp is for spark\.read"):
+        parse(endingTimestamp="5").for_stream()
+    assert parse(maxOffsetsPerTrigger="5").for_stream().max_offsets_per_trigger == 5
+
+
+def give_keys() -> tuple[str, str]:
+    """A provider of keys."""
+    return "reader", "hunter2"
+
+
+def give_nothing() -> None:
+    """No provider of keys."""
+
+
+def test_a_function_gives_the_keys() -> None:
+    assert credentials_of(None) is None
+    assert credentials_of(f"{__name__}:give_keys") == Credentials("reader", "hunter2")
+    with pytest.raises(OptionError, match=r"expected .access key, secret key. or .*, found NoneType"):
+        credentials_of(f"{__name__}:give_nothing")
+    with pytest.raises(OptionError, match="has no attribute 'give_more'"):
+        credentials_of(f"{__name__}:give_more")
+    with pytest.raises(OptionError, match="No module named"):
+        credentials_of("no_such_module:f")
