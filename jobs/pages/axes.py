@@ -62,7 +62,8 @@ class Scale:
         """Return the figures that are marked, from 0 to the top."""
         if self.is_log:
             powers = round(math.log10(self.top))
-            return [0.0, *(10.0**power for power in range(0, powers + 1, max(1, math.ceil(powers / 5))))]
+            # 1 is too near to 0 where there are more than two powers.
+            return [0.0, *(10.0**power for power in range(int(powers > 2), powers + 1, max(1, math.ceil(powers / 5))))]
         step = _nice(self.top / 4)
         return [step * number for number in range(round(self.top / step) + 1)]
 

@@ -99,8 +99,9 @@ def line_chart(
     picture = tag(
         "svg",
         *(_mark(mark, windows) for mark in marks),
-        *_grid(scale, windows, axis),
+        *_grid(scale),
         plot,
+        *_labels(scale, windows, axis),
         tag("line", x1=0, x2=0, y1=_TOP, y2=_TOP + _HEIGHT, class_="cursor"),
         width="100%", height=_TOP + _HEIGHT + _BELOW, class_="chart", role="img", data_plot=True, tabindex=0,
         aria_label=f"{title}. The numbers are in the table below the chart.",
@@ -163,13 +164,21 @@ def _mark(mark: Mark, windows: TimeWindows) -> Html:
     return tag("g", tag("title", mark.note), shown, sign if mark.kind is MarkKind.DAMAGE else Html())
 
 
-def _grid(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
-    bottom = _TOP + _HEIGHT
+def _grid(scale: Scale) -> Iterator[Html]:
     for value in scale.ticks():
-        y = bottom - scale.place(value) * _HEIGHT
+        y = _height_of(scale, value)
         yield tag("line", x1=0, x2="100%", y1=y, y2=y, class_="grid")
-        yield tag("text", axis(value), x=2, y=y - 4, class_="axis halo")
-    yield from time_axis(windows, bottom + 17)
+
+
+def _labels(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
+    """Yield the labels of both axes; they stand on the lines, so that these have the whole width."""
+    for value in scale.ticks():
+        yield tag("text", axis(value), x=2, y=_height_of(scale, value) - 4, class_="axis halo")
+    yield from time_axis(windows, _TOP + _HEIGHT + 17)
+
+
+def _height_of(scale: Scale, value: float) -> float:
+    return _TOP + (1 - scale.place(value)) * _HEIGHT
 
 
 def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:

@@ -6,10 +6,12 @@ The Content-Security-Policy allows the page's own style and script, by their dig
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
@@ -77,6 +79,12 @@ class Page:
     facts: Sequence[tuple[str, str]]
     sections: Sequence[Section]
     made: str = ""
+
+
+def made_now(job: str) -> str:
+    """Return when, and by which job and version, a page is made."""
+    now = datetime.datetime.now(datetime.UTC)
+    return f"Made at {now:%Y-%m-%d %H:%M:%S} UTC by commitlake {job}, version {version('commitlake')}."
 
 
 def write_page(path: Path, page: Page) -> None:

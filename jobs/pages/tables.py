@@ -36,13 +36,20 @@ class Column:
 
     Attributes:
         title: Its heading.
-        is_number: Whether its cells are aligned to the right and sorted by `Cell.order`.
+        is_number: Whether its cells are aligned to the right and sorted by `Cell.order`, the largest first.
+        is_ranked: Whether its cells are texts that are sorted by `Cell.order`, the largest first.
         can_sort: Whether rows can be sorted by it.
     """
 
     title: str
     is_number: bool = False
+    is_ranked: bool = False
     can_sort: bool = True
+
+    @property
+    def sort(self) -> str | None:
+        """How the page's script sorts by it; None where it does not."""
+        return ("number" if self.is_number or self.is_ranked else "text") if self.can_sort else None
 
 
 def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, rest: str = "") -> Html:
@@ -55,7 +62,7 @@ def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]
         rest: A sentence on rows that are left out.
     """
     heads = [tag("th", column.title, role="columnheader", scope="col", class_="number" if column.is_number else None,
-                 data_sort=("number" if column.is_number else "text") if column.can_sort else None)
+                 data_sort=column.sort)
              for column in columns]  # fmt: skip
     lines = [_row(columns, row) for row in rows]
     found = tag(

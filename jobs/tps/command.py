@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
@@ -43,11 +44,12 @@ EXAMPLES = (
     ("tps --lake lake", "each topic, over all that is archived"),
     ("tps --lake lake --from -1d --window 1h --by topic,queue", "queues, hour by hour, since yesterday"),
     ("tps --lake lake --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:05 --window 1s", "second by second"),
-    ("tps --lake lake --by topic --percentiles", "with p50 and p99 of size and latency"),
+    ("tps --lake lake --by topic --percentiles", "with p50, p95 and p99 of size and latency"),
     ("tps --lake lake --from -1h --compare week", "the last hour, and the same hour a week before"),
     ("tps --lake lake --window 5m --step 1m --topic orders", "five minutes each, one beginning each minute"),
     ("tps --lake lake --from -1h --by producer-host --top 5", "the five hosts that sent most"),
     ("tps --lake lake --window 1h --output csv", "for a spreadsheet"),
+    ("tps --lake lake --from -1d --html rates.html", "a page with charts"),
 )
 COMPARED = {"day": datetime.timedelta(days=1), "week": datetime.timedelta(weeks=1)}
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
@@ -78,12 +80,17 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--kind", action="append", default=[], choices=kinds, help="only this kind of record")
     parser.add_argument("--broker", action="append", default=[], help="only this store")
     add_time_arguments(parser)
-    parser.add_argument("--percentiles", action="store_true", help="p50 and p99 of size, latency and wait, in ms: see "
-                        "schemas/tables/topic_minutes.py; of groups and windows that topic_minutes has")  # fmt: skip
+    percentiles_help = (
+        "p50, p95 and p99 of size, latency and wait, in ms: see schemas/tables/topic_minutes.py; of groups and windows "
+        "that topic_minutes has"
+    )
+    parser.add_argument("--percentiles", action="store_true", help=percentiles_help)
     parser.add_argument("--compare", choices=tuple(COMPARED), help="with the same time a day or a week before")
     top_help = "only the groups with most messages, 0 for all (default: 20)"
     parser.add_argument("--top", type=int, default=20, metavar="N", help=top_help)
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    html_help = "write a page as well: rates over time, latency, the largest groups, what to do; it works offline"
+    parser.add_argument("--html", type=Path, metavar="FILE", help=html_help)
     return parser
 
 
@@ -122,6 +129,8 @@ def _answer(arguments: argparse.Namespace, lake: LakePaths, by: list[str]) -> Ex
         columns += ["messages_before", "change_percent"]
     shown, groups = _largest(rows, by, arguments.top)
     write(arguments.output, (_plain(row, columns) for row in shown), columns)
+    if arguments.html is not None:
+        _write_page(arguments, lake, coverage, question)
     _explain_empty(arguments, lake, rows)
     if not arguments.quiet:
         _tell(question, coverage, rows, groups, arguments, time.monotonic() - started)
@@ -252,6 +261,14 @@ def _plain(row: Row, columns: Sequence[str]) -> Row:
 
 def _text(moment: datetime.datetime) -> str:
     return f"{moment.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S}Z"
+
+
+def _write_page(arguments: argparse.Namespace, lake: LakePaths, coverage: Coverage, question: RatesQuestion) -> None:
+    from commitlake.jobs.pages.page import made_now, write_page
+    from commitlake.jobs.pages.tps import rates_page
+    from commitlake.pipelines.tps.report import make_report
+
+    write_page(arguments.html, rates_page(make_report(lake, coverage, question), lake.root, made_now("tps")))
 
 
 def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, rows: Sequence[Row]) -> None:

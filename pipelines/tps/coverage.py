@@ -87,19 +87,34 @@ def read_coverage(lake: LakePaths, brokers: Collection[str] = ()) -> Coverage:
         f"WHERE minute IS NOT NULL{where} GROUP BY broker",
     )
     spans = {row["broker"]: Span(row["first"], row["last"] + MINUTE) for row in rows.read_all().to_pylist()}
-    missing = _missing_offsets(lake, spans)
-    return Coverage(spans, {broker: _times(lake, broker, spans[broker], gaps) for broker, gaps in missing.items()})
+    return Coverage(spans, _times_of(lake, "gaps", spans))
 
 
-def _missing_offsets(lake: LakePaths, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """Return the stretches of the brokers' logs that were not there to be archived."""
+def read_damage(lake: LakePaths, coverage: Coverage) -> Mapping[str, Sequence[Span]]:
+    """Find the times, by broker, of stretches of logs that could not be read.
+
+    Args:
+        lake: where the tables lie.
+        coverage: which times the lake tells of.
+    """
+    return _times_of(lake, "quarantine", coverage.spans)
+
+
+def _times_of(lake: LakePaths, table: str, spans: Mapping[str, Span]) -> dict[str, Sequence[Span]]:
+    """Return the times of the stretches of logs that a table names."""
+    stretches = _stretches(lake, table, spans)
+    return {broker: _times(lake, broker, spans[broker], found) for broker, found in stretches.items()}
+
+
+def _stretches(lake: LakePaths, name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
+    """Return the stretches of the brokers' logs that a table names; none where the lake has no such table."""
     try:
-        table = open_table(lake, "gaps")
+        table = open_table(lake, name)
     except NoTableError:
         return {}
-    sql = "SELECT DISTINCT broker, start_offset, end_offset FROM gaps WHERE end_offset > start_offset"
+    sql = f"SELECT DISTINCT broker, start_offset, end_offset FROM {name} WHERE end_offset > start_offset"
     found: dict[str, list[tuple[int, int]]] = {}
-    for row in run_sql(table, "gaps", sql).read_all().to_pylist():
+    for row in run_sql(table, name, sql).read_all().to_pylist():
         if row["broker"] in brokers:
             found.setdefault(row["broker"], []).append((row["start_offset"], row["end_offset"]))
     return found

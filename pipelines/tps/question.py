@@ -106,6 +106,8 @@ class RatesQuestion:
         kinds: only these.
         brokers: only these.
         origins: which of the messages have a column for each group.
+        only: only these groups, each with its values in the order of `by`.
+        is_by_second: whether messages themselves are counted, so that `start` and `end` may be any second.
     """
 
     by: Sequence[str]
@@ -119,10 +121,14 @@ class RatesQuestion:
     kinds: Sequence[str] = ()
     brokers: Sequence[str] = ()
     origins: Origins = Origins.ALL
+    only: Sequence[tuple[str | int | None, ...]] | None = None
+    is_by_second: bool = False
 
     @property
     def table(self) -> CountedTable:
         """The smallest table that can answer."""
+        if self.is_by_second:
+            return MESSAGES
         lengths = [length for length in (self.window, self.step) if length is not None]
         is_whole = all(length % MINUTE == datetime.timedelta() for length in lengths)
         return MINUTES if is_whole and set(self.by) <= set(MINUTES.groups) else MESSAGES
@@ -152,6 +158,8 @@ class RatesQuestion:
         )
         if self.tags:
             found.append(f"{table.groups['tag']} IN ({', '.join(map(text_literal, self.tags))})")
+        if self.only is not None and self.by:
+            found.append(f"({' OR '.join(map(self._is_group, self.only)) or 'false'})")
         found.append(
             f"{table.time} >= {timestamp_literal(self.start)} AND {table.time} < {timestamp_literal(self.end)}"
         )
@@ -160,6 +168,10 @@ class RatesQuestion:
             first = self.start.astimezone(datetime.UTC).date()
             found.append(f"store_date >= DATE '{first}' AND store_date <= DATE '{last}'")
         return " AND ".join(found)
+
+    def _is_group(self, values: Sequence[str | int | None]) -> str:
+        conditions = [f"{sql} {_equals(value)}" for sql, value in zip(self.groups(), values, strict=True)]
+        return f"({' AND '.join(conditions)})"
 
     def by_window(self, length: datetime.timedelta) -> str:
         """SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""
@@ -181,3 +193,9 @@ class RatesQuestion:
         ]
         grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
         return f"SELECT {', '.join([*groups, *sums, *peak])} FROM ({self.by_window(self.table.unit)}){grouped}"
+
+
+def _equals(value: str | int | None) -> str:
+    if value is None:
+        return "IS NULL"
+    return f"= {text_literal(value) if isinstance(value, str) else value}"

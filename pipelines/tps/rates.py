@@ -25,7 +25,7 @@ MAX_CELLS = 200_000
 MAX_SKETCHED = 10_000
 """Rows that have quantiles at most: a sketch of each is in memory."""
 _PART_ROWS = 2_000_000
-RANKS = {"p50": 0.5, "p99": 0.99}
+RANKS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _SKETCHES = {"size": "size_sketch", "latency_ms": "latency_sketch", "wait_ms": "wait_sketch"}
 QUANTILES = tuple(f"{what}_{rank}" for what in _SKETCHES for rank in RANKS)
 """Columns of quantiles."""
@@ -78,7 +78,8 @@ class Rates:
             return Origins.ALL
         if "origin_topic" not in {field.name for field in self._table(question).schema().fields}:
             return Origins.NONE
-        found = self._ask(question, f"SELECT 1 FROM messages WHERE {question.where()} AND origin_topic IS NULL LIMIT 1")
+        asked = replace(question, only=None).where()  # `only` is in terms of what is to be found out
+        found = self._ask(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
         return Origins.SOME if list(found) else Origins.ALL
 
     def _table(self, question: RatesQuestion) -> DeltaTable:

@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -72,15 +72,20 @@ class GrowingLake:
         """The lake."""
         return LakePaths(str(self.folder / "lake"))
 
-    def write(self, messages: Iterable[NewMessage]) -> None:
-        """Let the store grow."""
+    def write(self, messages: Iterable[NewMessage], stored_after_ms: Callable[[NewMessage], int] = lambda _: 0) -> None:
+        """Let the store grow.
+
+        Args:
+            messages: what is stored.
+            stored_after_ms: how long after it was born a message is stored.
+        """
         for message in messages:
             queue = (message.topic, message.queue_id)
             self.log += serialize_message(
                 message,
                 queue_offset=self._queues[queue],
                 physical_offset=len(self.log),
-                store_timestamp=message.born_timestamp,
+                store_timestamp=message.born_timestamp + stored_after_ms(message),
                 store_host=BROKER_HOST,
             )
             self._queues[queue] += 1

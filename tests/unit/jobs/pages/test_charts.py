@@ -80,7 +80,8 @@ def test_ticks_are_round_and_hold_all_values(values: list[float], ticks: list[fl
 
 def test_a_logarithmic_scale_has_a_place_for_zero() -> None:
     scale = Scale.fitting([0, 950], is_log=True)
-    assert scale.ticks() == [0, 1, 10, 100, 1000]
+    assert scale.ticks() == [0, 10, 100, 1000]
+    assert Scale.fitting([70], is_log=True).ticks() == [0, 1, 10, 100]
     assert (scale.place(0), scale.place(1000)) == (0, 1)
 
 

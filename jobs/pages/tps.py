@@ -1,0 +1,351 @@
+"""The page of `commitlake tps --html`: how much was stored when, of what, and how fast."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.pages.axes import short_number
+from commitlake.jobs.pages.line_chart import MAX_SERIES, Mark, MarkKind, Series, line_chart, sparkline
+from commitlake.jobs.pages.markup import Html, joined, name
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict
+from commitlake.jobs.pages.parts import command, notice, paragraph, tiles
+from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.pipelines.tps.coverage import ALL, NONE
+from commitlake.pipelines.tps.question import MINUTE
+from commitlake.pipelines.tps.report import MAX_SKETCHES, Key, RatesReport
+
+MAX_MARKS = 100
+"""Times that are marked in a chart; of more, the longest."""
+_LARGE_SHARE = 0.5
+"""A group with more than this part of the messages is named in the verdict."""
+_PLURALS = {
+    "broker": "brokers", "topic": "topics", "queue": "queues", "tag": "tags", "kind": "kinds",
+    "producer-host": "producer hosts", "producer-group": "producer groups", "origin-topic": "origin topics",
+}  # fmt: skip
+_LARGE_RATIO = 50
+"""A chart whose largest figure is so many times its smallest one has a logarithmic scale."""
+Row = Mapping[str, Any]
+
+
+def rates_page(report: RatesReport, lake: str, made: str) -> Page:
+    """Return the page.
+
+    Args:
+        report: What it shows.
+        lake: The lake, as a user names it.
+        made: When and by what it is made.
+    """
+    question = report.question
+    period = f"{_time(question.start)} to {_time(question.end)} UTC"
+    facts = [("Lake", lake), ("Brokers", _brokers(report)), ("Period", period), ("By", _by(report) or "nothing")]
+    facts += [(label, ", ".join(map(str, values))) for label, values in _filters(report) if values]
+    sections = [Section("summary", "In short", _summary(report))]
+    if report.total is not None:
+        sections += [
+            Section("rates", "Rates over time", _rates(report)),
+            Section("do", "What to do", joined(_advice(report, lake))),
+            Section("latency", "Latency", _latency(report)),
+            Section("groups", _groups_title(report), _group_table(report)),
+        ]
+    return Page("Messages per second", _verdict(report), facts, sections, made)
+
+
+def _verdict(report: RatesReport) -> Verdict:
+    total, question = report.total, report.question
+    if total is None:
+        return Verdict(Kind.INFO, f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC.")
+    length = duration_text(question.end - question.start)
+    sentence = (
+        f"{_count(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
+        f"{_rate(total['peak_per_s'])} at {_time(total['peak_at'])} UTC"
+    )
+    largest = report.groups[0]
+    if report.group_count > 1 and largest["messages"] > _LARGE_SHARE * total["messages"]:
+        share = f"{100 * largest['messages'] / total['messages']:.0f} %"
+        sentence += f"; {_label(report.key_of(largest))} has {share} of them"
+    sentences = [f"{sentence}."]
+    if any(report.damage.values()):
+        sentences.append("Parts of the log could not be read.")
+    if missing := _not_archived(report):
+        sentences.append(f"{duration_text(missing)} of the time is not archived.")
+    if dead := total["dead_letters"]:
+        sentences.append(f"{_count(dead, 'dead letter')}.")
+    kind = Kind.GOOD if len(sentences) == 1 else Kind.WARNING
+    return Verdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
+
+
+def _not_archived(report: RatesReport) -> datetime.timedelta:
+    """Return how long the windows are of which nothing is archived."""
+    missing = sum(1 for row in report.all_windows if row["archived"] == NONE)
+    return missing * report.windows.length
+
+
+def _summary(report: RatesReport) -> Html:
+    total = report.total
+    if total is None:
+        return paragraph("No message is archived in this time: ask for another one with --from and --to.")
+    unit = "busiest minute" if report.question.table.unit == MINUTE else "busiest second"
+    figures = {
+        "messages": f"{total['messages']:,}",
+        "per second, on average": _rate(total["messages_per_s"]),
+        f"per second in the {unit}": _rate(total["peak_per_s"]),
+        "log": size_text(total["bytes"]),
+        _PLURALS.get(_by(report), "groups"): f"{report.group_count:,}",
+        "retries": f"{total['retries']:,}",
+        "dead letters": f"{total['dead_letters']:,}",
+        "transactions": f"{total['prepared']:,}",
+    }
+    return tiles(figures)
+
+
+def _advice(report: RatesReport, lake: str) -> Iterator[Html]:
+    total, question = report.total, report.question
+    assert total is not None
+    period = ["--from", _argument(question.start), "--to", _argument(question.end)]
+    base = ["commitlake", "tps", "--lake", lake]
+    if any(report.damage.values()):
+        yield notice(
+            Kind.WARNING,
+            "A part of the log could not be read",
+            paragraph("Which ranges, why, and what stands there instead:"),
+            command(["commitlake", "query", "--lake", lake, "--table", "quarantine"]),
+            word="Damage",
+        )
+    if any(row["archived"] != ALL for row in report.all_windows):
+        yield notice(
+            Kind.WARNING if _not_archived(report) else Kind.INFO,
+            "Not all of this time is archived",
+            paragraph("Times without figures are hatched; they are not times without messages. Parts of the log that "
+                      "were deleted before they were archived:"),
+            command(["commitlake", "query", "--lake", lake, "--table", "gaps"]),
+            word="Missing" if _not_archived(report) else "In part",
+        )  # fmt: skip
+    if total["dead_letters"]:
+        yield notice(
+            Kind.WARNING,
+            f"{_count(total['dead_letters'], 'message')} went to dead-letter topics",
+            paragraph("Their consumers failed on them as often as they may. Which ones:"),
+            command(["commitlake", "query", "--lake", lake, "--kind", "dlq", *period]),
+            word="Dead letters",
+        )
+    if total["retries"]:
+        yield notice(
+            Kind.INFO,
+            f"{_count(total['retries'], 'retry', 'retries')}, "
+            f"{100 * total['retries'] / total['messages']:.3g} % of the messages",
+            paragraph("Which groups had to retry:"),
+            command([*base, *period, "--kind", "retry"]),
+            word="Retries",
+        )
+    if total["prepared"] > total["committed"]:
+        yield notice(
+            Kind.INFO,
+            f"{_count(total['prepared'] - total['committed'], 'transaction')} were rolled back or are open",
+            command(["commitlake", "query", "--lake", lake, "--kind", "half", *period]),
+            word="Transactions",
+        )
+    if total["clock_skew"]:
+        yield notice(
+            Kind.INFO,
+            f"{_count(total['clock_skew'], 'message')} were stored before they were born, by the clocks of both hosts",
+            paragraph("They count in no latency. Which producers' clocks are wrong:"),
+            command([*base, *period, "--by", "producer-host"]),
+            word="Clocks",
+        )
+    peak = total["peak_at"]
+    around = ["--from", _argument(peak), "--to", _argument(peak + MINUTE)]
+    yield notice(
+        Kind.INFO,
+        f"The busiest time began at {_time(peak)} UTC",
+        paragraph("Second by second:"),
+        command([*base, *around, "--window", "1s"]),
+        word="Peak",
+    )
+
+
+def _rates(report: RatesReport) -> Html:
+    lines = list(report.lines.items())
+    fit = MAX_SERIES if report.group_count <= MAX_SERIES else MAX_SERIES - 1
+    drawn = lines[:fit]
+    series = [Series(_label(key), [row["messages_per_s"] for row in rows]) for key, rows in drawn]
+    if not drawn:
+        series = [Series("all messages", [row["messages_per_s"] for row in report.all_windows])]
+    elif others := report.group_count - len(drawn):
+        series.append(Series(f"{others:,} others, summed", _others(report, [rows for _, rows in drawn])))
+    marks = list(_marks(report))
+    by_text = f" by {_by(report)}" if report.lines else ""
+    traffic = [Series("all messages", [row["bytes_per_s"] for row in report.all_windows])]
+    note = f"Each point is the average of {duration_text(report.windows.length)}"
+    return joined([
+        line_chart(f"Messages per second{by_text}", report.windows, series, _figure, marks=marks, note=note),
+        line_chart("Bytes of log per second", report.windows, traffic, lambda value: f"{size_text(value)}/s",
+                   axis=size_text, marks=marks),
+    ])  # fmt: skip
+
+
+def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float | None]:
+    """Return the rates of the groups that have no line: of all messages without those of the others."""
+    rates: list[float | None] = []
+    seconds = report.windows.length.total_seconds()
+    for at, everything in enumerate(report.all_windows):
+        if everything["messages"] is None:
+            rates.append(None)
+        else:
+            rates.append((everything["messages"] - sum(rows[at]["messages"] or 0 for rows in drawn)) / seconds)
+    return rates
+
+
+def _latency(report: RatesReport) -> Html:
+    if not report.has_percentiles:
+        why = (
+            f"{report.sketches:,} rows of topic_minutes have sketches, and at most {MAX_SKETCHES:,} are merged: ask "
+            "for a shorter time, or for fewer topics."
+            if report.sketches
+            else "topic_minutes alone has latencies: they are known of windows of whole minutes."
+        )
+        return paragraph(f"Percentiles are not shown. {why}")
+    charts = [_percentiles(report, "latency_ms", "From born to stored", "")]
+    waiting = "From born to stored, of messages that were stored later on purpose"
+    if any(row.get("wait_ms_p50") is not None for row in report.all_windows):
+        charts.append(
+            _percentiles(report, "wait_ms", waiting, "Delayed messages, retries, dead letters and transactions. ")
+        )
+    return joined(charts)
+
+
+def _percentiles(report: RatesReport, figure: str, title: str, note: str) -> Html:
+    ranks = ("p50", "p95", "p99")
+    series = [Series(rank, [row.get(f"{figure}_{rank}") for row in report.all_windows]) for rank in ranks]
+    values = [value for one in series for value in one.values if value is not None]
+    is_log = max(values, default=0) > _LARGE_RATIO * max(1, min(values, default=0))
+    reading = "Half of the messages are below p50, and one in a hundred is above p99"
+    scale = "; the scale is logarithmic" if is_log else ""
+    return line_chart(
+        title, report.windows, series, _milliseconds, marks=list(_marks(report)), axis=_short_milliseconds,
+        is_log=is_log, has_bands=True, note=f"{note}{reading}{scale}",
+    )  # fmt: skip
+
+
+def _marks(report: RatesReport) -> Iterator[Mark]:
+    """Yield the times without figures, in part archived, or with damage."""
+    windows = report.windows
+    notes = {NONE: (MarkKind.MISSING, "not archived"), ALL: None}
+    run: list[int] = []
+    states = [row["archived"] for row in report.all_windows]
+    for at, state in enumerate([*states, None]):
+        if run and states[run[0]] != state:
+            kind_and_note = notes.get(states[run[0]], (MarkKind.PARTIAL, "archived in part"))
+            if kind_and_note is not None:
+                start = windows.start + run[0] * windows.length
+                yield Mark(kind_and_note[0], start, start + len(run) * windows.length, kind_and_note[1])
+            run = []
+        run.append(at)
+    found = [(span.end - span.start, broker, span) for broker, spans in report.damage.items() for span in spans]
+    for _, broker, span in sorted(found, key=lambda each: each[0], reverse=True)[:MAX_MARKS]:
+        if span.start < windows.end and windows.start < span.end:
+            yield Mark(MarkKind.DAMAGE, span.start, span.end, f"{broker}: a part of the log could not be read")
+
+
+def _group_table(report: RatesReport) -> Html:
+    by = report.question.by or ["all"]
+    columns = [Column(title) for title in by]
+    numbers = ("messages", "share", "msg/s", "peak msg/s", "peak at", "log", "retries", "dead letters")
+    columns += [Column(title, is_number=True) for title in numbers]
+    columns.append(Column("over time", can_sort=False))
+    messages = report.total["messages"] if report.total else 0
+    rows = [_group_row(report, row, messages) for row in report.groups]
+    left_out = report.group_count - len(report.groups)
+    rest = (
+        f"The {len(rows):,} largest of {report.group_count:,} are shown. The {left_out:,} others have "
+        f"{report.rest['messages']:,} messages, {size_text(report.rest['bytes'])} of log, "
+        f"{report.rest['retries']:,} retries and {report.rest['dead_letters']:,} dead letters."
+        if left_out
+        else ""
+    )
+    return table(f"{_groups_title(report)}, the largest first", columns, rows, rest=rest)
+
+
+def _group_row(report: RatesReport, row: Row, messages: int) -> list[Cell]:
+    key = report.key_of(row)
+    cells = [Cell(name(_value(value))) for value in key] or [Cell("all messages")]
+    share = row["messages"] / messages if messages else 0.0
+    line = report.lines.get(key)
+    trend = Html()
+    if line is not None:
+        trend = sparkline(f"Messages per second of {_label(key)} over time", [each["messages_per_s"] for each in line])
+    return [
+        *cells,
+        Cell(f"{row['messages']:,}", row["messages"]),
+        Cell(f"{100 * share:.1f} %", share),
+        Cell(_figure(row["messages_per_s"]), row["messages_per_s"]),
+        Cell(_figure(row["peak_per_s"]), row["peak_per_s"]),
+        Cell(_time(row["peak_at"]), row["peak_at"].timestamp()),
+        Cell(size_text(row["bytes"]), row["bytes"]),
+        Cell(f"{row['retries']:,}", row["retries"]),
+        Cell(f"{row['dead_letters']:,}", row["dead_letters"]),
+        Cell(trend),
+    ]
+
+
+def _groups_title(report: RatesReport) -> str:
+    return f"By {_by(report)}" if report.question.by else "All messages"
+
+
+def _by(report: RatesReport) -> str:
+    return ", ".join(report.question.by)
+
+
+def _brokers(report: RatesReport) -> str:
+    brokers = sorted(report.coverage.spans)
+    more = f" and {len(brokers) - 5:,} more" if len(brokers) > 5 else ""
+    return ", ".join(brokers[:5]) + more
+
+
+def _filters(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]:
+    question = report.question
+    yield "Only topic", question.topics
+    yield "Only queue", [] if question.queue_id is None else [question.queue_id]
+    yield "Only tag", question.tags
+    yield "Only kind", question.kinds
+
+
+def _label(key: Key) -> str:
+    return ", ".join(_value(value) for value in key)
+
+
+def _value(value: str | int | None) -> str:
+    return "(none)" if value is None or value == "" else str(value)
+
+
+def _count(number: int, what: str, plural: str = "") -> str:
+    return f"{number:,} {what if number == 1 else plural or f'{what}s'}"
+
+
+def _figure(value: float) -> str:
+    """Return a rate to three digits behind the point, as in the rows that are printed."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}/s" if value >= 100 else f"{value:,.3g}/s"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:,.0f} ms"
+
+
+def _short_milliseconds(value: float) -> str:
+    return f"{short_number(value / 1000)} s" if value >= 1000 else f"{value:g} ms"
+
+
+def _time(moment: datetime.datetime) -> str:
+    utc = moment.astimezone(datetime.UTC)
+    return f"{utc:%Y-%m-%d %H:%M:%S}" if utc.second else f"{utc:%Y-%m-%d %H:%M}"
+
+
+def _argument(moment: datetime.datetime) -> str:
+    return f"{moment.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S}"

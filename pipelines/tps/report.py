@@ -1,0 +1,143 @@
+"""What a report on rates shows: totals, the largest groups over time, percentiles, and which times lack figures.
+
+Its size is bounded, whatever the lake has: the largest groups are given, the others are summed.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.pipelines.tps.coverage import NONE, Coverage, Span, read_damage
+from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion
+from commitlake.pipelines.tps.rates import Rates
+from commitlake.schemas.time_windows import TimeWindows
+
+MAX_WINDOWS = 144
+"""Windows of a report that chooses their length itself."""
+MAX_GIVEN_WINDOWS = 500
+"""Windows of a report whose length is given."""
+MAX_GROUPS = 200
+"""Groups that have a row."""
+MAX_LINES = 50
+"""Groups, the largest, that have figures over time."""
+MAX_SKETCHES = 200_000
+"""Rows of `topic_minutes` whose sketches are merged for percentiles over time."""
+Row = dict[str, Any]
+Key = tuple[str | int | None, ...]
+
+
+@dataclass(frozen=True)
+class RatesReport:
+    """What a report on rates shows.
+
+    Attributes:
+        question: What was asked.
+        coverage: Which times the lake tells of.
+        windows: Of the figures over time.
+        total: The row of all messages; None where there is none.
+        groups: The rows of the largest groups, the largest first.
+        group_count: How many groups there are.
+        rest: Sums of the groups that have no row.
+        all_windows: A row for each window, of all messages, with percentiles where `has_percentiles`.
+        lines: By group, a row for each window; of the largest groups.
+        has_percentiles: Whether percentiles are known.
+        sketches: How many rows of `topic_minutes` have sketches; more than `MAX_SKETCHES` are not merged.
+        damage: By broker, times of which a part of the log could not be read.
+    """
+
+    question: RatesQuestion
+    coverage: Coverage
+    windows: TimeWindows
+    total: Row | None
+    groups: Sequence[Row]
+    group_count: int
+    rest: Mapping[str, int]
+    all_windows: Sequence[Row]
+    lines: Mapping[Key, Sequence[Row]]
+    has_percentiles: bool
+    sketches: int
+    damage: Mapping[str, Sequence[Span]]
+
+    def key_of(self, row: Mapping[str, Any]) -> Key:
+        """Return the group of a row."""
+        return tuple(row[name] for name in self.question.by)
+
+
+def make_report(lake: LakePaths, coverage: Coverage, question: RatesQuestion) -> RatesReport:
+    """Answer a question for a report.
+
+    Args:
+        lake: Where the tables lie.
+        coverage: Which times the lake tells of.
+        question: What is asked; its window is that of the figures over time, where there are not too many.
+
+    Raises:
+        TooManyRowsError: There are too many groups.
+        QueryError: A table cannot be read.
+    """
+    rates = Rates(lake, coverage)
+    is_by_second = question.window is not None and question.table is not MINUTES
+    whole = replace(question, window=None, step=None, is_by_second=is_by_second)
+    windows = _windows(question)
+    by_window = replace(whole, start=windows.start, end=windows.end, window=windows.length)
+    groups = rates.rows(whole)
+    shown = groups[:MAX_GROUPS]
+    total = rates.rows(replace(whole, by=())) if groups else []
+    sketches = _count_sketches(lake, by_window)
+    has_percentiles = 0 < sketches <= MAX_SKETCHES
+    largest = [tuple(row[name] for name in question.by) for row in groups[:MAX_LINES]]
+    lines: dict[Key, list[Row]] = {key: [] for key in largest}
+    if question.by:
+        for row in rates.rows(replace(by_window, only=largest)):
+            lines[tuple(row[name] for name in question.by)].append(row)
+    return RatesReport(
+        question=whole,
+        coverage=coverage,
+        windows=windows,
+        total=total[0] if total else None,
+        groups=shown,
+        group_count=len(groups),
+        rest={name: sum(row[name] for row in groups[MAX_GROUPS:]) for name in SUMS},
+        all_windows=_each_window(rates, replace(by_window, by=()), windows, has_percentiles=has_percentiles),
+        lines={key: rows for key, rows in lines.items() if rows},
+        has_percentiles=has_percentiles,
+        sketches=sketches,
+        damage=read_damage(lake, coverage),
+    )
+
+
+def _windows(question: RatesQuestion) -> TimeWindows:
+    if question.window is not None:
+        count = -((question.start - question.end) // question.window)
+        if count <= MAX_GIVEN_WINDOWS:
+            return TimeWindows(question.start, question.window, count)
+    return TimeWindows.covering(question.start, question.end, MAX_WINDOWS, datetime.timedelta(minutes=1))
+
+
+def _each_window(
+    rates: Rates, question: RatesQuestion, windows: TimeWindows, *, has_percentiles: bool
+) -> Sequence[Row]:
+    """Return a row for each window, also where there is no message at all."""
+    found = {row["window_start"]: row for row in rates.rows(question, has_quantiles=has_percentiles)}
+    rows = []
+    for start in windows.starts():
+        archived = rates.coverage.of_window(start, start + windows.length)
+        nothing = None if archived == NONE else 0
+        empty = {"messages": nothing, "messages_per_s": nothing, "bytes_per_s": nothing, "archived": archived}
+        rows.append(found.get(start, empty))
+    return rows
+
+
+def _count_sketches(lake: LakePaths, question: RatesQuestion) -> int:
+    """Return how many rows of `topic_minutes` have sketches; 0 where the question is not of that table."""
+    if question.table is not MINUTES:
+        return 0
+    table = question.table.name
+    sql = f"SELECT count(*) AS count FROM {table} WHERE {question.where()}"
+    count: int = run_sql(open_table(lake, table), table, sql).read_all().to_pylist()[0]["count"]
+    return count
