@@ -20,8 +20,8 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command
 from tests.support.brokers import answer_of
-from tests.support.message_stores import Clock
 from tests.support.peer import Peer
+from tests.support.small_stores import Clock
 
 STORE = StoreOptions(segment_size_bytes=1 << 16, index_slots=100, index_entries=400, max_message_size_bytes=1 << 14)
 _NAME_SERVER_CODES = frozenset(
@@ -69,12 +69,16 @@ class LiveBroker:
                 return b"".join(frames)
             self.requests.append(request.code)
             instead = self.interfere(request)
-            if instead is not None:
-                return instead
-            self.dispatcher.handle(channel, request)
-            while self.dispatcher.work():
-                pass
-            return b"".join(frames)
+            return self.answer_now(request) if instead is None else instead
+
+    def answer_now(self, request: Command) -> bytes:
+        """Give the broker's own answer."""
+        frames: list[bytes] = []
+        channel = Channel(CLIENT, lambda frame: frames.append(bytes(frame)), lambda: None)
+        self.dispatcher.handle(channel, request)
+        while self.dispatcher.work():
+            pass
+        return b"".join(frames)
 
 
 class LiveCluster:

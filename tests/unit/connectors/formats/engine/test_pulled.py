@@ -13,7 +13,8 @@ from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import in_dialect, serialize_message
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from tests.support.batches import arrow_schema
-from tests.support.message_stores import BROKER, STORED_MS, message
+from tests.support.message_stores import BROKER, message
+from tests.support.small_stores import STORED_MS
 
 OFFSETS = (7, 90_000, 1 << 40)
 
