@@ -1,11 +1,11 @@
-"""Tell messages and bytes per second of any past time, from the lake, by topic, queue, tag, kind or producer.
+"""Show messages and bytes per second of any past time, by topic, queue, tag, kind or producer.
 
     commitlake tps --lake /data/lake --from -1d --window 1h
 
-Reads `topic_minutes`; for windows shorter than a minute, and for producers, `messages`. Writes rows to standard
-output, and on standard error which time they are of and what is missing in the archive. It starts no JVM. Exit codes:
-0, also where there is no message; 2 for a wrong lake or option, or where `topic_minutes` lacks archive runs; 3 for a
-damaged table.
+Reads `topic_minutes` of a lake; for windows shorter than a minute, and for producers, `messages`. With `--store` it
+reads a store's log instead, once, and keeps nothing. Writes rows to standard output, and on standard error which time
+they are of and what is missing. It starts no JVM. Exit codes: 0, also where there is no message; 2 for a wrong lake,
+store or option, or where `topic_minutes` lacks archive runs; 3 for a damaged table, or a log with damaged ranges.
 """
 
 from __future__ import annotations
@@ -16,191 +16,171 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.durations import duration_text, parse_duration
-from commitlake.jobs.cli.names import did_you_mean, warn
-from commitlake.jobs.cli.places import add_place_arguments, lake_of
+from commitlake.jobs.cli.command import JobError, run_job
 from commitlake.jobs.cli.rows_output import Row, write
-from commitlake.jobs.cli.times import add_time_arguments, join_times
-from commitlake.pipelines.tps.question import GROUPS, MINUTE, MINUTES, SECOND, RatesQuestion
+from commitlake.jobs.cli.times import join_times
+from commitlake.jobs.tps import notes
+from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, build_parser, check, groups_of
+from commitlake.jobs.tps.notes import time_text
+from commitlake.jobs.tps.source import Source, open_source
+from commitlake.pipelines.tps.question import MESSAGES, MINUTE, MINUTES, CountedTable, RatesQuestion
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.times import EPOCH
 
-if TYPE_CHECKING:
-    from commitlake.connectors.lake.paths import LakePaths
-    from commitlake.pipelines.tps.coverage import Coverage
-
-DESCRIPTION = (
-    "Tell how many messages and bytes per second brokers stored, at any time that is archived. Without --window there "
-    "is a row for each group over all the time, with its busiest minute (or second, where messages are counted); with "
-    "--window a row for each window. A time that is not archived has no figures: 0 means that no message was stored."
-)
-EXAMPLES = (
-    ("tps --lake lake", "each topic, over all that is archived"),
-    ("tps --lake lake --from -1d --window 1h --by topic,queue", "queues, hour by hour, since yesterday"),
-    ("tps --lake lake --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:05 --window 1s", "second by second"),
-    ("tps --lake lake --by topic --percentiles", "with p50, p95 and p99 of size and latency"),
-    ("tps --lake lake --from -1h --compare week", "the last hour, and the same hour a week before"),
-    ("tps --lake lake --window 5m --step 1m --topic orders", "five minutes each, one beginning each minute"),
-    ("tps --lake lake --from -1h --by producer-host --top 5", "the five hosts that sent most"),
-    ("tps --lake lake --window 1h --output csv", "for a spreadsheet"),
-    ("tps --lake lake --from -1d --html rates.html", "a page with charts"),
-)
-COMPARED = {"day": datetime.timedelta(days=1), "week": datetime.timedelta(weeks=1)}
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("retries", "dead_letters", "prepared", "committed", "clock_skew")
-_MADE_PLAIN = ("window_start", "peak_at")
-
-_READ = ("messages", "topic_minutes", "archive_runs", "gaps")
-"""Tables that an answer comes from."""
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
-    parser = job_parser("tps", DESCRIPTION, EXAMPLES)
-    add_place_arguments(parser)
-    by_help = (
-        f"what to group by, with commas between: {', '.join(GROUPS)}; 'none' for one group (default: topic). Only "
-        "messages of transactions name their producer group"
-    )
-    parser.add_argument("--by", default="topic", metavar="A,B", help=by_help)
-    window_help = "a row for each window of this length, 1s or more, as in 1s, 5m, 1h (default: one row for all)"
-    parser.add_argument("--window", type=parse_duration, metavar="TIME", help=window_help)
-    step_help = "with --window: begin a window every so often, so that they overlap; a part of --window"
-    parser.add_argument("--step", type=parse_duration, metavar="TIME", help=step_help)
-    parser.add_argument("--topic", action="append", default=[], help="only this stored topic")
-    parser.add_argument("--queue", type=int, help="only this queue id")
-    parser.add_argument("--tag", action="append", default=[], help="only this tag")
-    kinds = [str(kind) for kind in Kind]
-    parser.add_argument("--kind", action="append", default=[], choices=kinds, help="only this kind of record")
-    parser.add_argument("--broker", action="append", default=[], help="only this store")
-    add_time_arguments(parser)
-    percentiles_help = (
-        "p50, p95 and p99 of size, latency and wait, in ms: see schemas/tables/topic_minutes.py; of groups and windows "
-        "that topic_minutes has"
-    )
-    parser.add_argument("--percentiles", action="store_true", help=percentiles_help)
-    parser.add_argument("--compare", choices=tuple(COMPARED), help="with the same time a day or a week before")
-    top_help = "only the groups with most messages, 0 for all (default: 20)"
-    parser.add_argument("--top", type=int, default=20, metavar="N", help=top_help)
-    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
-    html_help = "write a page as well: rates over time, latency, the largest groups, what to do; it works offline"
-    parser.add_argument("--html", type=Path, metavar="FILE", help=html_help)
-    return parser
+_MADE_PLAIN = ("window_start", "peak_at", "oldest_overdue")
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Count, print, and say what is missing."""
-    by = _groups(arguments.by)
-    _check_lengths(arguments)
-    lake = lake_of(arguments)
-    with naming_damaged_files(lake, _READ):
-        return _answer(arguments, lake, by)
-
-
-def _answer(arguments: argparse.Namespace, lake: LakePaths, by: list[str]) -> ExitCode:
     started = time.monotonic()
-    from commitlake.pipelines.tps.coverage import read_coverage
+    check(arguments)
+    if arguments.show == HOT_KEYS:
+        return _show_hot_keys(arguments, started)
+    if arguments.show == DELAYED:
+        return _show_delayed(arguments, started)
+    if arguments.show == HOT_QUEUES:
+        return _show_hot_queues(arguments, started)
+    return _show_rates(arguments, started)
+
+
+def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
     from commitlake.pipelines.tps.rates import QUANTILES, Rates, add_comparison
 
-    _open(lake, arguments)
-    coverage = read_coverage(lake, arguments.broker)
-    question = _question(arguments, by, coverage)
-    if question is None:
-        print("no message is archived", file=sys.stderr)
-        return ExitCode.OK
-    if question.table is MINUTES:
-        _check_all_counted(lake)
-    elif arguments.percentiles:
+    by = groups_of(arguments.by)
+    table = RatesQuestion(by, EPOCH, EPOCH, arguments.window, arguments.step).table
+    if table is MESSAGES and arguments.percentiles:
         raise JobError(
             "--percentiles is of whole minutes, and not of producers", "give a --window such as 1m, and other groups"
         )
-    rates = Rates(lake, coverage)
-    rows = rates.rows(question, has_quantiles=arguments.percentiles)
-    columns = _columns(question, QUANTILES if arguments.percentiles else ())
-    if arguments.compare:
-        length = COMPARED[arguments.compare]
-        add_comparison(rows, rates.rows(question.earlier(length)), question, length, coverage)
-        columns += ["messages_before", "change_percent"]
-    shown, groups = _largest(rows, by, arguments.top)
-    write(arguments.output, (_plain(row, columns) for row in shown), columns)
-    if arguments.html is not None:
-        _write_page(arguments, lake, coverage, question)
-    _explain_empty(arguments, lake, rows)
-    if not arguments.quiet:
-        _tell(question, coverage, rows, groups, arguments, time.monotonic() - started)
-    return ExitCode.OK
+    with open_source(arguments, table, COMPARED.get(arguments.compare)) as source:
+        question = _question(arguments, by, source)
+        if question is None:
+            return _nothing(source)
+        rates = Rates(source.lake, source.coverage)
+        rows = rates.rows(question, has_quantiles=arguments.percentiles)
+        columns = _columns(question, QUANTILES if arguments.percentiles else ())
+        if arguments.compare:
+            length = COMPARED[arguments.compare]
+            add_comparison(rows, rates.rows(question.earlier(length)), question, length, source.coverage)
+            columns += ["messages_before", "change_percent"]
+        shown, groups = _largest(rows, by, arguments.top)
+        write(arguments.output, (_plain(row, columns) for row in shown), columns)
+        if arguments.html is not None:
+            _write_page(arguments, source, question)
+        _explain_empty(arguments, source, rows)
+        if not arguments.quiet:
+            totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
+            lines = notes.cut_note(arguments.top or groups, groups, "groups")
+            if arguments.step in (None, arguments.window):
+                lines += notes.rate_notes(totals)
+            _tell([*lines, *notes.tag_notes(totals, question)], question, table, source, started)
+        return _exit_code(source)
 
 
-def _groups(text: str) -> list[str]:
-    names = [] if text == "none" else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in GROUPS:
-            raise JobError(
-                f"--by: there is no group {name!r}.{did_you_mean(name, GROUPS)}", f"there are: {', '.join(GROUPS)}"
+def _write_page(arguments: argparse.Namespace, source: Source, question: RatesQuestion) -> None:
+    from commitlake.jobs.pages.page import made_now, write_page
+    from commitlake.jobs.pages.tps import rates_page
+    from commitlake.pipelines.tps.report import make_report
+
+    report = make_report(source.lake, source.coverage, question)
+    place = arguments.store if source.stores else source.lake.root
+    write_page(arguments.html, rates_page(report, place, made_now("tps")))
+
+
+def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
+    from commitlake.pipelines.tps.hot_queues import COLUMNS, hot_queues
+
+    with open_source(arguments, MINUTES) as source:
+        question = _question(arguments, ["broker", "topic", "queue"], source)
+        if question is None:
+            return _nothing(source)
+        rows = hot_queues(source.lake, source.coverage, question)
+        shown = rows[: arguments.top] if arguments.top else rows
+        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
+        _explain_empty(arguments, source, rows)
+        if not arguments.quiet:
+            lines = notes.cut_note(len(shown), len(rows), "queues")
+            lines.append("skew is a queue's messages by the mean of its topic's queues on the broker that have some")
+            _tell(lines, question, MINUTES, source, started)
+        return _exit_code(source)
+
+
+def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
+    from commitlake.pipelines.tps.hot_keys import COLUMNS, hot_keys
+
+    with open_source(arguments, MESSAGES, columns=["keys"]) as source:
+        question = _question(arguments, [], source)
+        if question is None:
+            return _nothing(source)
+        found = hot_keys(source.lake, question)
+        shown = found.rows[: arguments.top] if arguments.top else found.rows
+        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
+        _explain_empty(arguments, source, found.rows)
+        if not arguments.quiet:
+            lines = notes.cut_note(len(shown), len(found.rows), "keys")
+            lines.append(
+                f"{found.total:,} keys of messages were counted; a figure is too large by {found.error:,} at most, and "
+                f"each key with more than {found.error:,} messages is found"
             )
-    if len(set(names)) < len(names):
-        raise JobError(f"--by names a group twice: {text!r}", "name each once")
-    return names
+            _tell(lines, question, MESSAGES, source, started)
+        return _exit_code(source)
 
 
-def _check_lengths(arguments: argparse.Namespace) -> None:
-    window, step = arguments.window, arguments.step
-    if arguments.top < 0:
-        raise JobError(f"--top: expected 0 or more, found {arguments.top}")
-    if window is not None and window < SECOND:
-        raise JobError("--window: expected 1s or more, found 0s", "a second is the shortest window")
-    if step is None:
-        return
-    if window is None:
-        raise JobError("--step has no effect without --window", "add --window, or leave it out")
-    if step < SECOND or window % step:
-        raise JobError(f"--step: expected a part of --window {duration_text(window)}, found {duration_text(step)}",
-                       "as in --window 5m --step 1m")  # fmt: skip
-    if arguments.percentiles and step != window:
-        raise JobError("--percentiles and --step do not go together", "leave --step out")
+def _show_delayed(arguments: argparse.Namespace, started: float) -> ExitCode:
+    from commitlake.pipelines.tps.delayed import COLUMNS, DEFAULT_SEGMENT_LIFE, NEEDED, delayed_messages
+
+    with open_source(arguments, MESSAGES, columns=NEEDED, is_whole=True) as source:
+        question = _question(arguments, [], source)
+        if question is None:
+            return _nothing(source)
+        life = arguments.segment_life or DEFAULT_SEGMENT_LIFE
+        rows = delayed_messages(source.lake, source.coverage, question, life, has_config=not source.stores)
+        shown = rows[: arguments.top] if arguments.top else rows
+        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
+        if not arguments.quiet:
+            lines = notes.cut_note(len(shown), len(rows), "rows")
+            _tell([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
+        return _exit_code(source)
 
 
-def _open(lake: LakePaths, arguments: argparse.Namespace) -> None:
-    """See whether the lake can answer.
-
-    Raises:
-        JobError: where it has no `topic_minutes`, or no such broker.
-        LakeError: where there is no lake.
-    """
-    from commitlake.connectors.lake.followed_runs import check_follows
-    from commitlake.connectors.lake.reader import NoTableError, open_table
-    from commitlake.jobs.cli.lake_names import check_brokers
-
-    open_table(lake, "messages")
-    check_follows(lake, "topic_minutes")
-    try:
-        open_table(lake, "topic_minutes")
-    except NoTableError:
-        raise JobError(f"the lake {lake.root} has no table 'topic_minutes' yet", _BACKFILL) from None
-    check_brokers(lake, arguments.broker)
+def _delayed_notes(rows: Sequence[Row]) -> list[str]:
+    totals = notes.totals_of(rows, ("messages", "overdue", "outlives_segment", "without_id"))
+    lines = []
+    if totals["overdue"]:
+        lines.append(
+            f"{totals['overdue']:,} of {totals['messages']:,} messages are overdue: their time has come, and there is "
+            "no copy in their own topic"
+        )
+    if totals["outlives_segment"]:
+        lines.append(
+            f"{totals['outlives_segment']:,} messages wait for longer than a segment lives: a broker may delete them "
+            "before their time, see --segment-life"
+        )
+    if totals["without_id"]:
+        lines.append(f"{totals['without_id']:,} messages have no client message id: nobody can tell if they came")
+    return lines
 
 
-_BACKFILL = "'commitlake archive --lake LAKE --backfill topic_minutes --local' counts what was archived before"
+def _tell(lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: Source, started: float) -> None:
+    last = notes.span_note(question, table.name, source, time.monotonic() - started)
+    print("\n".join([*lines, *notes.coverage_notes(question, source), last]), file=sys.stderr)
 
 
-def _check_all_counted(lake: LakePaths) -> None:
-    """Refuse a table that lacks runs: its figures would be too small."""
-    from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
-
-    lacking = count_uncounted_runs(lake)
-    if lacking:
-        raise JobError(f"topic_minutes lacks {lacking:,} archive runs: its figures would be too small", _BACKFILL)
+def _nothing(source: Source) -> ExitCode:
+    print("the log has no message" if source.stores else "no message is archived", file=sys.stderr)
+    return _exit_code(source)
 
 
-def _question(arguments: argparse.Namespace, by: Sequence[str], coverage: Coverage) -> RatesQuestion | None:
-    """The question, from whole units to whole units of time; None where nothing is archived."""
-    whole = coverage.whole
+def _exit_code(source: Source) -> ExitCode:
+    return ExitCode.DAMAGE if any(source.damaged.values()) else ExitCode.OK
+
+
+def _question(arguments: argparse.Namespace, by: Sequence[str], source: Source) -> RatesQuestion | None:
+    """The question, from whole units to whole units of time; None where there is nothing."""
+    whole = source.coverage.whole
     if whole is None:
         return None
     question = RatesQuestion(
@@ -218,7 +198,8 @@ def _question(arguments: argparse.Namespace, by: Sequence[str], coverage: Covera
     unit = arguments.step or arguments.window or question.table.unit
     aligned = replace(question, start=_whole(question.start, unit), end=_whole(question.end, unit, up=True))
     if aligned.start >= aligned.end:
-        raise JobError(f"--from {_text(question.start)} is not before --to {_text(question.end)}", "exchange them")
+        raise JobError(f"--from {time_text(question.start)} is not before --to {time_text(question.end)}",
+                       "exchange them")  # fmt: skip
     return aligned
 
 
@@ -252,92 +233,16 @@ def _plain(row: Row, columns: Sequence[str]) -> Row:
     found = {name: row[name] for name in columns}
     for name in _MADE_PLAIN:
         if found.get(name) is not None:
-            found[name] = _text(found[name])
+            found[name] = time_text(found[name])
     for name, value in found.items():
         if isinstance(value, float):
             found[name] = round(value, 3)
     return found
 
 
-def _text(moment: datetime.datetime) -> str:
-    return f"{moment.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S}Z"
-
-
-def _write_page(arguments: argparse.Namespace, lake: LakePaths, coverage: Coverage, question: RatesQuestion) -> None:
-    from commitlake.jobs.pages.page import made_now, write_page
-    from commitlake.jobs.pages.tps import rates_page
-    from commitlake.pipelines.tps.report import make_report
-
-    write_page(arguments.html, rates_page(make_report(lake, coverage, question), lake.root, made_now("tps")))
-
-
-def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, rows: Sequence[Row]) -> None:
-    """Warn of topics that the lake does not have, where nothing was found."""
-    if not arguments.topic or any(row["messages"] for row in rows):
-        return
-    from commitlake.connectors.lake.reader import open_table
-    from commitlake.jobs.cli.lake_names import unknown_topics
-
-    for sentence in unknown_topics(lake, open_table(lake, "messages"), arguments.topic):
-        warn("commitlake tps", sentence)
-
-
-def _tell(
-    question: RatesQuestion,
-    coverage: Coverage,
-    rows: Sequence[Row],
-    groups: int,
-    arguments: argparse.Namespace,
-    seconds: float,
-) -> None:
-    """Say on standard error which time the rows are of, and what is missing."""
-    lines = []
-    if arguments.top and groups > arguments.top:
-        lines.append(f"{arguments.top} of {groups:,} groups are shown; --top 0 shows all")
-    totals = {name: sum(row[name] or 0 for row in rows) for name in (*_ALSO, "messages", "other_tags")}
-    if arguments.step in (None, arguments.window):
-        lines += _rate_lines(totals)
-    if totals["other_tags"] and ("tag" in question.by or arguments.tag):
-        lines.append(
-            f"{totals['other_tags']:,} messages have tags that topic_minutes does not name: they have no tag here"
-        )
-    if arguments.tag and question.table is MINUTES:
-        lines.append("a tag may have more messages than are shown: of each topic only the most frequent are named")
-    lines += _coverage_lines(question, coverage)
-    lines.append(f"{_text(question.start)} to {_text(question.end)}, from {question.table.name} ({seconds:.1f} s)")
-    print("\n".join(lines), file=sys.stderr)
-
-
-def _rate_lines(totals: dict[str, int]) -> list[str]:
-    lines = []
-    messages = totals["messages"]
-    for name, what in (("retries", "retries"), ("dead_letters", "dead letters")):
-        if totals[name]:
-            lines.append(f"{totals[name]:,} {what}: {100 * totals[name] / messages:.3g} % of the messages")
-    if totals["prepared"]:
-        open_or_back = max(0, totals["prepared"] - totals["committed"])
-        lines.append(
-            f"{totals['prepared']:,} transactions: {totals['committed']:,} messages were committed, "
-            f"{open_or_back:,} were rolled back or are open"
-        )
-    if totals["clock_skew"]:
-        lines.append(
-            f"{totals['clock_skew']:,} messages were stored before they were born, by the clocks of both hosts"
-        )
-    return lines
-
-
-def _coverage_lines(question: RatesQuestion, coverage: Coverage) -> list[str]:
-    lines = []
-    for broker, span in sorted(coverage.spans.items()):
-        if question.start < span.start or question.end > span.end:
-            lines.append(f"{broker}: archived from {_text(span.start)} to {_text(span.end)} only")
-        lines += [
-            f"{broker}: a part of the log from {_text(gap.start)} to {_text(gap.end)} is not archived"
-            for gap in coverage.gaps.get(broker, ())
-            if gap.start < question.end and question.start < gap.end
-        ]
-    return lines
+def _explain_empty(arguments: argparse.Namespace, source: Source, rows: Sequence[Row]) -> None:
+    if arguments.topic and not any(row["messages"] for row in rows):
+        source.explain_empty(arguments.topic)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -149,9 +149,9 @@ class RatesQuestion:
             return INSTEAD[name]
         return f"CASE WHEN origin_topic IS NULL THEN {INSTEAD[name]} ELSE {column} END"
 
-    def where(self) -> str:
-        """SQL for the rows that are asked for."""
-        table = self.table
+    def where(self, table: CountedTable | None = None) -> str:
+        """SQL for the rows that are asked for; those of a table, if another one is asked than `table`."""
+        table = table or self.table
         found = predicates(
             Conditions(topics=self.topics, queue_id=self.queue_id, kinds=self.kinds, brokers=self.brokers),
             Engine.DELTALAKE,

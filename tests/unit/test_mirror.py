@@ -151,7 +151,12 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/maintenance/test_repair.py": ("pipelines.message_keys.check",),
     "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
     "tests/unit/jobs/pages/test_tps.py": ("pipelines.tps.report",),
-    "tests/unit/jobs/tps/test_command.py": ("pipelines.tps.coverage", "pipelines.tps.question", "pipelines.tps.rates"),
+    "tests/unit/jobs/tps/test_command.py": ("pipelines.tps.coverage", "pipelines.tps.rates"),
+    "tests/unit/jobs/tps/test_other_questions.py": (
+        "pipelines.tps.delayed",
+        "pipelines.tps.hot_queues",
+        "pipelines.tps.store_tables",
+    ),
     "tests/unit/pipelines/topic_minutes/test_minutes.py": ("schemas.tables.topic_minutes",),
     "tests/unit/pipelines/rebuild/test_rebuilt_files.py": ("connectors.formats.rocketmq.queue_writer",),
     "tests/unit/pipelines/rebuild/test_topic_kinds.py": (

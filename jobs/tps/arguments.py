@@ -1,0 +1,151 @@
+"""What `tps` can be asked on a command line, and what does not go together."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from pathlib import Path
+
+from commitlake.jobs.cli.command import JobError, job_parser
+from commitlake.jobs.cli.durations import duration_text, parse_duration
+from commitlake.jobs.cli.names import did_you_mean
+from commitlake.jobs.cli.times import add_time_arguments
+from commitlake.jobs.lag.arguments import add_source_arguments
+from commitlake.pipelines.tps.question import GROUPS, SECOND
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+
+RATES, HOT_QUEUES, HOT_KEYS, DELAYED = "rates", "hot-queues", "hot-keys", "delayed"
+DESCRIPTION = (
+    "Show how many messages and bytes per second brokers stored, at any time that is archived, or that a store's log "
+    "still has. Without --window there is a row for each group over all the time, with its busiest minute (or second, "
+    "where messages are counted); with --window a row for each window. A time that is not archived has no figures: 0 "
+    "means that no message was stored. --show hot-queues, hot-keys and delayed answer other questions about that time."
+)
+EXAMPLES = (
+    ("tps --lake lake", "each topic, over all that is archived"),
+    ("tps --lake lake --from -1d --window 1h --by topic,queue", "queues, hour by hour, since yesterday"),
+    ("tps --lake lake --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:05 --window 1s", "second by second"),
+    ("tps --lake lake --by topic --percentiles", "with p50, p95 and p99 of size and latency"),
+    ("tps --lake lake --from -1h --compare week", "the last hour, and the same hour a week before"),
+    ("tps --lake lake --window 5m --step 1m --topic orders", "five minutes each, one beginning each minute"),
+    ("tps --lake lake --from -1h --by producer-host --top 5", "the five hosts that sent most"),
+    ("tps --store /data/rocketmq/store --from -2h --window 1m", "of a store's own log; nothing is archived"),
+    ("tps --lake lake --show hot-queues --topic orders", "queues, with their share and how far they are from even"),
+    ("tps --lake lake --show hot-keys --from -1d --top 10", "the business keys with most messages"),
+    ("tps --lake lake --show delayed --from -1d --output jsonl", "delayed messages: waiting, delivered, overdue"),
+    ("tps --lake lake --window 1h --output csv", "for a spreadsheet"),
+    ("tps --lake lake --from -1d --html rates.html", "a page with charts"),
+)
+COMPARED = {"day": datetime.timedelta(days=1), "week": datetime.timedelta(weeks=1)}
+_SHOWN = {
+    RATES: "messages per second",
+    HOT_QUEUES: "queues, their share of all messages and of their topic's, and how far they are from the mean of these",
+    HOT_KEYS: "business keys with most messages, estimated by a sketch, with the least and the most that it can be",
+    DELAYED: "delayed messages and timers: how many wait, were delivered, are overdue, or wait for longer than a "
+    "segment lives",
+}
+_OF_RATES = ("window", "step", "percentiles", "compare", "html")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("tps", DESCRIPTION, EXAMPLES)
+    add_source_arguments(parser)
+    show_help = "; ".join(f"{name}: {text}" for name, text in _SHOWN.items())
+    parser.add_argument("--show", choices=tuple(_SHOWN), default=RATES, help=f"{show_help} (default: {RATES})")
+    by_help = (
+        f"what to group by, with commas between: {', '.join(GROUPS)}; 'none' for one group (default: topic). Only "
+        "messages of transactions name their producer group; origin-topic is the topic that a delayed, half, retried "
+        "or dead message was sent to"
+    )
+    parser.add_argument("--by", metavar="A,B", help=by_help)
+    window_help = "a row for each window of this length, 1s or more, as in 1s, 5m, 1h (default: one row for all)"
+    parser.add_argument("--window", type=parse_duration, metavar="TIME", help=window_help)
+    step_help = "with --window: begin a window every so often, so that they overlap; a part of --window"
+    parser.add_argument("--step", type=parse_duration, metavar="TIME", help=step_help)
+    parser.add_argument("--topic", action="append", default=[], help="only this stored topic")
+    parser.add_argument("--queue", type=int, help="only this queue id")
+    parser.add_argument("--tag", action="append", default=[], help="only this tag")
+    kinds = [str(kind) for kind in Kind]
+    parser.add_argument("--kind", action="append", default=[], choices=kinds, help="only this kind of record")
+    parser.add_argument("--broker", action="append", default=[], help="only this store")
+    add_time_arguments(parser)
+    percentiles_help = (
+        "p50, p95 and p99 of size, latency and wait, in ms: see schemas/tables/topic_minutes.py; of groups and windows "
+        "that topic_minutes has"
+    )
+    parser.add_argument("--percentiles", action="store_true", help=percentiles_help)
+    parser.add_argument("--compare", choices=tuple(COMPARED), help="with the same time a day or a week before")
+    life_help = "with --show delayed: how long segments live, the broker's fileReservedTime (default: 72h)"
+    parser.add_argument("--segment-life", type=parse_duration, metavar="TIME", help=life_help)
+    top_help = "only the groups with most messages, 0 for all (default: 20)"
+    parser.add_argument("--top", type=int, default=20, metavar="N", help=top_help)
+    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    html_help = "write a page as well: rates over time, latency, the largest groups, what to do; it works offline"
+    parser.add_argument("--html", type=Path, metavar="FILE", help=html_help)
+    return parser
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        JobError: naming it.
+    """
+    if arguments.top < 0:
+        raise JobError(f"--top: expected 0 or more, found {arguments.top}")
+    if arguments.show != RATES:
+        _check_other(arguments)
+    elif arguments.segment_life is not None:
+        raise JobError("--segment-life goes with --show delayed")
+    _check_lengths(arguments)
+
+
+def _check_other(arguments: argparse.Namespace) -> None:
+    """Refuse options that have no effect with another question than that for rates."""
+    for name in (*_OF_RATES, "by"):
+        if getattr(arguments, name) not in (None, False):
+            raise JobError(f"--{name} has no effect with --show {arguments.show}", "leave one of them out")
+    if arguments.show != DELAYED and arguments.segment_life is not None:
+        raise JobError("--segment-life goes with --show delayed")
+    if arguments.show == DELAYED:
+        for name in ("kind", "topic", "queue", "tag"):
+            if getattr(arguments, name) not in (None, []):
+                raise JobError(
+                    f"--{name} has no effect with --show {DELAYED}",
+                    "the rows tell topics and levels; choose by --broker, --from and --to",
+                )
+
+
+def groups_of(text: str | None) -> list[str]:
+    """Return the groups that `--by` names.
+
+    Raises:
+        JobError: for one that there is not, or that is named twice.
+    """
+    if text is None:
+        return ["topic"]
+    names = [] if text == "none" else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in GROUPS:
+            raise JobError(
+                f"--by: there is no group {name!r}.{did_you_mean(name, GROUPS)}", f"there are: {', '.join(GROUPS)}"
+            )
+    if len(set(names)) < len(names):
+        raise JobError(f"--by names a group twice: {text!r}", "name each once")
+    return names
+
+
+def _check_lengths(arguments: argparse.Namespace) -> None:
+    window, step = arguments.window, arguments.step
+    if window is not None and window < SECOND:
+        raise JobError("--window: expected 1s or more, found 0s", "a second is the shortest window")
+    if step is None:
+        return
+    if window is None:
+        raise JobError("--step has no effect without --window", "add --window, or leave it out")
+    if step < SECOND or window % step:
+        raise JobError(f"--step: expected a part of --window {duration_text(window)}, found {duration_text(step)}",
+                       "as in --window 5m --step 1m")  # fmt: skip
+    if arguments.percentiles and step != window:
+        raise JobError("--percentiles and --step do not go together", "leave --step out")

@@ -1,0 +1,91 @@
+"""What `tps` says on standard error: which time the rows are of, and what is missing."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from commitlake.pipelines.tps.question import RatesQuestion
+
+if TYPE_CHECKING:
+    from commitlake.jobs.tps.source import Source
+
+
+def time_text(moment: datetime.datetime) -> str:
+    """Return a time as ISO 8601 with whole seconds, in UTC."""
+    return f"{moment.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S}Z"
+
+
+def rate_notes(totals: Mapping[str, int]) -> list[str]:
+    """Return sentences on retries, dead letters, transactions and clocks.
+
+    Args:
+        totals: the sums of all rows, by name.
+    """
+    lines = []
+    messages = totals["messages"]
+    for name, what in (("retries", "retries"), ("dead_letters", "dead letters")):
+        if totals[name]:
+            lines.append(f"{totals[name]:,} {what}: {100 * totals[name] / messages:.3g} % of the messages")
+    if totals["prepared"]:
+        open_or_back = max(0, totals["prepared"] - totals["committed"])
+        lines.append(
+            f"{totals['prepared']:,} transactions: {totals['committed']:,} messages were committed, "
+            f"{open_or_back:,} were rolled back or are open"
+        )
+    if totals["clock_skew"]:
+        lines.append(
+            f"{totals['clock_skew']:,} messages were stored before they were born, by the clocks of both hosts"
+        )
+    return lines
+
+
+def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
+    """Return sentences on tags that `topic_minutes` does not name."""
+    lines = []
+    if totals["other_tags"] and ("tag" in question.by or question.tags):
+        lines.append(
+            f"{totals['other_tags']:,} messages have tags that topic_minutes does not name: they have no tag here"
+        )
+    if question.tags and question.table.name == "topic_minutes":
+        lines.append("a tag may have more messages than are shown: of each topic only the most frequent are named")
+    return lines
+
+
+def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
+    """Return sentences on what of a time is not there."""
+    is_there = "the log has" if source.stores else "archived"
+    missing = "is not there" if source.stores else "is not archived"
+    lines = []
+    for broker, span in sorted(source.coverage.spans.items()):
+        if question.start < span.start or question.end > span.end:
+            lines.append(f"{broker}: {is_there} from {time_text(span.start)} to {time_text(span.end)} only")
+        lines += [
+            f"{broker}: a part of the log from {time_text(gap.start)} to {time_text(gap.end)} {missing}"
+            for gap in source.coverage.gaps.get(broker, ())
+            if gap.start < question.end and question.start < gap.end
+        ]
+    lines += [
+        f"{broker}: {count:,} ranges of the log are damaged, and their messages are not counted; 'commitlake verify' "
+        "tells where"
+        for broker, count in sorted(source.damaged.items())
+        if count
+    ]
+    return lines
+
+
+def span_note(question: RatesQuestion, table: str, source: Source, seconds: float) -> str:
+    """Return the last line: which time, from what, and how long it took."""
+    origin = "the log" if source.stores else table
+    return f"{time_text(question.start)} to {time_text(question.end)}, from {origin} ({seconds:.1f} s)"
+
+
+def cut_note(shown: int, found: int, what: str) -> list[str]:
+    """Return a sentence where only the largest are shown."""
+    return [f"{shown} of {found:,} {what} are shown; --top 0 shows all"] if shown < found else []
+
+
+def totals_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:
+    """Return the sums of columns over all rows."""
+    return {name: sum(row[name] or 0 for row in rows) for name in names}

@@ -1,0 +1,145 @@
+"""What rates are counted from: the tables of a lake, or those that are made of a store's log for one question."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.places import lake_of
+from commitlake.pipelines.tps.question import MINUTES, CountedTable
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.pipelines.tps.coverage import Coverage
+
+_BACKFILL = "'commitlake archive --lake LAKE --backfill topic_minutes --local' counts what was archived before"
+_READ = ("messages", "topic_minutes", "archive_runs", "gaps", "store_config")
+"""Tables of a lake that an answer comes from."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Tables that can be asked.
+
+    Attributes:
+        lake: where they lie.
+        coverage: the times that they tell of.
+        stores: of which they were made; none for a lake's own.
+        damaged: ranges of each store that could not be read.
+    """
+
+    lake: LakePaths
+    coverage: Coverage
+    stores: Sequence[Store] = ()
+    damaged: Mapping[str, int] = field(default_factory=dict)
+
+    def explain_empty(self, topics: Sequence[str]) -> None:
+        """Warn of topics that are not there, where nothing was found."""
+        if self.stores:
+            from commitlake.jobs.cli.store_queues import unknown_names
+
+            sentences = unknown_names(self.stores, topics, ())
+        else:
+            from commitlake.connectors.lake.reader import open_table
+            from commitlake.jobs.cli.lake_names import unknown_topics
+
+            sentences = unknown_topics(self.lake, open_table(self.lake, "messages"), topics)
+        for sentence in sentences:
+            warn("commitlake tps", sentence)
+
+
+@contextmanager
+def open_source(
+    arguments: argparse.Namespace,
+    table: CountedTable,
+    earlier: datetime.timedelta | None = None,
+    columns: Sequence[str] = (),
+    *,
+    is_whole: bool = False,
+) -> Iterator[Source]:
+    """Open a lake's tables, or read a store's log into tables of which nothing is left in the end.
+
+    Args:
+        arguments: the job's.
+        table: which is going to be asked.
+        earlier: how much earlier the time is that is compared with, if any.
+        columns: of `messages` that are needed besides those that rates are counted from.
+        is_whole: whether a store's log is read up to its end, whatever `--to` says.
+
+    Raises:
+        JobError: where a lake has no `topic_minutes`, or lacks runs there; where there is no such broker.
+        LakeError: where there is no lake.
+        CommitLogError: where there is no store, or it cannot be read.
+    """
+    if arguments.store is not None:
+        with tempfile.TemporaryDirectory(prefix="commitlake-tps-") as folder:
+            end = None if is_whole else arguments.end
+            yield _read_store(arguments, table, earlier, columns, end, folder)
+        return
+    lake = lake_of(arguments)
+    with naming_damaged_files(lake, _READ):
+        yield _open_lake(lake, arguments.broker, table)
+
+
+def _open_lake(lake: LakePaths, brokers: Sequence[str], table: CountedTable) -> Source:
+    from commitlake.connectors.lake.followed_runs import check_follows
+    from commitlake.connectors.lake.reader import NoTableError, open_table
+    from commitlake.jobs.cli.lake_names import check_brokers
+    from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
+    from commitlake.pipelines.tps.coverage import read_coverage
+
+    open_table(lake, "messages")
+    check_follows(lake, "topic_minutes")
+    try:
+        open_table(lake, "topic_minutes")
+    except NoTableError:
+        raise JobError(f"the lake {lake.root} has no table 'topic_minutes' yet", _BACKFILL) from None
+    check_brokers(lake, brokers)
+    coverage = read_coverage(lake, brokers)
+    if table is MINUTES and coverage.spans and (lacking := count_uncounted_runs(lake)):
+        raise JobError(f"topic_minutes lacks {lacking:,} archive runs: its figures would be too small", _BACKFILL)
+    return Source(lake, coverage)
+
+
+def _read_store(
+    arguments: argparse.Namespace,
+    table: CountedTable,
+    earlier: datetime.timedelta | None,
+    columns: Sequence[str],
+    end: datetime.datetime | None,
+    folder: str,
+) -> Source:
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.runtime.local_runner import ThreadRunner
+    from commitlake.jobs.cli.layouts import layout_of
+    from commitlake.jobs.cli.progress import runner_progress
+    from commitlake.pipelines.tps.store_tables import StoreLogs, Wanted
+
+    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
+    stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
+    if not stores:
+        raise JobError(f"--broker: {arguments.store} gives no store of that name")
+    start = arguments.start
+    wanted = Wanted(
+        start=start - earlier if start is not None and earlier is not None else start,
+        end=end,
+        topics=arguments.topic,
+        queue_id=arguments.queue,
+        columns=columns,
+    )
+    lake = LakePaths(folder)
+    logs = StoreLogs(stores, wanted)
+    runner = ThreadRunner()
+    with runner_progress(runner, f"reading {arguments.store}", logs.size, quiet=arguments.quiet) as advance:
+        read = logs.fill(table, lake, runner, advance)
+    return Source(lake, read.coverage, stores, read.damaged)

@@ -1,0 +1,41 @@
+"""Queues with most messages: their share, and how far their topic's queues are from having the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.tps.coverage import Coverage
+from commitlake.pipelines.tps.question import RatesQuestion
+from commitlake.pipelines.tps.rates import Rates
+
+COLUMNS = (
+    "broker", "topic", "queue", "messages", "messages_per_s", "bytes_per_s", "peak_per_s", "peak_at", "share_percent",
+    "topic_share_percent", "skew",
+)  # fmt: skip
+"""What is told of a queue."""
+
+
+def hot_queues(lake: LakePaths, coverage: Coverage, question: RatesQuestion) -> list[dict[str, Any]]:
+    """Return all queues, the one with most messages first.
+
+    Args:
+        lake: where the tables lie.
+        coverage: which times they tell of.
+        question: by broker, topic and queue, without windows.
+
+    Returns:
+        Rows of `COLUMNS`. `skew` is 1 where the topic's queues on the broker, those with messages, have the same.
+    """
+    rows = Rates(lake, coverage).rows(question)
+    total = sum(row["messages"] for row in rows)
+    of_topic: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for row in rows:
+        of_topic[row["broker"], row["topic"]].append(row["messages"])
+    for row in rows:
+        counts = of_topic[row["broker"], row["topic"]]
+        row["share_percent"] = 100 * row["messages"] / total
+        row["topic_share_percent"] = 100 * row["messages"] / sum(counts)
+        row["skew"] = row["messages"] * len(counts) / sum(counts)
+    return rows

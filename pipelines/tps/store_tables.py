@@ -1,0 +1,277 @@
+"""The tables that rates are counted from, made of the logs of stores; nothing is archived.
+
+A log is read once, in bounded memory, and only as far as segments can hold what is asked for. What is counted goes into
+tables in a folder that its caller deletes: `topic_minutes` for whole minutes, else `messages` with the columns that
+rates need. The same questions are then asked of them as of a lake.
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.filters import narrow
+from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges, take_snapshot
+from commitlake.connectors.formats.engine.read_plan import plan_snapshot
+from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.engine.time_bounds import time_bounds
+from commitlake.connectors.formats.engine.uncut import check_uncut
+from commitlake.connectors.lake.committer import append_files, open_or_create
+from commitlake.connectors.lake.data_files import DataFile, sort_rows
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.topic_minutes.files import MinutesFiles
+from commitlake.pipelines.topic_minutes.minutes import COLUMNS as MINUTES_COLUMNS
+from commitlake.pipelines.tps.coverage import Coverage, Span
+from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.tables.messages import MESSAGES, SOURCE, STORE_DATE
+from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
+from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
+
+_RUN_ID = "store"
+_MESSAGES_COLUMNS = (
+    "broker", "topic", "queue_id", "tags", "kind", "born_timestamp", "store_timestamp", "born_host", "size",
+    "prepared_transaction_offset", "properties", "origin_topic", "producer_group",
+)  # fmt: skip
+_KINDS_WITH_PROPERTIES = {Kind.HALF, Kind.DELAY, Kind.TIMER}
+"""Kinds of messages of which rates, and what is said of delayed messages, need properties."""
+_MAX_BYTES = 64 << 20
+"""Of messages in memory that are counted, or written as rows, at once; by each worker."""
+_ROW_GROUP_ROWS = 1 << 17
+_STATISTICS = ("broker", "topic", "kind", "store_timestamp")
+_ANY_STEP_MS = 1 << 45  # wider than any step of a clock, so that no segment is without bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which messages of a log are read.
+
+    Attributes:
+        start: of their store time; None for no limit, as for what follows.
+        end: of their store time, exclusive.
+        topics: only these; all where empty.
+        queue_id: only this one.
+        columns: what tables of messages have besides what rates need.
+    """
+
+    start: datetime.datetime | None = None
+    end: datetime.datetime | None = None
+    topics: Sequence[str] = ()
+    queue_id: int | None = None
+    columns: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTables:
+    """What was read.
+
+    Attributes:
+        coverage: the times that the logs tell of.
+        damaged: ranges of each store that hold no intact record.
+    """
+
+    coverage: Coverage
+    damaged: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """Counts or writes the messages of ranges; it can be pickled."""
+
+    lake: LakePaths
+    table: str
+    request: Request
+
+    def run(self, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
+        """Return the files that were written, and how many ranges of each store are damaged."""
+        name = f"part-{_RUN_ID}-{secrets.token_hex(8)}"
+        damaged: Counter[str] = Counter()
+        if self.table == MINUTES.name:
+            minutes = MinutesFiles(self.lake, name, _RUN_ID)
+            for rows in self._rows(splits, damaged):
+                minutes.add(sort_rows(rows))
+            return minutes.finish(), damaged
+        files = []
+        for number, rows in enumerate(self._rows(splits, damaged)):
+            path = f"{name}-{number:05d}.zstd.parquet"
+            lean = _with_date(_without_needless_properties(rows))
+            uri = self.lake.messages
+            file = write_plain_file(lean, uri, path, row_group_rows=_ROW_GROUP_ROWS, statistics=_STATISTICS)
+            files.append(file)
+        return files, damaged
+
+    def _rows(self, splits: Sequence[Split], damaged: Counter[str]) -> Iterator[pa.Table]:
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for split in splits:
+            for batch in read_split(split, self.request):
+                rows = _intact(batch, split.broker, damaged)
+                if rows.num_rows:
+                    waiting.append(rows)
+                    size += rows.nbytes
+                if size >= _MAX_BYTES:
+                    yield _joined(waiting)
+                    waiting, size = [], 0
+            check_uncut(split)
+        if waiting:
+            yield _joined(waiting)
+
+
+class StoreLogs:
+    """The logs of some stores as they are when this is made.
+
+    Args:
+        stores: from `find_stores`.
+        wanted: which messages are read.
+
+    Attributes:
+        size: bytes that are going to be read.
+
+    Raises:
+        CommitLogError: if a store cannot be read.
+    """
+
+    def __init__(self, stores: Sequence[Store], wanted: Wanted) -> None:
+        options = Options(
+            path="",
+            mode=Mode.PERMISSIVE,
+            topics=frozenset(wanted.topics) or None,
+            queue_ids=None if wanted.queue_id is None else frozenset([wanted.queue_id]),
+            starting_timestamp=None if wanted.start is None else epoch_ms(wanted.start),
+            ending_timestamp=None if wanted.end is None else epoch_ms(wanted.end),
+        )
+        self._columns = wanted.columns
+        self._stores = stores
+        self._ranges = take_snapshot(stores)
+        narrowing = narrow(options)
+        self._splits = plan_snapshot(stores, self._ranges, options, narrowing).splits
+        self._request = partial(Request.of, options, narrowing.filters)
+        self.size = sum(split.size for split in self._splits)
+
+    def fill(
+        self,
+        table: CountedTable,
+        lake: LakePaths,
+        runner: Runner = HERE,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> StoreTables:
+        """Fill a table that rates are counted from.
+
+        Args:
+            table: which table.
+            lake: where it is made; nothing is there yet.
+            runner: what reads the logs.
+            advance: is told how many bytes more are done.
+
+        Raises:
+            CommitLogError: if a log cannot be read.
+        """
+        names = MINUTES_COLUMNS if table is MINUTES else tuple(dict.fromkeys([*_MESSAGES_COLUMNS, *self._columns]))
+        columns = StructType([SOURCE[name] for name in names])
+        schema = to_arrow_schema(StructType([*columns, SOURCE[CORRUPT_RECORD]]), timezone="UTC")
+        tasks = _Tasks(lake, table.name, replace(self._request(schema), encoded=True))
+        groups = [[split] for split in self._splits]
+        files: list[DataFile] = []
+        damaged: Counter[str] = Counter()
+        for number, (written, bad) in runner.run(partial(_run, tasks), groups):
+            files += written
+            damaged += bad
+            advance(sum(split.size for split in groups[number]))
+        made = TOPIC_MINUTES if table is MINUTES else StructType([*columns, STORE_DATE])
+        append_files(getattr(lake, table.name), made, files, 1)
+        if table is MINUTES:  # a folder without messages is no lake
+            open_or_create(lake.messages, MESSAGES)
+        return StoreTables(self._coverage(dict(_read_spans(lake, table))), damaged)
+
+    def _coverage(self, read: Mapping[str, Span]) -> Coverage:
+        times = {store.broker: _log_times(store, self._ranges.ranges[store.broker]) for store in self._stores}
+        spans = {
+            broker: span
+            for broker, (logged, _) in times.items()
+            if (span := _united(each for each in (logged, read.get(broker)) if each is not None)) is not None
+        }
+        return Coverage(spans, {broker: gaps for broker, (_, gaps) in times.items()})
+
+
+def _run(tasks: _Tasks, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
+    return tasks.run(splits)
+
+
+def _intact(batch: pa.RecordBatch, broker: str, damaged: Counter[str]) -> pa.RecordBatch:
+    """Return the messages of a batch, and count the ranges that hold none; a missing segment is a gap instead."""
+    sizes = batch.column("size")
+    if sizes.null_count:
+        reasons = pc.struct_field(batch.column(CORRUPT_RECORD).filter(pc.is_null(sizes)), "reason")
+        damaged[broker] += pc.sum(pc.not_equal(reasons, str(Fault.MISSING_SEGMENT))).as_py() or 0
+        batch = batch.filter(pc.is_valid(sizes))
+    return batch.drop_columns([CORRUPT_RECORD])
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+
+
+def _without_needless_properties(rows: pa.Table) -> pa.Table:
+    """Keep the properties of `_KINDS_WITH_PROPERTIES` alone."""
+    place = rows.schema.get_field_index("properties")
+    kinds = rows.column("kind").chunk(0)
+    has_needed = np.array([name in _KINDS_WITH_PROPERTIES for name in kinds.dictionary.to_pylist()], bool)
+    numbers = pa.array(np.arange(rows.num_rows), mask=~has_needed[kinds.indices.to_numpy()])
+    return rows.set_column(place, "properties", rows.column("properties").chunk(0).take(numbers))
+
+
+def _with_date(rows: pa.Table) -> pa.Table:
+    return rows.append_column(STORE_DATE.name, rows.column("store_timestamp").cast(pa.date32()))
+
+
+def _log_times(store: Store, store_range: StoreRange) -> tuple[Span | None, list[Span]]:
+    """Return the time from a log's first record to its last one, and the times of its missing segments."""
+    wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
+    found = [
+        Span(_minute(bounds.low + _ANY_STEP_MS), _minute(bounds.high - _ANY_STEP_MS) + MINUTE)
+        if bounds.low is not None and bounds.high is not None
+        else None
+        for bounds in time_bounds(wholes, store_range.last_record, _ANY_STEP_MS, DEFAULT_MAX_RECORD_BYTES)
+    ]
+    known = [span for span in found if span is not None]
+    gaps = [span for whole, span in zip(wholes, found, strict=True) if whole.missing and span is not None]
+    return _united(known), gaps
+
+
+def _minute(time_ms: int) -> datetime.datetime:
+    return EPOCH + time_ms * MILLISECOND // MINUTE * MINUTE
+
+
+def _united(spans: Iterable[Span]) -> Span | None:
+    spans = list(spans)
+    return Span(min(span.start for span in spans), max(span.end for span in spans)) if spans else None
+
+
+def _read_spans(lake: LakePaths, table: CountedTable) -> Iterator[tuple[str, Span]]:
+    """Yield the time from the first message that was read of each store to the last one."""
+    sql = (
+        f"SELECT broker, min({table.time}) AS first, max({table.time}) AS last FROM {table.name} "
+        f"WHERE {table.time} IS NOT NULL GROUP BY broker"
+    )
+    for row in run_sql(open_table(lake, table.name), table.name, sql).read_all().to_pylist():
+        yield row["broker"], Span(_minute(epoch_ms(row["first"])), _minute(epoch_ms(row["last"])) + MINUTE)
