@@ -116,6 +116,16 @@ class LakePaths:
         return self._table("subscriptions")
 
     @property
+    def replays(self) -> str:
+        """What happened to each replay."""
+        return self._table("replays")
+
+    @property
+    def replay_messages(self) -> str:
+        """Where each message of a replay landed."""
+        return self._table("replay_messages")
+
+    @property
     def archive_runs(self) -> str:
         """One row per finished run."""
         return self._table("archive_runs")

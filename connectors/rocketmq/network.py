@@ -182,6 +182,7 @@ class Network:
         header: NamedTuple | None = None,
         body: bytes = b"",
         *,
+        fields: Mapping[str, str] | None = None,
         seconds: float | None = None,
         accepted: Collection[int] = (ResponseCode.SUCCESS,),
     ) -> Answer:
@@ -192,6 +193,7 @@ class Network:
             code: a RequestCode.
             header: its arguments.
             body: its body.
+            fields: its arguments where they are ext fields already.
             seconds: how long the answer may take.
             accepted: the codes of an answer that is no error.
 
@@ -200,7 +202,8 @@ class Network:
             RefusedError: if the answer's code is another one.
         """
         allowed = self.options.request_seconds if seconds is None else seconds
-        return wait_for(address, self.ask(address, code, header, body, seconds=allowed), allowed).check(accepted)
+        answer = self.ask(address, code, header, body, fields=fields, seconds=allowed)
+        return wait_for(address, answer, allowed).check(accepted)
 
     def tell(self, address: str, code: int, header: NamedTuple | None = None, body: bytes = b"", *,
              fields: Mapping[str, str] | None = None) -> None:  # fmt: skip

@@ -37,12 +37,16 @@ from commitlake.connectors.rocketmq.unique_keys import UniqueKeys
 from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
-from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
+from commitlake.schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
+from commitlake.schemas.remoting.codes import STORED
+from commitlake.schemas.remoting.headers import SendMessageResponse
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.signing import Credentials
 
 _T = TypeVar("_T")
 
+_WAITS = "WAIT\x01true\x02"
+"""Brokers 4.9.4 to 5.3.3 add a batch's own properties to each of its messages: no more than they look at themselves."""
 _CLOSING_SECONDS = 1.0
 """How much longer than its own time a send may take to give up."""
 
@@ -194,6 +198,40 @@ class Producer(Closable):
         """
         return self._start(self._batch(messages), queue, _results, None)
 
+    def send_encoded(self, queue: MessageQueue, body: bytes, sys_flag: int = 0) -> int:
+        """Send messages that are encoded already, together and once, and wait until all are in the log.
+
+        Args:
+            queue: where to.
+            body: of a batch, see `schemas.remoting.batch`; messages of one topic, without delays.
+            sys_flag: the bits of the compression that all of them have.
+
+        Returns:
+            The queue offset of the first; the others follow it.
+
+        Raises:
+            NoRouteError: if the queue's broker is not known.
+            UnreachableError: if there was no answer in time; they may be in the log all the same.
+            ProtocolError: if what came is no answer; likewise.
+            RefusedError: if the broker will not take them; none of them is in the log.
+        """
+        return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True))
+
+    def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int = 0) -> int:
+        """Send the only message of a batch, but not as a batch: so it may be a few bytes larger.
+
+        Raises what `send_encoded` does.
+        """
+        (item,) = parse_batch(body)
+        properties = item.properties.decode() + _WAITS
+        return self._send_once(queue, Parcel(queue.topic, item.body, properties, (), sys_flag, item.flag))
+
+    def _send_once(self, queue: MessageQueue, parcel: Parcel) -> int:
+        address, code, fields = self._outbox.request(parcel, queue)
+        seconds = self._how.send_seconds
+        answer = self.network.call(address, code, None, parcel.body, fields=fields, seconds=seconds, accepted=STORED)
+        return answer.header(SendMessageResponse).queue_offset
+
     def parcel(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
         """A message, checked and ready to go.
 
@@ -260,8 +298,7 @@ class Producer(Closable):
         body = serialize_batch(items)
         if len(body) > self._how.max_body_bytes:
             raise InvalidMessageError(f"batch: expected at most {self._how.max_body_bytes} bytes, found {len(body)}")
-        # Brokers 4.9.4 to 5.3.3 add these to each message: no more than the broker looks at itself.
-        properties = f"WAIT\x01{'true' if first.wait_store else 'false'}\x02"
+        properties = _WAITS if first.wait_store else "WAIT\x01false\x02"
         return Parcel(first.topic, body, properties, tuple(keys), is_batch=True)
 
     def _start(

@@ -51,3 +51,9 @@ def add_time_arguments(parser: argparse.ArgumentParser) -> None:
     from_help = "stored from then on: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h"
     parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME", help=from_help)
     parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")
+
+
+def time_text(moment: datetime.datetime) -> str:
+    """Return a moment as ISO 8601 in UTC, to the millisecond where it has any."""
+    moment = moment.astimezone(datetime.UTC)
+    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")

@@ -10,8 +10,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.mapping import Mapping
@@ -33,8 +35,10 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.replay.batches import encode_part
+from commitlake.pipelines.replay.parts import COLUMNS
 from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.tables.messages import SOURCE
+from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 
 _SEGMENT_BYTES = 4096
 
@@ -49,6 +53,7 @@ def warm(runner: Runner = HERE) -> int:
         The rows that were read.
     """
     with tempfile.TemporaryDirectory() as scratch:
+        _encode()
         tasks = [(log_format.name, Path(scratch) / log_format.name) for log_format in all_formats()]
         return sum(rows for _, rows in runner.run(_warm_format, tasks))
 
@@ -73,6 +78,13 @@ def _warm_format(task: tuple[str, Path]) -> int:
     rebuild_store(store, root / "rebuilt", wanted)
     request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))
+
+
+def _encode() -> None:
+    """Encode a message, as `replay` does."""
+    schema = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
+    row = {"broker": "a", "physical_offset": 0, "sys_flag": 0, "flag": 0, "properties": [("KEYS", "a")]}
+    encode_part(pa.Table.from_pylist([row], schema), pa.array([b"a"], pa.large_binary()), "a")
 
 
 def _archive(store: Store, scratch: str) -> None:

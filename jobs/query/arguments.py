@@ -13,7 +13,7 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 
 TABLES = (
     "messages", "quarantine", "gaps", "archive_runs", "quality_results", "message_keys", "profiles", "store_config",
-    "consumer_offsets", "subscriptions", "topic_minutes",
+    "consumer_offsets", "subscriptions", "topic_minutes", "replays", "replay_messages",
 )  # fmt: skip
 
 

@@ -80,6 +80,8 @@ _ORDER = {
     "store_config": ("broker", "kind", "name", "recorded_at"),
     "consumer_offsets": ("as_of", "broker", "kind", "group", "topic", "queue_id"),
     "subscriptions": ("as_of", "broker", "source", "group", "topic"),
+    "replays": ("at", "replay_id", "event"),
+    "replay_messages": ("replay_id", "broker", "physical_offset"),
     "message_keys": ("key_hash", "key", "store_timestamp"),
     "profiles": ("broker", "topic", "queue_id", "window_start"),
     "topic_minutes": ("minute", "broker", "topic", "queue_id", "tag", "other_tags", "kind"),

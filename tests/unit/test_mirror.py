@@ -164,6 +164,13 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.topic_kinds",
         "schemas.layouts.rocketmq.batch_evidence",
     ),
+    "tests/unit/jobs/replay/test_command.py": (
+        "pipelines.replay.consumed",
+        "pipelines.replay.ledger",
+        "pipelines.replay.parts",
+        "pipelines.replay.planning",
+        "pipelines.replay.run",
+    ),
     "tests/unit/pipelines/restore/test_known_config.py": ("connectors.lake.store_config",),
     "tests/unit/pipelines/restore/test_run.py": ("pipelines.message_keys.opening",),
     "tests/unit/pipelines/transforms/test_profile.py": ("schemas.tables.profile",),

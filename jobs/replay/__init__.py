@@ -1,0 +1,9 @@
+"""`commitlake replay`: sends archived messages again, and looks after what was sent.
+
+command     the command line
+arguments   what can be asked, and what does not go together
+choice      from arguments to the messages that are chosen
+send        a dry run, a new replay, and one that goes on
+watch       what somebody wants meanwhile: another pace, a stop, a pause while a group is behind
+actions     list, show, stop, throttle
+"""

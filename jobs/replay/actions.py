@@ -1,0 +1,72 @@
+"""`replay list`, `show`, `stop` and `throttle`: what is known of replays, and what their processes are to do."""
+
+from __future__ import annotations
+
+import argparse
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.rows_output import Row, write
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.times import time_text
+from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_state, read_states
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.replays import ReplayEvent
+
+_COLUMNS = ["replay_id", "state", "since", "messages", "sent", "failed", "target", "choice", "detail"]
+
+
+def show_all(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Show all replays, the newest one last."""
+    open_table(lake, "messages")  # says so where this is no lake
+    rows = [_row(lake, state) for state in read_states(lake).values()]
+    write(arguments.output, rows, _COLUMNS)
+    if not rows and not arguments.quiet:
+        print_line("the lake has no replay")
+    return ExitCode.OK
+
+
+def show_one(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Show one replay."""
+    write(arguments.output, [_row(lake, read_state(lake, arguments.replay_id))], _COLUMNS)
+    return ExitCode.OK
+
+
+def _row(lake: LakePaths, state: ReplayState) -> Row:
+    plan = state.plan
+    counts = Ledger(lake, plan.replay_id).counts()
+    return {
+        "replay_id": plan.replay_id,
+        "state": str(state.event),
+        "since": time_text(state.at),
+        "messages": plan.wanted,
+        "sent": counts.sent,
+        "failed": counts.failed,
+        "target": plan.target.name_servers + (f" {plan.target.topic}" if plan.target.topic else ""),
+        "choice": plan.command,
+        "detail": state.detail,
+    }
+
+
+def ask_to_stop(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Have the process that sends a replay stop."""
+    _check_is_running(read_state(lake, arguments.replay_id))
+    add_event(lake, arguments.replay_id, ReplayEvent.STOPPING)
+    if not arguments.quiet:
+        print_line("the process that sends it stops within a few seconds; 'commitlake replay resume' goes on")
+    return ExitCode.OK
+
+
+def throttle(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Have the process that sends a replay keep to a rate."""
+    _check_is_running(read_state(lake, arguments.replay_id))
+    add_event(lake, arguments.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate)
+    if not arguments.quiet:
+        print_line(f"the process that sends it keeps to {arguments.rate:g} messages/s within a few seconds")
+    return ExitCode.OK
+
+
+def _check_is_running(state: ReplayState) -> None:
+    if state.event is not ReplayEvent.STARTED:
+        raise JobError(f"nobody is sending the replay {state.plan.replay_id}: it is {state.event}")

@@ -1,0 +1,77 @@
+r"""Send archived messages again: to a topic, in order, at a pace, and each of them once.
+
+    commitlake replay --lake /data/lake --topic orders --from 2026-11-17T14:00 --to 2026-11-17T14:20 \
+        --namesrv 127.0.0.1:9876
+
+Tells what is chosen and who gets it, asks, and sends. What was sent is in the lake's tables `replays` and
+`replay_messages`; `replay resume ID` goes on after any end, and sends nothing twice. It starts no JVM. Exit codes: 0
+where all was sent; 1 where the target was away for too long; 2 for a wrong lake or option; 3 where messages could not
+be sent; 4 where the target cannot take them, or another process is at it; 130 where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.cli.times import join_times
+from commitlake.jobs.replay.arguments import LIST, RESUME, SEND, SHOW, STOP, THROTTLE, add_arguments, check
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.paths import LakePaths
+
+DESCRIPTION = (
+    "Send archived messages again, to the topics they were sent to or to another one. Before it sends, it tells what "
+    "is chosen and which groups get it, and asks. The order of each queue is kept. Each message carries where it comes "
+    "from (REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, ORIGIN_STORE_TIMESTAMP). A replay that was stopped "
+    "or killed goes on with 'replay resume ID', and no message is sent twice."
+)
+EXAMPLES = (
+    ("replay --lake lake --topic orders --from 2026-11-17T14:00 --to 2026-11-17T14:20 --dry-run", "what would be sent"),
+    ("replay --lake lake --topic orders --from -2h --namesrv 127.0.0.1:9876", "the last two hours, back into orders"),
+    ("replay --lake lake --topic orders --from -2h --namesrv 127.0.0.1:9876 --to-topic orders_again --rate 500/s",
+     "into another topic, at most 500 a second"),
+    ("replay --lake lake --key order-4711 --namesrv 127.0.0.1:9876 --yes", "all messages of an order, without asking"),
+    ("replay --lake lake --dlq-of billing --namesrv 127.0.0.1:9876", "the dead letters of a group, to their topics"),
+    ("replay --lake lake --topic orders --not-consumed-by billing --offsets-at 2026-11-17 --namesrv 127.0.0.1:9876",
+     "what a group had not consumed then"),
+    ("replay list --lake lake", "all replays, and how far they are"),
+    ("replay resume 20261117-142003-5f2a1c --lake lake", "go on with one"),
+    ("replay throttle 20261117-142003-5f2a1c --lake lake --rate 100", "slow one down while it sends"),
+)  # fmt: skip
+_READ = ("messages", "replays", "replay_messages", "consumer_offsets")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("replay", DESCRIPTION, EXAMPLES)
+    add_arguments(parser)
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Do what the action says."""
+    check(arguments)
+    lake = lake_of(arguments)
+    with naming_damaged_files(lake, _READ):
+        return _act(arguments, lake)
+
+
+def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    from commitlake.jobs.replay.actions import ask_to_stop, show_all, show_one, throttle
+    from commitlake.jobs.replay.send import resume, send
+
+    acts = {SEND: send, RESUME: resume, LIST: show_all, SHOW: show_one, STOP: ask_to_stop, THROTTLE: throttle}
+    return acts[arguments.action](arguments, lake)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake replay`."""
+    given = sys.argv[1:] if argv is None else argv
+    return run_job(build_parser(), job, join_times(given, "--from", "--to", "--offsets-at"))

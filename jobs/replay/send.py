@@ -1,0 +1,238 @@
+"""A dry run, a new replay, and one that goes on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import QueryError, open_table
+from commitlake.connectors.rocketmq import Admin, Options, Producer, ProducerOptions, Puller, RocketMQError
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.places import bodies_of
+from commitlake.jobs.cli.process import stop_softly
+from commitlake.jobs.cli.progress import counted_progress
+from commitlake.jobs.cli.rows_output import Row, write
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.replay.choice import chosen_condition
+from commitlake.jobs.replay.watch import watched
+from commitlake.pipelines.replay.consumed import count_consumed, group_offsets
+from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, add_event, check_is_free, read_state
+from commitlake.pipelines.replay.pace import Pace
+from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
+from commitlake.pipelines.replay.planning import (
+    QueueChoice,
+    count_choice,
+    cut_parts,
+    make_plan,
+    origin_topics,
+    target_queue_ends,
+    topics_of,
+)
+from commitlake.pipelines.replay.run import ReplayRun, Settings
+from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.replays import ReplayEvent
+
+PROG = "commitlake replay"
+_GROUP = "commitlake-replay"
+_SEND_SECONDS = 15.0
+_REQUEST_SECONDS = 10.0
+_COLUMNS = (
+    "broker", "topic", "queue_id", "messages", "bytes", "first_offset", "last_offset", "first_at", "last_at",
+)  # fmt: skip
+
+
+def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Plan a new replay, tell what it sends, ask, and send."""
+    table = open_table(lake, "messages")
+    condition = chosen_condition(arguments, lake)
+    try:
+        choice = count_choice(table, condition)
+    except QueryError as error:
+        if arguments.where is None:
+            raise
+        refuse_damaged_files(lake.messages, str(error))
+        raise JobError(f"--where is not understood: {error}") from None
+    if not choice:
+        print("no message is chosen: nothing is sent", file=sys.stderr)
+        return ExitCode.OK
+    if arguments.namesrv is None:
+        _show_choice(arguments, choice)
+        return ExitCode.OK
+    with _target(arguments.namesrv) as client:
+        origins = origin_topics(table, condition) if arguments.to_topic is None else []
+        topics = topics_of(choice, arguments.to_topic, origins)
+        queues = target_queue_ends(client, topics)
+        target = Target(arguments.namesrv, arguments.to_topic, QueueMapping(arguments.queues), queues)
+        plan = make_plan(
+            choice, cut_parts(table, condition), condition, target, limit=arguments.limit, command=_in_words(arguments)
+        )
+        if arguments.dry_run or not arguments.quiet:
+            _show_choice(arguments, choice)
+            _show_target(arguments, lake, table, plan, choice, client.admin)
+        if arguments.dry_run:
+            return ExitCode.OK
+        _confirm(arguments, plan)
+        add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
+        if not arguments.quiet:
+            print_line(f"replay {plan.replay_id} begins")
+        return _run(arguments, lake, table, plan, client, is_resumed=False)
+
+
+def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Go on with a replay that has stopped, or whose process is gone."""
+    state = read_state(lake, arguments.replay_id)
+    plan = state.plan
+    if state.event in (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE):
+        raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
+    check_is_free(state, Ledger(lake, plan.replay_id).last_written())
+    with _target(arguments.namesrv or plan.target.name_servers) as client:
+        return _run(arguments, lake, open_table(lake, "messages"), plan, client, is_resumed=_has_begun(state))
+
+
+def _has_begun(state: ReplayState) -> bool:
+    return state.owner is not None
+
+
+@contextmanager
+def _target(name_servers: str) -> Iterator[TargetClient]:
+    options = Options(name_servers, request_seconds=_REQUEST_SECONDS)
+    with (
+        Producer(_GROUP, options, ProducerOptions(send_seconds=_SEND_SECONDS)) as producer,
+        Puller(_GROUP, options) as puller,
+        Admin(options) as admin,
+    ):
+        yield TargetClient(producer, puller, admin)
+
+
+def _run(
+    arguments: argparse.Namespace,
+    lake: LakePaths,
+    table: DeltaTable,
+    plan: ReplayPlan,
+    client: TargetClient,
+    *,
+    is_resumed: bool,
+) -> ExitCode:
+    pace = Pace(arguments.rate or 0, arguments.speed or 0)
+    settings = Settings(speed=arguments.speed or 0)
+    if arguments.patience is not None:
+        settings = Settings(arguments.patience.total_seconds(), arguments.speed or 0)
+    packs = open_store(bodies_of(arguments, lake))
+    with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
+        told = 0
+
+        def on_progress(counts: Counts) -> None:
+            nonlocal told
+            done = counts.sent + counts.failed
+            advance(done - told)
+            told = done
+
+        run = ReplayRun(lake, table, packs, plan, client, pace, settings, on_progress)
+        tell = print_line if not arguments.quiet else _nothing
+        with (
+            watched(lake, plan.replay_id, pace, client.admin, arguments.pause_if_lag, tell),
+            stop_softly(pace.stop),
+        ):
+            counts = run.run(is_resumed=is_resumed)
+    return _summary(arguments, plan, counts)
+
+
+def _nothing(_: str) -> None:
+    """Tell nobody."""
+
+
+def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts) -> ExitCode:
+    left = plan.wanted - counts.sent - counts.failed
+    if not arguments.quiet:
+        print_line(f"replay {plan.replay_id}: {counts.sent:,} of {plan.wanted:,} messages are in the target")
+    if counts.failed:
+        warn(PROG, f"{counts.failed:,} messages could not be sent: 'commitlake query --table replay_messages --where "
+             f"\"replay_id = '{plan.replay_id}' AND error IS NOT NULL\"' tells why")  # fmt: skip
+    if left > 0:
+        warn(PROG, f"{left:,} messages are left: 'commitlake replay resume {plan.replay_id}' goes on")
+        return ExitCode.INTERRUPTED
+    return ExitCode.DAMAGE if counts.failed else ExitCode.OK
+
+
+def _show_choice(arguments: argparse.Namespace, choice: Sequence[QueueChoice]) -> None:
+    write(arguments.output, (_row(queue) for queue in choice), list(_COLUMNS))
+    messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
+    first, last = min(queue.first_at for queue in choice), max(queue.last_at for queue in choice)
+    print(
+        f"{messages:,} messages of {len(choice):,} queues, {size_text(size)} in the log, stored from "
+        f"{time_text(first)} to {time_text(last)}",
+        file=sys.stderr,
+    )
+
+
+def _row(queue: QueueChoice) -> Row:
+    row: Row = {name: getattr(queue, name) for name in _COLUMNS}
+    return row | {"first_at": time_text(queue.first_at), "last_at": time_text(queue.last_at)}
+
+
+def _show_target(
+    arguments: argparse.Namespace,
+    lake: LakePaths,
+    table: DeltaTable,
+    plan: ReplayPlan,
+    choice: Sequence[QueueChoice],
+    admin: Admin,
+) -> None:
+    """Tell on standard error where the messages go, who gets them, and how long that takes."""
+    topics: dict[str, int] = {}
+    for queue in plan.target.queues:
+        topics[queue.topic] = topics.get(queue.topic, 0) + 1
+    lines = [f"into {topic}: {queues} queues" for topic, queues in topics.items()]
+    known = group_offsets(lake, sorted({queue.broker for queue in choice}))
+    for topic in topics:
+        try:
+            groups = admin.groups_of_topic(topic)
+        except RocketMQError as error:
+            lines.append(f"the groups that consume {topic} are not known: {error}")
+            continue
+        for group in sorted(groups):
+            consumed = count_consumed(table, plan.condition, choice, known[group]) if group in known else None
+            had = "" if consumed is None else f"; it has consumed {consumed:,} of these messages before"
+            lines.append(f"{group} consumes {topic}, and gets them{had}")
+        if not groups:
+            lines.append(f"no group that the target knows consumes {topic}")
+    if plan.limit and plan.limit < plan.messages:
+        lines.append(f"only the first {plan.limit:,} are sent")
+    if arguments.rate:
+        lines.append(f"at {arguments.rate:g} messages/s that takes {plan.wanted / arguments.rate:,.0f} s")
+    print("\n".join(lines), file=sys.stderr)
+
+
+def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
+    """Ask whether to send.
+
+    Raises:
+        JobError: if the answer is no, or nobody can be asked.
+    """
+    if arguments.yes or plan.wanted <= arguments.confirm_over:
+        return
+    if not sys.stdin.isatty():
+        raise JobError(
+            f"{plan.wanted:,} messages would be sent, and there is no terminal to ask at: nothing was sent", "add --yes"
+        )
+    print(f"Send {plan.wanted:,} messages to {plan.target.name_servers}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise JobError("nothing was sent", exit_code=ExitCode.REFUSED)
+
+
+def _in_words(arguments: argparse.Namespace) -> str:
+    names = ("topic", "queue", "key", "key_file", "tag", "id", "broker", "where", "dlq_of", "not_consumed_by")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) not in (None, [])}
+    times = {name: time_text(moment) for name, moment in (("from", arguments.start), ("to", arguments.end)) if moment}
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in {**given, **times}.items())

@@ -1,0 +1,86 @@
+"""What somebody wants of a replay while it sends: another pace, a stop, a pause while a group is behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.rocketmq import Admin, RocketMQError
+from commitlake.pipelines.replay.ledger import read_state
+from commitlake.pipelines.replay.pace import Pace
+
+_LOOK_SECONDS = 2.0
+
+
+@contextmanager
+def watched(
+    lake: LakePaths,
+    replay_id: str,
+    pace: Pace,
+    admin: Admin,
+    lag_limit: tuple[str, int] | None,
+    tell: Callable[[str], None],
+) -> Iterator[None]:
+    """While it is open, do what the ledger and the target ask for.
+
+    Args:
+        lake: the lake.
+        replay_id: the replay's.
+        pace: of the replay.
+        admin: asks the target.
+        lag_limit: a group, and how many messages it may have to consume; None for no such limit.
+        tell: gets a sentence for each change.
+    """
+    stop = threading.Event()
+    thread = threading.Thread(
+        target=_watch, args=(lake, replay_id, pace, admin, lag_limit, tell, stop), name="replay-watch", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _watch(
+    lake: LakePaths,
+    replay_id: str,
+    pace: Pace,
+    admin: Admin,
+    lag_limit: tuple[str, int] | None,
+    tell: Callable[[str], None],
+    stop: threading.Event,
+) -> None:
+    asked: float | None = None
+    is_paused = False
+    while not stop.wait(_LOOK_SECONDS):
+        state = read_state(lake, replay_id)
+        if state.wants_stop:
+            tell("somebody has asked for a stop: what is under way is finished")
+            pace.stop()
+            return
+        if state.rate is not None and state.rate != asked:
+            asked = state.rate
+            pace.set_rate(asked)
+            tell(f"the rate is {asked:g} messages/s now" if asked else "there is no limit of the rate now")
+        if lag_limit is not None:
+            is_behind = _is_behind(admin, lag_limit, is_paused, tell)
+            if is_behind != is_paused:
+                is_paused = is_behind
+                pace.pause(is_paused=is_paused)
+                tell(f"{'paused' if is_paused else 'going on'}: {lag_limit[0]} has "
+                     f"{'more' if is_paused else 'no more'} than {lag_limit[1]:,} messages to consume")  # fmt: skip
+
+
+def _is_behind(admin: Admin, lag_limit: tuple[str, int], is_paused: bool, tell: Callable[[str], None]) -> bool:
+    group, limit = lag_limit
+    try:
+        stats = admin.consume_stats(group)
+    except RocketMQError as error:
+        if not is_paused:
+            tell(f"the lag of {group} is not known, which counts as too much: {error}")
+        return True
+    return sum(max(0, queue.broker_offset - queue.consumer_offset) for queue in stats.values()) > limit

@@ -1,0 +1,17 @@
+"""Replays: archived messages are sent again, in order, at a pace, and each of them once.
+
+    selection     which messages                  plan        what is sent and where to, fixed before anything is sent
+    planning      makes a plan                    parts       a plan's stretches of the logs, and their rows
+    mapping       from rows to queues of the target
+    stamping      properties of a message that is sent again
+    batches, kernel   rows to batches, as they are sent
+    sending       one batch into one queue, until it is certain whether it is there
+    search        messages of a replay in the target
+    pace          how fast
+    ledger        the tables replays and replay_messages
+    run           all of it, part by part
+
+A part's messages are sent, and then its rows are added to `replay_messages`: one commit, which fails if another process
+has gone on with the replay. So a replay that was killed sends nothing twice: what a part's rows do not tell is looked
+for in the target, from where its queues ended when the last rows were written.
+"""

@@ -1,0 +1,154 @@
+"""Messages to batches, as they are sent: encoded column by column, and cut where a batch would get too large."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.pipelines.replay.kernel import place_items
+from commitlake.pipelines.replay.stamping import DROPPED, stamps
+from commitlake.pipelines.restore.arrow import numbers, spans
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
+from commitlake.schemas.remoting.batch import MIN_ITEM_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPart:
+    """The messages of a part as bytes.
+
+    Attributes:
+        starts: int64[rows + 1], where each message begins in `data`.
+        data: the messages as items of batches, in the order of the rows.
+        sys_flags: int64, the bits of each message's compression.
+        too_long: numbers of the rows whose properties have no room in a message.
+    """
+
+    starts: Array
+    data: memoryview
+    sys_flags: Array
+    too_long: Sequence[int]
+
+    def batches(self, rows: Array, max_bytes: int, max_messages: int) -> Iterator[Batch]:
+        """Yield batches of some rows, in their order.
+
+        Args:
+            rows: int64, numbers of rows of the part, rising.
+            max_bytes: of a batch; a larger message is a batch of its own.
+            max_messages: of a batch.
+        """
+        ends = np.cumsum(self.starts[rows + 1] - self.starts[rows])
+        changes = np.append(np.flatnonzero(np.diff(self.sys_flags[rows])) + 1, len(rows))
+        first = 0
+        while first < len(rows):
+            taken = int(ends[first - 1]) if first else 0
+            fitting = max(first + 1, int(np.searchsorted(ends, taken + max_bytes, side="right")))
+            same = int(changes[np.searchsorted(changes, first, side="right")])
+            last = min(fitting, first + max_messages, same)
+            yield Batch(self, rows[first:last])
+            first = last
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that are sent together.
+
+    Attributes:
+        part: what they are of.
+        rows: int64, their numbers in the part, rising.
+    """
+
+    part: EncodedPart
+    rows: Array
+
+    def __len__(self) -> int:
+        """How many messages there are."""
+        return len(self.rows)
+
+    @property
+    def sys_flag(self) -> int:
+        """The bits of their compression, which all of them have."""
+        return int(self.part.sys_flags[self.rows[0]])
+
+    def body(self) -> bytes:
+        """The messages as the body of a batch."""
+        starts, data = self.part.starts, self.part.data
+        first, last = int(self.rows[0]), int(self.rows[-1])
+        if last - first + 1 == len(self.rows):
+            return bytes(data[starts[first] : starts[last + 1]])
+        return b"".join(data[starts[row] : starts[row + 1]] for row in self.rows)
+
+    def without(self, rows: Collection[int]) -> Batch:
+        """Return the batch without some of its messages."""
+        return replace(self, rows=self.rows[~np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))])
+
+    def each(self) -> Iterator[Batch]:
+        """Yield a batch of each message alone."""
+        for number in range(len(self.rows)):
+            yield replace(self, rows=self.rows[number : number + 1])
+
+
+def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> EncodedPart:
+    """Encode the messages of a part.
+
+    Args:
+        rows: of `messages`, see `parts.COLUMNS`.
+        bodies: of each row, as the broker stored it.
+        replay_id: the replay's.
+    """
+    entries = rows.column("properties").combine_chunks()
+    lengths = numbers(pc.fill_null(pc.list_value_length(_as_list(entries)), 0))
+    firsts = _starts(lengths)
+    keys, items = _entries(entries)
+    is_kept = np.asarray(pc.invert(pc.is_in(keys, value_set=DROPPED)))
+    names, name_starts = spans(keys)
+    values, value_starts = spans(items)
+    added = _with_keys_and_tags(rows, stamps(rows, replay_id))
+    stamp_data, stamp_starts = spans(added)
+    entry_sizes = np.where(is_kept, np.diff(name_starts) + np.diff(value_starts) + 2, 0)
+    before = _starts(entry_sizes)
+    property_sizes = before[firsts[1:]] - before[firsts[:-1]] + np.diff(stamp_starts)
+    too_long = np.flatnonzero(property_sizes > props.MAX_SIZE)
+    body_data, body_starts = spans(bodies)
+    starts = _starts(MIN_ITEM_SIZE + np.diff(body_starts) + property_sizes)
+    out = np.zeros(int(starts[-1]), np.uint8)
+    place_items(
+        out, starts, numbers(rows.column("flag").combine_chunks()), body_data, body_starts, property_sizes, firsts,
+        is_kept, names, name_starts, values, value_starts, stamp_data, stamp_starts,
+    )  # fmt: skip
+    sys_flags = numbers(rows.column("sys_flag").combine_chunks()) & (COMPRESSED | COMPRESSION_MASK)
+    return EncodedPart(starts, out.data, sys_flags, too_long.tolist())
+
+
+def _starts(sizes: Array) -> Array:
+    starts = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
+
+
+def _as_list(entries: pa.MapArray) -> pa.ListArray:
+    return entries.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+
+
+def _entries(entries: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """Return names and values of all properties, one message's behind the other's."""
+    flat = _as_list(entries).flatten()
+    return flat.field("key"), flat.field("value")
+
+
+def _with_keys_and_tags(rows: pa.Table, added: pa.Array) -> pa.Array:
+    """Add keys and tags of messages whose log has them in fields of their own, as JMQ's has."""
+    formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq").combine_chunks()
+    is_own = pc.not_equal(formats, "rocketmq")
+    if not pc.any(is_own).as_py():
+        return added
+    keys = pc.binary_join(rows.column("keys").combine_chunks().cast(pa.list_(pa.string())), props.KEY_SEPARATOR)
+    for name, values in ((props.KEYS, keys), (props.TAGS, rows.column("tags").combine_chunks().cast(pa.string()))):
+        text = pc.fill_null(pc.binary_join_element_wise(f"{name}\x01", values, "\x02", ""), "")
+        added = pc.binary_join_element_wise(added, pc.if_else(is_own, text, ""), "")
+    return added

@@ -1,0 +1,71 @@
+"""Compiled: messages to the bytes of a batch's body, see `schemas.remoting.batch`."""
+
+from __future__ import annotations
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
+from commitlake.connectors.lake.packs.kernel import copy
+from commitlake.schemas.layouts.rocketmq import properties as layout
+from commitlake.schemas.remoting.batch import ITEM
+
+_EQUALS = layout.NAME_VALUE_SEPARATOR
+_NEXT = layout.PROPERTY_SEPARATOR
+_FLAG_AT = ITEM.offset_of("flag")
+_BODY_AT = ITEM.size
+
+
+@inlined
+def _put_int32(out: Array, at: int, value: int) -> None:
+    out[at] = (value >> 24) & 0xFF
+    out[at + 1] = (value >> 16) & 0xFF
+    out[at + 2] = (value >> 8) & 0xFF
+    out[at + 3] = value & 0xFF
+
+
+@compiled
+def place_items(
+    out: Array, item_starts: Array, flags: Array, bodies: Array, body_starts: Array, property_sizes: Array,
+    firsts: Array, is_kept: Array, names: Array, name_starts: Array, values: Array, value_starts: Array,
+    stamps: Array, stamp_starts: Array,
+) -> None:  # fmt: skip
+    """Write messages one behind the other, each as an item of a batch.
+
+    Args:
+        out: uint8, zeros; what gets them.
+        item_starts: int64[rows + 1], where each begins there.
+        flags: int64, the applications' own.
+        bodies: uint8, read-only, as they are sent.
+        body_starts: int64[rows + 1], where each begins there.
+        property_sizes: int64, bytes of each message's properties, stamps included.
+        firsts: int64[rows + 1], the number of each message's first property.
+        is_kept: bool, of each property, whether it is sent.
+        names: uint8, read-only, of all properties.
+        name_starts: int64[properties + 1], where each begins there.
+        values: uint8, read-only, of all properties.
+        value_starts: int64[properties + 1], likewise.
+        stamps: uint8, read-only, what each message gets behind its properties.
+        stamp_starts: int64[rows + 1], where each begins there.
+    """
+    for row in range(len(flags)):
+        at = item_starts[row]
+        size = body_starts[row + 1] - body_starts[row]
+        _put_int32(out, at, item_starts[row + 1] - at)
+        _put_int32(out, at + _FLAG_AT, flags[row])
+        _put_int32(out, at + _FLAG_AT + 4, size)
+        at += _BODY_AT
+        copy(out, at, bodies, body_starts[row], size)
+        at += size
+        out[at] = (property_sizes[row] >> 8) & 0xFF
+        out[at + 1] = property_sizes[row] & 0xFF
+        at += 2
+        for entry in range(firsts[row], firsts[row + 1]):
+            if is_kept[entry]:
+                size = name_starts[entry + 1] - name_starts[entry]
+                copy(out, at, names, name_starts[entry], size)
+                out[at + size] = _EQUALS
+                at += size + 1
+                size = value_starts[entry + 1] - value_starts[entry]
+                copy(out, at, values, value_starts[entry], size)
+                out[at + size] = _NEXT
+                at += size + 1
+        copy(out, at, stamps, stamp_starts[row], stamp_starts[row + 1] - stamp_starts[row])

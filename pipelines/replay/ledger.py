@@ -1,0 +1,283 @@
+"""The tables `replays` and `replay_messages`: what a replay is to do, and what it has done.
+
+Rows of one replay are added to `replay_messages` by compare-and-set on Delta's transaction number of that replay. A
+process takes a replay over by setting the number, too: whoever sent before then fails with its next rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.committer import advance, append_rows
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.replay.errors import OtherProcessError, UnknownReplayError
+from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.pipelines.replay.search import Origin
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, Outcome
+from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
+
+_OTHER_HOST_SECONDS = 60
+"""How long nothing must have been written before a process of another host counts as gone."""
+
+
+class Counts(NamedTuple):
+    """Messages of a replay that have an outcome."""
+
+    sent: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayState:
+    """What the table `replays` tells of one replay.
+
+    Attributes:
+        plan: what it is to do.
+        event: the newest one that tells its state.
+        at: when that was.
+        owner: the process that began to send last; None where none did.
+        rate: messages per second that somebody asked for last; None where nobody did.
+        wants_stop: somebody has asked it to stop since it began to send last.
+        detail: of the newest event.
+    """
+
+    plan: ReplayPlan
+    event: ReplayEvent
+    at: datetime.datetime
+    owner: str | None
+    rate: float | None
+    wants_stop: bool
+    detail: str | None
+
+
+_NOT_STATES = (ReplayEvent.THROTTLED, ReplayEvent.STOPPING)
+
+
+def add_event(
+    lake: LakePaths,
+    replay_id: str,
+    event: ReplayEvent,
+    *,
+    plan: ReplayPlan | None = None,
+    rate: float | None = None,
+    counts: Counts | None = None,
+    detail: str | None = None,
+) -> None:
+    """Add a row to `replays`."""
+    row = {
+        "replay_id": replay_id,
+        "at": datetime.datetime.now(datetime.UTC),
+        "event": str(event),
+        "owner": this_process(),
+        "plan": None if plan is None else plan.to_json(),
+        "rate": rate,
+        "sent": None if counts is None else counts.sent,
+        "failed": None if counts is None else counts.failed,
+        "detail": detail,
+    }
+    append_rows(lake.replays, REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS, timezone="UTC")))
+
+
+def read_states(lake: LakePaths, replay_id: str | None = None) -> dict[str, ReplayState]:
+    """Return the replays of a lake, oldest first.
+
+    Args:
+        lake: the lake.
+        replay_id: only this one.
+
+    Raises:
+        ReplayError: if a plan cannot be read.
+        LakeError: if there is no lake.
+    """
+    try:
+        table = open_table(lake, "replays")
+    except NoTableError:
+        return {}
+    where = "" if replay_id is None else f" WHERE replay_id = {text_literal(replay_id)}"
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in run_sql(table, "replays", f"SELECT * FROM replays{where} ORDER BY at").read_all().to_pylist():
+        rows.setdefault(row["replay_id"], []).append(row)
+    return {name: _state(found) for name, found in rows.items() if any(row["plan"] for row in found)}
+
+
+def read_state(lake: LakePaths, replay_id: str) -> ReplayState:
+    """Return one replay; raises what `read_states` does.
+
+    Raises:
+        UnknownReplayError: if the lake does not know it.
+    """
+    states = read_states(lake, replay_id)
+    if replay_id not in states:
+        raise UnknownReplayError(f"the lake has no replay {replay_id!r}: 'commitlake replay list' shows all")
+    return states[replay_id]
+
+
+def _state(rows: list[dict[str, Any]]) -> ReplayState:
+    plan = ReplayPlan.from_json(next(row["plan"] for row in rows if row["plan"]))
+    telling = [row for row in rows if row["event"] not in _NOT_STATES]
+    started = [row for row in rows if row["event"] == ReplayEvent.STARTED]
+    rates = [row["rate"] for row in rows if row["rate"] is not None]
+    stops = [row for row in rows if row["event"] == ReplayEvent.STOPPING]
+    return ReplayState(
+        plan=plan,
+        event=ReplayEvent(telling[-1]["event"]),
+        at=telling[-1]["at"],
+        owner=started[-1]["owner"] if started else None,
+        rate=rates[-1] if rates else None,
+        wants_stop=bool(stops) and (not started or stops[-1]["at"] >= started[-1]["at"]),
+        detail=rows[-1]["detail"],
+    )
+
+
+class Ledger:
+    """What one replay has done; for the process that sends.
+
+    Args:
+        lake: The lake.
+        replay_id: The replay's.
+    """
+
+    def __init__(self, lake: LakePaths, replay_id: str) -> None:
+        self._lake, self._id = lake, replay_id
+        self._version: int | None = None
+
+    def claim(self) -> None:
+        """Take the replay over: from now on this process alone can add rows.
+
+        Raises:
+            OtherProcessError: if another one does so at the same time.
+        """
+        table = self._table()
+        version = None if table is None else table.transaction_version(self._application)
+        self._advance([], version)
+
+    def add(self, rows: pa.Table) -> None:
+        """Add the outcomes of some messages.
+
+        Args:
+            rows: of `replay_messages`.
+
+        Raises:
+            OtherProcessError: if another process has taken the replay over.
+        """
+        rows = rows.cast(to_arrow_schema(REPLAY_MESSAGES, timezone="UTC"))
+        name = f"part-{secrets.token_hex(16)}.zstd.parquet"
+        file = write_plain_file(rows, self._lake.replay_messages, name, s3=self._lake.s3)
+        self._advance([file], self._version)
+
+    def _advance(self, files: list[Any], version: int | None) -> None:
+        following = (version or 0) + 1
+        uri = self._lake.replay_messages
+        if not advance(uri, REPLAY_MESSAGES, files, self._application, (version, following)):
+            raise OtherProcessError(f"another process has gone on with the replay {self._id}: this one has stopped")
+        self._version = following
+
+    @property
+    def _application(self) -> str:
+        return f"commitlake.replay/{self._id}"
+
+    def _table(self) -> DeltaTable | None:
+        try:
+            return open_table(self._lake, "replay_messages")
+        except NoTableError:
+            return None
+
+    def _rows(self, columns: str, condition: str = "true", rest: str = "") -> pa.Table | None:
+        table = self._table()
+        if table is None:
+            return None
+        sql = f"SELECT {columns} FROM t WHERE replay_id = {text_literal(self._id)} AND {condition} {rest}"
+        return run_sql(table, "t", sql).read_all()
+
+    def counts(self) -> Counts:
+        """Return how many messages have an outcome."""
+        sent = f"count(*) FILTER (WHERE outcome IN ('{Outcome.SENT}', '{Outcome.FOUND}')) AS sent"
+        rows = self._rows(f"{sent}, count(*) AS known")
+        if rows is None:
+            return Counts(0, 0)
+        (row,) = rows.to_pylist()
+        return Counts(row["sent"], row["known"] - row["sent"])
+
+    def parts(self) -> dict[int, int]:
+        """Return how many messages of each part have an outcome."""
+        rows = self._rows("part, count(*) AS known", rest="GROUP BY part")
+        return {} if rows is None else {row["part"]: row["known"] for row in rows.to_pylist()}
+
+    def known_of(self, part: int) -> set[Origin]:
+        """Return the messages of a part that have an outcome."""
+        rows = self._rows("broker, physical_offset", f"part = {part}")
+        return set() if rows is None else {Origin(*row.values()) for row in rows.to_pylist()}
+
+    def ends(self) -> Mapping[MessageQueue, int]:
+        """Return where each queue of the target ended behind the last message whose outcome is known."""
+        columns = "target_topic, target_broker, target_queue_id, max(target_offset) + 1 AS place"
+        rows = self._rows(columns, "target_offset IS NOT NULL", "GROUP BY 1, 2, 3")
+        if rows is None:
+            return {}
+        return {MessageQueue(*list(row.values())[:3]): row["place"] for row in rows.to_pylist()}
+
+    def last_written(self) -> datetime.datetime | None:
+        """Return when the last outcome was known; None where there is none."""
+        rows = self._rows("max(sent_at) AS at")
+        if rows is None:
+            return None
+        found: datetime.datetime | None = pc.max(rows.column("at")).as_py()
+        return found
+
+
+def check_is_free(state: ReplayState, last_written: datetime.datetime | None) -> None:
+    """Refuse a replay that a process is sending now.
+
+    Raises:
+        OtherProcessError: if one does, or may do so.
+    """
+    if state.event is not ReplayEvent.STARTED or state.owner is None:
+        return
+    replay_id = state.plan.replay_id
+    owner = json.loads(state.owner)
+    if owner["host"] == socket.gethostname():
+        if _started_at(owner["pid"]) == owner["started"]:
+            raise OtherProcessError(
+                f"process {owner['pid']} of this host is sending the replay {replay_id}: 'commitlake replay stop "
+                f"{replay_id}' ends it"
+            )
+        return
+    seen = max(state.at, last_written or state.at)
+    left = _OTHER_HOST_SECONDS - (datetime.datetime.now(datetime.UTC) - seen).total_seconds()
+    if left > 0:
+        raise OtherProcessError(
+            f"a process of the host {owner['host']} may be sending the replay {replay_id}: it has written "
+            f"{_OTHER_HOST_SECONDS - left:.0f} s ago. Try again in {left:.0f} s, or end it with "
+            f"'commitlake replay stop {replay_id}'"
+        )
+
+
+def this_process() -> str:
+    """Return what names this process on all hosts, also once another one has its number."""
+    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "started": _started_at(os.getpid())})
+
+
+def _started_at(pid: int) -> str | None:
+    """Return when a process began, in the kernel's ticks; None where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]

@@ -1,0 +1,134 @@
+"""Which queue of the target each message goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.pipelines.replay.errors import ReplayError, TargetError
+from commitlake.pipelines.replay.plan import QueueMapping, Target
+from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from commitlake.schemas.remoting.routes import MessageQueue
+
+SHARDING_KEY = "__SHARDINGKEY"
+_ORIGIN_NAMES = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
+
+
+def target_topics(rows: pa.Table, topic: str | None) -> pa.Array:
+    """Return the topic that each message is sent to.
+
+    Args:
+        rows: `topic` and `properties` of `messages`.
+        topic: for all of them; None for the topic that each was sent to at first, of a dead letter or a retry, too.
+
+    Raises:
+        ReplayError: if that is not known of a dead letter.
+    """
+    if topic is not None:
+        return pa.repeat(pa.scalar(topic), rows.num_rows)
+    stored = rows.column("topic").cast(pa.string()).combine_chunks()
+    failed = pc.or_(pc.starts_with(stored, DLQ_PREFIX), pc.starts_with(stored, RETRY_PREFIX))
+    if not pc.any(failed).as_py():
+        return stored
+    entries = rows.column("properties").combine_chunks()
+    origins = [pc.map_lookup(entries, pa.scalar(name, entries.type.key_type), "last") for name in _ORIGIN_NAMES]
+    found = pc.if_else(failed, pc.coalesce(*[origin.cast(pa.string()) for origin in origins]), stored)
+    if found.null_count:
+        row = int(np.flatnonzero(np.asarray(pc.is_null(found)))[0])
+        raise ReplayError(
+            f"message {rows.column('msg_id')[row].as_py()} of {stored[row].as_py()} does not tell which topic it was "
+            "sent to at first: name one with --to-topic"
+        )
+    return found
+
+
+def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequence[MessageQueue]) -> Array:
+    """Return the number of each message's queue in `queues`.
+
+    Args:
+        rows: of `messages`, see `parts.COLUMNS`.
+        topics: of the target, from `target_topics`.
+        target: the plan's.
+        queues: of the target, in order.
+
+    Raises:
+        TargetError: if the target has no such topic, or no such queue.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for number, queue in enumerate(queues):
+        by_topic.setdefault(queue.topic, []).append(number)
+    coded = topics.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    for name in names:
+        if name not in by_topic:
+            raise TargetError(f"the target has no topic {name}, or the plan has no queue of it")
+    codes = np.asarray(coded.indices).astype(np.int64)
+    found = np.zeros(len(codes), np.int64)
+    for code, name in enumerate(names):
+        chosen = np.flatnonzero(codes == code)
+        some = rows.take(pa.array(chosen))
+        numbers = by_topic[name]
+        if target.mapping is QueueMapping.SAME:
+            found[chosen] = _same(some, {queues[number]: number for number in numbers})
+        else:
+            found[chosen] = np.asarray(numbers)[_hashes(some, target.mapping) % len(numbers)]
+    return found
+
+
+def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
+    """Return the queue of the same number; of a broker of another name where none has the old one."""
+    by_place = {(queue.broker_name, queue.queue_id): number for queue, number in queues.items()}
+    brokers = sorted({queue.broker_name for queue in queues})
+    coded = rows.column("broker").cast(pa.string()).combine_chunks().dictionary_encode()
+    origins = coded.dictionary.to_pylist()
+    # A store of another name goes to one broker of the target, always the same one.
+    hosts = [name if name in brokers else brokers[abs(java_hash(name)) % len(brokers)] for name in origins]
+    queue_ids = rows.column("queue_id").to_numpy()
+    codes = np.asarray(coded.indices).astype(np.int64)
+    places, place_of_row = np.unique(np.stack([codes, queue_ids]), axis=1, return_inverse=True)
+    numbers = []
+    for code, queue_id in places.T.tolist():
+        number = by_place.get((hosts[code], queue_id))
+        if number is None:
+            known = sum(broker == hosts[code] for broker, _ in by_place)
+            raise TargetError(
+                f"queue {queue_id} of broker {origins[code]} has none of its number in the target, which has {known} "
+                f"queues of the topic on {hosts[code]}: give the topic more, or choose --queues key"
+            )
+        numbers.append(number)
+    result: Array = np.asarray(numbers, np.int64)[place_of_row.reshape(-1)]
+    return result
+
+
+def _hashes(rows: pa.Table, mapping: QueueMapping) -> Array:
+    """Return a number that is the same for messages whose order is kept; that of Java's selector by hash."""
+    if mapping is QueueMapping.SHARDING_KEY:
+        entries = rows.column("properties").combine_chunks()
+        key = pc.map_lookup(entries, pa.scalar(SHARDING_KEY, entries.type.key_type), "last").cast(pa.string())
+    else:
+        key = _first_keys(rows.column("keys").combine_chunks())
+    # Messages without a key keep the order of their own queue.
+    own = pc.binary_join_element_wise(
+        rows.column("broker").cast(pa.string()).combine_chunks(),
+        rows.column("topic").cast(pa.string()).combine_chunks(),
+        rows.column("queue_id").cast(pa.string()).combine_chunks(),
+        "/",
+    )
+    coded = pc.coalesce(key, own).dictionary_encode()
+    hashes = np.asarray([abs(java_hash(text)) for text in coded.dictionary.to_pylist()], np.int64)
+    found: Array = hashes[np.asarray(coded.indices)]
+    return found
+
+
+def _first_keys(keys: pa.ListArray) -> pa.Array:
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(keys), 0))
+    firsts = np.zeros(len(keys), np.int64)
+    np.cumsum(lengths[:-1], out=firsts[1:])
+    has_key = lengths > 0
+    places = pa.array(firsts, mask=~has_key)
+    return keys.flatten().cast(pa.string()).take(places)

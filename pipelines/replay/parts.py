@@ -1,0 +1,153 @@
+"""The rows of a plan's parts, in the order in which they are sent, and their bodies.
+
+Rows of one store are in the order of its log, which is that of each of its queues. Stores are merged by time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
+from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
+from commitlake.connectors.lake.packs.reader import FrameCache
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.replay.plan import LogRange
+from commitlake.schemas.tables.messages import MESSAGES
+
+COLUMNS = (
+    "broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset", "keys", "tags", "store_timestamp",
+    "sys_flag", "flag", "properties", "body_size", "body_crc", "body_codec", "body_ref", "format",
+)  # fmt: skip
+_NO_BODY = "the lake has no body of this message"
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """Bodies of some rows, as the broker stored them.
+
+    Attributes:
+        values: large_binary, one for each row; empty where there is an error.
+        errors: by row, why there is no body.
+    """
+
+    values: pa.LargeBinaryArray
+    errors: dict[int, str]
+
+
+def part_condition(part: Sequence[LogRange]) -> str:
+    """Return SQL for the rows of some stretches of logs."""
+    return "(" + " OR ".join(
+        f"(broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end})"
+        for broker, start, end in part
+    ) + ")"  # fmt: skip
+
+
+def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa.Table:
+    """Return the rows of a part, in the order in which they are sent.
+
+    Args:
+        table: `messages`.
+        condition: the plan's.
+        part: stretches of logs.
+
+    Returns:
+        `COLUMNS` of `messages`.
+
+    Raises:
+        QueryError: The table cannot be read.
+    """
+    known = {field.name for field in table.schema().fields}
+    columns = ", ".join(name if name in known else f"CAST(NULL AS VARCHAR) AS {name}" for name in COLUMNS)
+    sql = f"SELECT {columns} FROM messages WHERE {part_condition(part)} AND {condition}"
+    schema = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
+    # The engine gives texts in a form that Arrow's functions do not all know.
+    rows = pa.Table.from_batches([batch.cast(schema) for batch in run_sql(table, "messages", sql)], schema)
+    return rows.take(pa.array(_order(rows)))
+
+
+def _order(rows: pa.Table) -> Array:
+    """Sort by store and offset, and stores by the newest time that each has come to."""
+    offsets = rows.column("physical_offset").to_numpy()
+    times = rows.column("store_timestamp").cast(pa.int64()).fill_null(0).to_numpy()
+    brokers = rows.column("broker").cast(pa.string()).combine_chunks().dictionary_encode()
+    codes = np.asarray(brokers.indices)
+    order = np.lexsort((offsets, codes))
+    if len(brokers.dictionary) < 2:
+        return order
+    reached = times[order].copy()
+    for code in range(len(brokers.dictionary)):
+        of_broker = codes[order] == code
+        reached[of_broker] = np.maximum.accumulate(reached[of_broker])
+    return order[np.lexsort((offsets[order], codes[order], reached))]
+
+
+def read_bodies_of(rows: pa.Table, store: PackStore) -> Bodies:
+    """Return the bodies of rows.
+
+    Args:
+        rows: `body_ref`, `body_size` and `body_crc` of `messages`.
+        store: the lake's packs.
+
+    Raises:
+        PackStoreError: The packs cannot be reached at all.
+    """
+    places = rows.select(["body_ref", "body_crc", "body_size"]).combine_chunks()
+    packs = pc.struct_field(places.column("body_ref"), "pack")
+    frames = pc.struct_field(places.column("body_ref"), "frame_offset")
+    order = np.asarray(
+        pc.sort_indices(pa.table({"pack": packs, "frame": frames}), [("pack", "ascending"), ("frame", "ascending")])
+    )
+    missing = np.asarray(pc.and_(pc.is_null(packs), pc.greater(places.column("body_size"), 0)))
+    errors = dict.fromkeys(np.flatnonzero(missing).tolist(), _NO_BODY)
+    found = [
+        _read(batch, order[start : start + batch.num_rows], store, errors)
+        for start, batch in _batches(places.take(pa.array(order)))
+    ]
+    values = pa.concat_arrays(found) if found else pa.array([], pa.large_binary())
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return Bodies(values.take(pa.array(back)), errors)
+
+
+def _batches(places: pa.Table) -> Sequence[tuple[int, pa.RecordBatch]]:
+    batches, start = [], 0
+    for batch in places.combine_chunks().to_batches():
+        batches.append((start, batch))
+        start += batch.num_rows
+    return batches
+
+
+def _read(batch: pa.RecordBatch, numbers: Array, store: PackStore, errors: dict[int, str]) -> pa.Array:
+    """Return the bodies of a batch; where one cannot be had, each is read by itself."""
+    cache = FrameCache()
+    try:
+        parts = [some.column("body") for some in batches_with_bodies(batch, store, cache)]
+    except PackStoreError:
+        raise
+    except PackError:
+        parts = [_read_one(batch.slice(row, 1), int(numbers[row]), store, cache, errors) for row in range(len(numbers))]
+    return pa.concat_arrays([pc.fill_null(part.cast(pa.large_binary()), b"") for part in parts])
+
+
+def _read_one(
+    row: pa.RecordBatch, number: int, store: PackStore, cache: FrameCache, errors: dict[int, str]
+) -> pa.Array:
+    try:
+        (only,) = batches_with_bodies(row, store, cache)
+    except PackStoreError:
+        raise
+    except PackError as error:
+        errors[number] = str(error)
+        return pa.array([b""], pa.binary())
+    return only.column("body")

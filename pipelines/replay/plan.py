@@ -1,0 +1,125 @@
+"""A replay's plan: which messages are sent and where to. It is fixed before the first one is sent."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.schemas.times import parse_iso
+
+VERSION = 1
+
+
+class QueueMapping(StrEnum):
+    """How the queue of a message in the target follows from the message."""
+
+    SAME = "same"
+    """The queue of the same number, of the broker of the same name, or of the first one where there is none."""
+    KEY = "key"
+    """By a hash of its first key: messages of one key share a queue."""
+    SHARDING_KEY = "sharding-key"
+    """By a hash of the property `__SHARDINGKEY`, as ordered producers set it."""
+
+
+class LogRange(NamedTuple):
+    """A stretch of a store's log, in physical offsets; the end is not part of it."""
+
+    broker: str
+    start: int
+    end: int
+
+
+class QueueEnd(NamedTuple):
+    """A queue of the target, and where it ended when the plan was made."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the messages go.
+
+    Attributes:
+        name_servers: `host:port` of each, with semicolons between.
+        topic: the topic for all of them; None for the topic that each was sent to at first.
+        mapping: how their queues follow.
+        queues: of all topics that get a message.
+    """
+
+    name_servers: str
+    topic: str | None
+    mapping: QueueMapping
+    queues: tuple[QueueEnd, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """What is sent and where to.
+
+    Attributes:
+        replay_id: names the replay.
+        created_at: when the plan was made, UTC.
+        condition: SQL about a row of `messages` that is sent.
+        parts: each a few stretches of logs, in the order in which they are sent.
+        messages: how many rows of `messages` the parts have, before `limit`.
+        bytes: of their stored records.
+        limit: only the first so many; 0 for all.
+        target: where the messages go.
+        batch_bytes: of a batch, at most, unless one message is larger.
+        command: the selection in words, for a person.
+    """
+
+    replay_id: str
+    created_at: datetime.datetime
+    condition: str
+    parts: tuple[tuple[LogRange, ...], ...]
+    messages: int
+    bytes: int
+    limit: int
+    target: Target
+    batch_bytes: int
+    command: str = ""
+
+    @property
+    def wanted(self) -> int:
+        """How many messages are sent."""
+        return min(self.messages, self.limit) if self.limit else self.messages
+
+    def to_json(self) -> str:
+        """The plan as text; `from_json` reads it."""
+        fields = asdict(self) | {"created_at": self.created_at.isoformat()}
+        return json.dumps({"version": VERSION} | fields, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> ReplayPlan:
+        """Read a plan.
+
+        Raises:
+            ReplayError: if this version cannot read it.
+        """
+        try:
+            fields = json.loads(text)
+            version = fields.pop("version")
+            if version != VERSION:
+                raise ReplayError(
+                    f"the plan is of version {version}, and this program reads version {VERSION}: resume the replay "
+                    "with the program that began it"
+                )
+            target = fields.pop("target")
+            queues = tuple(QueueEnd(*queue) for queue in target.pop("queues"))
+            parts = tuple(tuple(LogRange(*part) for part in parts) for parts in fields.pop("parts"))
+            return cls(
+                created_at=parse_iso(fields.pop("created_at")),
+                parts=parts,
+                target=Target(**target | {"queues": queues, "mapping": QueueMapping(target["mapping"])}),
+                **fields,
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ReplayError(f"the plan in the table 'replays' cannot be read: {error!r}") from None

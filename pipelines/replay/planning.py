@@ -1,0 +1,218 @@
+"""Makes the plan of a replay: counts what is chosen, cuts it into parts, and looks where the target's queues end."""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.pipelines.replay.errors import ReplayError, TargetError
+from commitlake.pipelines.replay.plan import LogRange, QueueEnd, ReplayPlan, Target
+from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+from commitlake.schemas.remoting.routes import publish_queues
+from commitlake.schemas.times import EPOCH
+
+STRETCH_BYTES = 16 << 20
+"""Of a log, for the smallest part: all of a part's messages are in memory at the same time."""
+PART_BYTES = 16 << 20
+PART_MESSAGES = 50_000
+DEFAULT_BATCH_BYTES = 512 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChoice:
+    """What a dry run tells of one queue of the lake.
+
+    Attributes:
+        broker: the store.
+        topic: where the messages are stored.
+        queue_id: likewise.
+        messages: how many are chosen.
+        bytes: of their stored records.
+        first_offset: queue offset of the first.
+        last_offset: queue offset of the last.
+        first_at: when the first was stored.
+        last_at: when the last was stored.
+    """
+
+    broker: str
+    topic: str
+    queue_id: int
+    messages: int
+    bytes: int
+    first_offset: int
+    last_offset: int
+    first_at: datetime.datetime
+    last_at: datetime.datetime
+
+
+def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
+    """Return what is chosen of each queue, by store, topic and queue.
+
+    Args:
+        table: `messages`.
+        condition: from `selection.condition`.
+
+    Raises:
+        QueryError: if the table cannot be read, or the condition not be understood.
+    """
+    sql = (
+        "SELECT broker, topic, queue_id, count(*) AS messages, sum(size) AS bytes, min(queue_offset) AS first_offset, "
+        "max(queue_offset) AS last_offset, min(store_timestamp) AS first_at, max(store_timestamp) AS last_at "
+        f"FROM messages WHERE {condition} GROUP BY broker, topic, queue_id ORDER BY broker, topic, queue_id"
+    )
+    return [QueueChoice(**row) for row in run_sql(table, "messages", sql).read_all().to_pylist()]
+
+
+def cut_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
+    """Return stretches of logs that hold all that is chosen, in the order in which they are sent.
+
+    A part is as large as a process may hold. Stretches of one store are in the order of its log, and those of several
+    stores in the order of their times.
+
+    Args:
+        table: `messages`.
+        condition: from `selection.condition`.
+
+    Raises:
+        QueryError: as `count_choice` does.
+    """
+    sql = (
+        f"SELECT broker, physical_offset / {STRETCH_BYTES} AS stretch, min(physical_offset) AS first, "
+        "max(physical_offset) AS last, count(*) AS messages, sum(size) AS bytes, max(store_timestamp) AS last_at "
+        f"FROM messages WHERE {condition} GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    return list(_parts(_by_time(run_sql(table, "messages", sql).read_all())))
+
+
+class _Stretch(NamedTuple):
+    where: LogRange
+    messages: int
+    bytes: int
+
+
+def _by_time(rows: pa.Table) -> list[_Stretch]:
+    """Return the stretches by the newest time that their stores have come to."""
+    newest: dict[str, datetime.datetime] = {}
+    found = []
+    for row in rows.to_pylist():
+        broker, last_at = row["broker"], row["last_at"] or EPOCH
+        newest[broker] = max(newest.get(broker, last_at), last_at)
+        where = LogRange(broker, row["first"], row["last"] + 1)
+        found.append((newest[broker], _Stretch(where, row["messages"], row["bytes"])))
+    return [stretch for _, stretch in sorted(found)]
+
+
+def _parts(stretches: Iterable[_Stretch]) -> Iterator[tuple[LogRange, ...]]:
+    ranges: list[LogRange] = []
+    messages = size = 0
+    for where, more, more_bytes in stretches:
+        if ranges and (size + more_bytes > PART_BYTES or messages + more > PART_MESSAGES):
+            yield tuple(ranges)
+            ranges, messages, size = [], 0, 0
+        if ranges and ranges[-1].broker == where.broker:
+            ranges[-1] = ranges[-1]._replace(end=where.end)  # between them, nothing is chosen
+        else:
+            ranges.append(where)
+        messages += more
+        size += more_bytes
+    if ranges:
+        yield tuple(ranges)
+
+
+def topics_of(choice: Sequence[QueueChoice], target_topic: str | None, origins: Iterable[str]) -> list[str]:
+    """Return the topics that the target must have, sorted.
+
+    Args:
+        choice: from `count_choice`.
+        target_topic: for all messages; None for the topic of each.
+        origins: the topics that dead letters and retries were sent to at first.
+
+    Raises:
+        ReplayError: if one of them is not for applications.
+    """
+    if target_topic is not None:
+        topics = {target_topic}
+    else:
+        stored = {queue.topic for queue in choice}
+        topics = {topic for topic in stored if kind_of(topic) is Kind.NORMAL} | set(origins)
+    for topic in topics:
+        if kind_of(topic) is not Kind.NORMAL:
+            raise ReplayError(f"{topic} is a topic of the broker's own: messages are not sent to it")
+    return sorted(topics)
+
+
+def origin_topics(table: DeltaTable, condition: str) -> list[str]:
+    """Return the topics that the dead letters and retries of a choice were sent to at first, sorted."""
+    failed = f"kind IN ('{Kind.DLQ}', '{Kind.RETRY}')"
+    origin = "coalesce(map_extract(properties, 'DLQ_ORIGIN_TOPIC')[1], map_extract(properties, 'RETRY_TOPIC')[1])"
+    sql = f"SELECT DISTINCT {origin} AS origin FROM messages WHERE {condition} AND {failed}"
+    found = run_sql(table, "messages", sql).read_all().column("origin").to_pylist()
+    return sorted(topic for topic in found if topic is not None)
+
+
+def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[QueueEnd, ...]:
+    """Return the queues of topics that messages can be sent to, and where each ends now.
+
+    Args:
+        client: of the target.
+        topics: their names.
+
+    Raises:
+        TargetError: if the target has no such topic, or no queue of it that can be written.
+        RocketMQError: if it does not answer.
+    """
+    found: list[QueueEnd] = []
+    for topic in topics:
+        try:
+            queues = publish_queues(topic, client.puller.routing.route(topic))
+        except NoRouteError:
+            raise TargetError(
+                f"the target has no topic {topic}: make it with the queues that it is to have (mqadmin updateTopic), "
+                "or send to another one with --to-topic"
+            ) from None
+        if not queues:
+            raise TargetError(f"the target's topic {topic} has no queue that can be written to: check its permission")
+        found += [
+            QueueEnd(topic, queue.broker_name, queue.queue_id, client.puller.max_offset(queue)) for queue in queues
+        ]
+    return tuple(found)
+
+
+def new_replay_id(now: datetime.datetime) -> str:
+    """Return a name for a replay that no other one has, and that tells its time."""
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def make_plan(
+    choice: Sequence[QueueChoice],
+    parts: Sequence[tuple[LogRange, ...]],
+    condition: str,
+    target: Target,
+    *,
+    limit: int = 0,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    command: str = "",
+) -> ReplayPlan:
+    """Return the plan of a new replay."""
+    now = datetime.datetime.now(datetime.UTC)
+    return ReplayPlan(
+        replay_id=new_replay_id(now),
+        created_at=now,
+        condition=condition,
+        parts=tuple(parts),
+        messages=sum(queue.messages for queue in choice),
+        bytes=sum(queue.bytes for queue in choice),
+        limit=limit,
+        target=target,
+        batch_bytes=batch_bytes,
+        command=command,
+    )

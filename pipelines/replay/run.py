@@ -1,0 +1,325 @@
+"""A replay from its plan to its end: part by part, all queues at the same time, each message once.
+
+    part → rows → without those whose outcome is known, or that are in the target already
+         → waves, as long as the pace allows → for each queue of the target, batch after batch → rows of the ledger
+
+The next part is read and encoded while one is sent.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.replay.batches import EncodedPart, encode_part
+from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event
+from commitlake.pipelines.replay.mapping import target_queues, target_topics
+from commitlake.pipelines.replay.pace import Pace
+from commitlake.pipelines.replay.parts import read_bodies_of, read_part
+from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.pipelines.replay.search import Origin
+from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, Outcome
+from commitlake.schemas.tables.replays import ReplayEvent
+
+MAX_BATCH_MESSAGES = 1000
+_WAVE_SECONDS = 5.0
+"""Of a pace: how often what was sent is written to the ledger, where it goes slowly."""
+_MAX_THREADS = 16
+_KEPT = ("broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a replay runs, beside its plan.
+
+    Attributes:
+        patience_seconds: how long the target may not answer, or may refuse everything.
+        speed: of the pace at which the messages were stored; 0 for no such limit.
+    """
+
+    patience_seconds: float = 600.0
+    speed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part that is ready to be sent; its rows are by queue of the target, then in order.
+
+    Attributes:
+        number: of the part in the plan.
+        rows: of `messages`.
+        lanes: int64, the number of each row's queue.
+        stored_ms: int64, when each was stored.
+        encoded: the messages as bytes.
+        errors: by row, why it cannot be sent.
+    """
+
+    number: int
+    rows: pa.Table
+    lanes: Array
+    stored_ms: Array
+    encoded: EncodedPart
+    errors: Mapping[int, str]
+
+
+class ReplayRun:
+    """Sends what a plan says.
+
+    Args:
+        lake: The lake.
+        table: Its table `messages`.
+        packs: Its packs.
+        plan: What is sent.
+        client: Of the target.
+        pace: How fast.
+        settings: How else.
+        on_progress: Is called now and then with what has been done so far.
+    """
+
+    def __init__(
+        self,
+        lake: LakePaths,
+        table: DeltaTable,
+        packs: PackStore,
+        plan: ReplayPlan,
+        client: TargetClient,
+        pace: Pace,
+        settings: Settings,
+        on_progress: Callable[[Counts], None] = lambda _: None,
+    ) -> None:
+        self._lake, self._table, self._packs, self._plan = lake, table, packs, plan
+        self._client, self._pace, self._settings, self._on_progress = client, pace, settings, on_progress
+        self._ledger = Ledger(lake, plan.replay_id)
+        self._queues = [MessageQueue(queue.topic, queue.broker, queue.queue_id) for queue in plan.target.queues]
+        self._counts = Counts(0, 0)
+        self._counting = threading.Lock()
+
+    def run(self, *, is_resumed: bool) -> Counts:
+        """Send until all messages have an outcome, or until the pace is stopped.
+
+        Args:
+            is_resumed: A process has begun to send before.
+
+        Returns:
+            How many messages were sent, and how many could not be, in all.
+
+        Raises:
+            ReplayError: if it cannot go on; the ledger has all that was done.
+            QueryError: if the lake cannot be read.
+        """
+        plan = self._plan
+        self._ledger.claim()
+        add_event(self._lake, plan.replay_id, ReplayEvent.STARTED)
+        try:
+            self._counts = self._ledger.counts()
+            is_done = self._send_parts(is_resumed=is_resumed)
+        except BaseException as error:
+            text = str(error) or type(error).__name__
+            add_event(self._lake, plan.replay_id, ReplayEvent.FAILED, counts=self._counts, detail=text)
+            raise
+        event = ReplayEvent.FINISHED if is_done else ReplayEvent.STOPPED
+        add_event(self._lake, plan.replay_id, event, counts=self._counts)
+        return self._counts
+
+    def _send_parts(self, *, is_resumed: bool) -> bool:
+        """Send part after part; whether all were sent."""
+        known = self._ledger.parts()
+        first = max(known, default=0)
+        before = sum(count for part, count in known.items() if part < first)
+        ends = self._ledger.ends()
+        senders = [
+            QueueSender(
+                self._client,
+                queue,
+                max(planned.offset, ends.get(queue, 0)),
+                self._plan.replay_id,
+                self._settings.patience_seconds,
+            )
+            for queue, planned in zip(self._queues, self._plan.target.queues, strict=True)
+        ]
+        done = self._ledger.known_of(first) if known else set()
+        with ThreadPoolExecutor(min(_MAX_THREADS, len(senders))) as pool, ThreadPoolExecutor(1) as reading:
+            there = self._find_sent(senders, pool) if is_resumed else {}
+            coming = reading.submit(self._prepare, first, before, done)
+            for number in range(first, len(self._plan.parts)):
+                part, before = coming.result()
+                if number + 1 < len(self._plan.parts):
+                    coming = reading.submit(self._prepare, number + 1, before, set())
+                if not self._send_part(part, senders, there, pool):
+                    return False
+        return True
+
+    def _find_sent(self, senders: Sequence[QueueSender], pool: ThreadPoolExecutor) -> dict[Origin, tuple[int, int]]:
+        """Return what the process before has sent and not written down, by queue and queue offset."""
+        found = pool.map(QueueSender.find, senders)
+        return {origin: (number, offset) for number, offsets in enumerate(found) for origin, offset in offsets.items()}
+
+    def _prepare(self, number: int, before: int, done: set[Origin]) -> tuple[_Part, int]:
+        """Read and encode a part; also how many messages the plan has up to its end."""
+        plan = self._plan
+        rows = read_part(self._table, plan.condition, plan.parts[number])
+        if plan.limit:
+            rows = rows.slice(0, max(0, plan.limit - before))
+        behind = before + rows.num_rows
+        if done:
+            rows = rows.filter(pa.array([origin not in done for origin in _origins(rows)], pa.bool_()))
+        topics = target_topics(rows, plan.target.topic)
+        lanes = target_queues(rows, topics, plan.target, self._queues)
+        order = np.argsort(lanes, kind="stable")
+        rows, lanes = rows.take(pa.array(order)), lanes[order]
+        bodies = read_bodies_of(rows, self._packs)
+        encoded = encode_part(rows, bodies.values, plan.replay_id)
+        too_long = dict.fromkeys(
+            encoded.too_long, "its properties and those of the replay are longer than 32,767 bytes"
+        )
+        times = rows.column("store_timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0)
+        return _Part(number, rows, lanes, times.to_numpy() // 1000, encoded, {**too_long, **bodies.errors}), behind
+
+    def _send_part(
+        self,
+        part: _Part,
+        senders: Sequence[QueueSender],
+        there: Mapping[Origin, tuple[int, int]],
+        pool: ThreadPoolExecutor,
+    ) -> bool:
+        """Send a part and write down what became of it; whether all of it was sent."""
+        left = self._settle(part, there)
+        return all(self._send_wave(part, wave, senders, pool) for wave in self._waves(part, left))
+
+    def _settle(self, part: _Part, there: Mapping[Origin, tuple[int, int]]) -> Array:
+        """Write down the messages that need not be sent, or cannot be; the numbers of the others."""
+        landings: list[Landing] = []
+        lanes = part.lanes.copy()
+        if there:
+            places = {row: there[origin] for row, origin in enumerate(_origins(part.rows)) if origin in there}
+            if places:
+                rows = np.array(list(places), np.int64)
+                lanes[rows] = [lane for lane, _ in places.values()]
+                offsets = np.array([offset for _, offset in places.values()], np.int64)
+                landings.append(Landing(rows, Outcome.FOUND, offsets, 0))
+        known = {int(row) for landing in landings for row in landing.rows}
+        for row, error in part.errors.items():
+            if row not in known:
+                outcome = Outcome.REFUSED if row in part.encoded.too_long else Outcome.NO_BODY
+                landings.append(Landing(np.array([row], np.int64), outcome, None, 0, error))
+        self._write(part, landings, lanes)
+        for landing in landings:
+            self._count(landing)
+        settled = np.concatenate([landing.rows for landing in landings]) if landings else np.empty(0, np.int64)
+        left: Array = np.setdiff1d(np.arange(part.rows.num_rows), settled)
+        return left
+
+    def _waves(self, part: _Part, rows: Array) -> Iterator[Array]:
+        """Yield rows that are sent and written down together: all, or those of a few seconds of a slow pace."""
+        times = part.stored_ms[rows]
+        while len(rows):
+            rate, speed = self._pace.rate, self._settings.speed
+            is_now = np.ones(len(rows), np.bool_)
+            if rate or speed:
+                in_time = np.argsort(times, kind="stable")
+                most = max(1, int(rate * _WAVE_SECONDS)) if rate else len(rows)
+                if speed:
+                    until = times[in_time[0]] + _WAVE_SECONDS * 1000 * speed
+                    most = min(most, max(1, int(np.searchsorted(times[in_time], until, side="right"))))
+                is_now = np.zeros(len(rows), np.bool_)
+                is_now[in_time[:most]] = True
+                is_now = _with_earlier(is_now, part.lanes[rows])
+            yield rows[is_now]
+            rows, times = rows[~is_now], times[~is_now]
+
+    def _send_wave(self, part: _Part, wave: Array, senders: Sequence[QueueSender], pool: ThreadPoolExecutor) -> bool:
+        landings: list[Landing] = []
+        lanes = part.lanes[wave]
+        work: list[Future[bool]] = [
+            pool.submit(self._send_lane, part, wave[lanes == lane], senders[lane], landings)
+            for lane in np.unique(lanes).tolist()
+        ]
+        try:
+            wait(work, return_when=FIRST_EXCEPTION)
+        finally:  # an interruption, too: what has been sent by then is written down
+            if any(not future.done() or future.exception() for future in work):
+                self._pace.stop()
+            wait(work)
+            self._write(part, landings, part.lanes)
+        return all([future.result() for future in work])  # noqa: C419 (each may raise)
+
+    def _send_lane(self, part: _Part, rows: Array, sender: QueueSender, landings: list[Landing]) -> bool:
+        brokers, offsets = part.rows.column("broker"), part.rows.column("physical_offset")
+
+        def origin_of(row: int) -> Origin:
+            return Origin(brokers[row].as_py(), offsets[row].as_py())
+
+        while len(rows):
+            most = self._pace.fitting(MAX_BATCH_MESSAGES)
+            batch = next(part.encoded.batches(rows, self._plan.batch_bytes, most))
+            if not self._pace.wait(len(batch), int(part.stored_ms[batch.rows[0]])):
+                return False
+            for landing in sender.send(batch, origin_of):
+                landings.append(landing)
+                self._count(landing)
+            rows = rows[len(batch) :]
+        return True
+
+    def _count(self, landing: Landing) -> None:
+        is_there = landing.queue_offsets is not None
+        with self._counting:
+            sent, failed = self._counts
+            self._counts = Counts(sent + len(landing.rows) * is_there, failed + len(landing.rows) * (not is_there))
+            self._on_progress(self._counts)
+
+    def _write(self, part: _Part, landings: Sequence[Landing], lanes: Array) -> None:
+        """Add rows to the ledger."""
+        if not landings:
+            return
+        rows = np.concatenate([landing.rows for landing in landings])
+        sizes = [len(landing.rows) for landing in landings]
+        queues = [self._queues[lane] for lane in lanes[rows].tolist()]
+        offsets = [
+            pa.nulls(size, pa.int64()) if landing.queue_offsets is None else pa.array(landing.queue_offsets, pa.int64())
+            for landing, size in zip(landings, sizes, strict=True)
+        ]
+        columns = {name: part.rows.column(name).take(pa.array(rows)) for name in _KEPT}
+        columns |= {
+            "replay_id": pa.repeat(self._plan.replay_id, len(rows)),
+            "part": pa.repeat(pa.scalar(part.number, pa.int32()), len(rows)),
+            "outcome": _repeated([str(landing.outcome) for landing in landings], sizes, pa.string()),
+            "target_topic": pa.array([queue.topic for queue in queues]),
+            "target_broker": pa.array([queue.broker_name for queue in queues]),
+            "target_queue_id": pa.array([queue.queue_id for queue in queues], pa.int32()),
+            "target_offset": pa.chunked_array(offsets),
+            "attempts": _repeated([landing.attempts for landing in landings], sizes, pa.int32()),
+            "sent_at": pa.repeat(pa.scalar(datetime.datetime.now(datetime.UTC), pa.timestamp("us", "UTC")), len(rows)),
+            "error": _repeated([landing.error for landing in landings], sizes, pa.string()),
+        }
+        self._ledger.add(pa.table({name: columns[name] for name in REPLAY_MESSAGES.names}))
+
+
+def _origins(rows: pa.Table) -> Iterator[Origin]:
+    brokers = rows.column("broker").to_pylist()
+    return map(Origin, brokers, rows.column("physical_offset").to_pylist())
+
+
+def _repeated(values: Sequence[object], sizes: Sequence[int], kind: pa.DataType) -> pa.Array:
+    """Return each value as often as the size beside it says."""
+    return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
+
+
+def _with_earlier(is_chosen: Array, lanes: Array) -> Array:
+    """Choose what stands before a chosen row of the same lane, too; rows are by lane."""
+    places = np.arange(len(lanes))
+    last = np.full(int(lanes.max()) + 1, -1)
+    np.maximum.at(last, lanes[is_chosen], places[is_chosen])
+    chosen: Array = places <= last[lanes]
+    return chosen

@@ -1,0 +1,101 @@
+"""Messages of a replay in the target, found by what each of them carries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import ProtocolError
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.pipelines.replay.errors import TargetError
+from commitlake.pipelines.replay.stamping import ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.remoting.routes import MessageQueue
+
+_MAX_OFFSET = 2**63 - 1
+_MESSAGES = 256
+_LOOK_SECONDS = 0.2
+
+
+class Origin(NamedTuple):
+    """What a message was sent again from."""
+
+    broker: str
+    physical_offset: int
+
+
+def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -> Iterator[tuple[Origin, Message]]:
+    """Yield a replay's messages in a queue, from a queue offset to the queue's end.
+
+    Args:
+        puller: reads the target.
+        queue: of the target.
+        start: the first queue offset that is looked at.
+        replay_id: the replay's.
+
+    Raises:
+        TargetError: if the queue ends before `start`: it is not the queue that it was.
+        RocketMQError: as `Puller.read` does.
+    """
+    end = puller.max_offset(queue)
+    if end < start:
+        raise TargetError(
+            f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at {end}, and ended at {start} "
+            "before: the topic was deleted and made again, or the broker has lost messages. Plan a new replay"
+        )
+    while start < end:
+        result = puller.pull(queue, start, max_messages=_MESSAGES)
+        if result.next_offset <= start:  # it must not pass for a message that is not there
+            raise ProtocolError(
+                f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected messages from offset "
+                f"{start} to {end}, found {result.status.name}"
+            )
+        for message in result.messages:
+            origin = origin_of(message, replay_id)
+            if origin is not None:
+                yield origin, message
+        start = result.next_offset
+
+
+def wait_until_queued(
+    admin: Admin, broker_name: str, *, sleep: Callable[[float], object] = time.sleep, tries: int = 600
+) -> None:
+    """Wait until all that a broker has in its log is in its queues, too: until then it cannot be found there.
+
+    Args:
+        admin: asks the target.
+        broker_name: the broker.
+        sleep: waits for so many seconds.
+        tries: how often the broker is asked, at most.
+
+    Raises:
+        ProtocolError: if the broker does not come that far.
+        RocketMQError: as `Admin.runtime` does.
+    """
+    wanted = None
+    for _ in range(tries):
+        known = admin.runtime(broker_name)
+        end = parse_int(known.get("commitLogMaxOffset", ""), 0, _MAX_OFFSET)
+        left = parse_int(known.get("dispatchBehindBytes", ""), 0, _MAX_OFFSET)
+        if end is None or left is None:
+            raise ProtocolError(
+                f"broker {broker_name}: expected commitLogMaxOffset and dispatchBehindBytes, found none"
+            )
+        wanted = end if wanted is None else wanted
+        if end - left >= wanted:
+            return
+        sleep(_LOOK_SECONDS)
+    raise ProtocolError(f"broker {broker_name}: its queues did not come to offset {wanted} of its log")
+
+
+def origin_of(message: Message, replay_id: str) -> Origin | None:
+    """Return what a message was sent again from; None where it is not of this replay."""
+    properties = message.properties
+    if properties.get(REPLAY_ID) != replay_id:
+        return None
+    offset = parse_int(properties.get(ORIGIN_PHYSICAL_OFFSET, ""), 0, _MAX_OFFSET)
+    broker = properties.get(ORIGIN_BROKER)
+    return None if offset is None or broker is None else Origin(broker, offset)

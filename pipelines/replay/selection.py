@@ -1,0 +1,98 @@
+"""Which messages of a lake are sent again, as a condition in SQL.
+
+A message may be in the log several times: as a half message or a delayed one in a topic of the broker's, in its own
+topic, and as retries and a dead letter of each group that failed on it. Only the record in its own topic is chosen,
+or the dead letter where dead letters are asked for, so that each message is sent once. Records of other kinds, and
+messages that a replay has sent, are chosen only where somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from commitlake.connectors.lake.sql import Engine, column_name, text_literal, timestamp_literal
+from commitlake.pipelines.query.sql import Conditions, predicates
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.stamping import REPLAY_ID
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of
+
+_SENDABLE = (Kind.NORMAL, Kind.RETRY, Kind.DLQ)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which messages are sent again.
+
+    Attributes:
+        conditions: topics, queue, keys, brokers, kinds, store time and SQL; kinds without any are normal messages.
+        tags: any of these.
+        ids: any of these offset message ids or unique keys.
+        born: the time in `conditions` is when messages were born.
+        dead_letters_of: of this consumer group only, its dead letters.
+        offsets: of `(broker, topic, queue)`, the first queue offset that is chosen; other queues are not chosen at all.
+            None for all queues from their beginning.
+        has_replayed: also messages that a replay has sent.
+    """
+
+    conditions: Conditions
+    tags: Sequence[str] = ()
+    ids: Sequence[str] = ()
+    born: bool = False
+    dead_letters_of: str | None = None
+    offsets: Mapping[tuple[str, str, int], int] | None = None
+    has_replayed: bool = False
+
+
+def condition(selection: Selection) -> str:
+    """Return the condition on a row of `messages`.
+
+    Raises:
+        ReplayError: if a topic is asked for whose messages cannot be sent again.
+    """
+    asked = selection.conditions
+    for topic in asked.topics:
+        if kind_of(topic) not in _SENDABLE:
+            raise ReplayError(f"the topic {topic} is the broker's own: its records cannot be sent again")
+    parts = predicates(_without_time(asked) if selection.born else asked, Engine.DELTALAKE)
+    if selection.born:
+        parts += _born(asked)
+    if selection.dead_letters_of is not None:
+        parts.append(f"topic = {text_literal(DLQ_PREFIX + selection.dead_letters_of)}")
+    elif not asked.kinds:
+        parts.append(f"kind = '{Kind.NORMAL}'")
+    if selection.tags:
+        parts.append(_one_of("tags", selection.tags))
+    if selection.ids:
+        parts.append(f"({_one_of('msg_id', selection.ids)} OR {_one_of('unique_key', selection.ids)})")
+    if selection.offsets is not None:
+        parts.append(_behind(selection.offsets))
+    if not selection.has_replayed:
+        parts.append(f"NOT array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})")
+    return " AND ".join(parts)
+
+
+def _without_time(asked: Conditions) -> Conditions:
+    return replace(asked, start=None, end=None)
+
+
+def _born(asked: Conditions) -> list[str]:
+    found = []
+    if asked.start is not None:
+        found.append(f"born_timestamp >= {timestamp_literal(asked.start)}")
+    if asked.end is not None:
+        found.append(f"born_timestamp < {timestamp_literal(asked.end)}")
+    return found
+
+
+def _one_of(column: str, values: Sequence[str]) -> str:
+    return f"{column} IN ({', '.join(map(text_literal, values))})"
+
+
+def _behind(offsets: Mapping[tuple[str, str, int], int]) -> str:
+    places = " OR ".join(
+        f"(broker = {text_literal(broker)} AND topic = {text_literal(topic)} AND queue_id = {queue_id} "
+        f"AND queue_offset >= {offset})"
+        for (broker, topic, queue_id), offset in sorted(offsets.items())
+    )
+    return f"({places or 'false'})"

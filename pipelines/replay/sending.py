@@ -1,0 +1,192 @@
+"""One batch into one queue of the target, until it is certain which of its messages are there.
+
+    send → stored: done
+         → refused, for now: wait and send again
+         → refused, for good: each message by itself, so that one does not stop the others
+         → no answer: the broker may have stored it: look behind the queue's last known end, and send what is not there
+
+A batch is one write to the broker's log: what is there of it after a crash is its beginning, so the order is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError, UnreachableError
+from commitlake.connectors.rocketmq.producer import Producer
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.pipelines.replay.batches import Batch
+from commitlake.pipelines.replay.errors import TargetError, TargetGoneError
+from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.tables.replay_messages import Outcome
+
+_FOR_GOOD = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.INVALID_PARAMETER})
+_OF_TOPIC = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
+_FIRST_WAIT_SECONDS = 0.2
+_MAX_WAIT_SECONDS = 5.0
+_SETTLE_SECONDS = 1.0
+"""How long a broker may still be storing what it had read before its connection broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetClient:
+    """Clients of the target, which all queues share."""
+
+    producer: Producer
+    puller: Puller
+    admin: Admin
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What became of some messages.
+
+    Attributes:
+        rows: int64, their numbers in the part.
+        outcome: what became of all of them.
+        queue_offsets: int64, where each is; None where they are not there.
+        attempts: how often they were sent.
+        error: why they are not there.
+    """
+
+    rows: Array
+    outcome: Outcome
+    queue_offsets: Array | None
+    attempts: int
+    error: str | None = None
+
+
+class QueueSender:
+    """Sends to one queue, one batch after the other; for one thread.
+
+    Args:
+        client: Sends, reads and asks.
+        queue: Of the target.
+        end: Every message of the replay that was sent before stands before this queue offset, or its row is known.
+        replay_id: The replay's.
+        patience_seconds: How long the target may not answer, or may refuse everything.
+        sleep: Waits for so many seconds.
+        clock: Seconds that only rise.
+    """
+
+    def __init__(
+        self,
+        client: TargetClient,
+        queue: MessageQueue,
+        end: int,
+        replay_id: str,
+        patience_seconds: float,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.queue = queue
+        self._client, self._end, self._replay_id = client, end, replay_id
+        self._patience, self._sleep, self._clock = patience_seconds, sleep, clock
+
+    def find(self) -> dict[Origin, int]:
+        """Return the replay's messages that may be there without anybody knowing, by their queue offsets.
+
+        Raises:
+            TargetError: if the queue is not what it was.
+            TargetGoneError: if the target does not answer.
+        """
+        return self._patiently(self._find)
+
+    def _find(self) -> dict[Origin, int]:
+        wait_until_queued(self._client.admin, self.queue.broker_name, sleep=self._sleep)
+        found = find_sent(self._client.puller, self.queue, self._end, self._replay_id)
+        return {origin: message.queue_offset for origin, message in found}
+
+    def send(self, batch: Batch, origin_of: Callable[[int], Origin]) -> Iterator[Landing]:
+        """Send a batch, and yield what becomes of its messages as soon as it is known.
+
+        Args:
+            batch: Messages of a part.
+            origin_of: Tells what the message of a row was.
+
+        Raises:
+            TargetError: if the topic is gone, or the queue is not what it was.
+            TargetGoneError: if the target refuses everything, or does not answer, for too long.
+        """
+        attempts = 0
+        is_alone = False
+        deadline = self._clock() + self._patience
+        wait = _FIRST_WAIT_SECONDS
+        while True:
+            attempts += 1
+            try:
+                first = self._post(batch, is_alone=is_alone)
+            except RefusedError as error:
+                self._check_topic(error)
+                if error.code not in _FOR_GOOD:
+                    problem: Exception = error
+                elif len(batch) > 1:
+                    for one in batch.each():  # so that one that is refused does not stop the others
+                        yield from self.send(one, origin_of)
+                    return
+                elif is_alone:
+                    yield Landing(batch.rows, Outcome.REFUSED, None, attempts, str(error))
+                    return
+                else:
+                    is_alone = True
+                    continue
+            except (UnreachableError, NoRouteError, ProtocolError) as error:
+                problem = error
+                found = self._look_for(batch, origin_of, attempts)
+                yield found
+                batch = batch.without(found.rows.tolist())
+                if not len(batch):
+                    return
+            else:
+                self._end = first + len(batch)
+                yield Landing(batch.rows, Outcome.SENT, np.arange(first, self._end), attempts)
+                return
+            if self._clock() > deadline:
+                raise TargetGoneError(
+                    f"{self.queue.topic}, queue {self.queue.queue_id} of {self.queue.broker_name}: not sent for "
+                    f"{self._patience:.0f} s: {problem}. 'commitlake replay resume' goes on"
+                )
+            self._sleep(wait)
+            wait = min(2 * wait, _MAX_WAIT_SECONDS)
+
+    def _post(self, batch: Batch, *, is_alone: bool) -> int:
+        producer = self._client.producer
+        post = producer.send_encoded_alone if is_alone else producer.send_encoded
+        return post(self.queue, batch.body(), batch.sys_flag)
+
+    def _check_topic(self, error: RefusedError) -> None:
+        if error.code in _OF_TOPIC:
+            raise TargetError(f"{self.queue.topic}: {error}") from None
+
+    def _look_for(self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int) -> Landing:
+        """Return which messages of a batch are there although no answer has said so."""
+        self._sleep(_SETTLE_SECONDS)
+        there = self.find()
+        places = {row: there[origin] for row in batch.rows.tolist() if (origin := origin_of(row)) in there}
+        rows, offsets = np.array(list(places), np.int64), np.array(list(places.values()), np.int64)
+        return Landing(rows, Outcome.FOUND, offsets, attempts)
+
+    def _patiently(self, ask: Callable[[], dict[Origin, int]]) -> dict[Origin, int]:
+        """Ask again and again while the target does not answer."""
+        deadline = self._clock() + self._patience
+        wait = _FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return ask()
+            except (UnreachableError, NoRouteError, ProtocolError, RefusedError) as error:
+                if self._clock() > deadline:
+                    raise TargetGoneError(
+                        f"{self.queue.topic} on {self.queue.broker_name}: no answer for {self._patience:.0f} s: "
+                        f"{error}. 'commitlake replay resume' goes on"
+                    ) from None
+            self._sleep(wait)
+            wait = min(2 * wait, _MAX_WAIT_SECONDS)

@@ -1,0 +1,70 @@
+"""The properties of a message that is sent again: its own, without those that brokers own, and where it comes from."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_BASE, INNER_NUM
+from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
+
+REPLAY_ID = "REPLAY_ID"
+ORIGIN_MSG_ID = "ORIGIN_MSG_ID"
+ORIGIN_TOPIC = "ORIGIN_TOPIC"
+ORIGIN_QUEUE_ID = "ORIGIN_QUEUE_ID"
+ORIGIN_STORE_TIMESTAMP = "ORIGIN_STORE_TIMESTAMP"
+ORIGIN_BROKER = "ORIGIN_BROKER"
+ORIGIN_PHYSICAL_OFFSET = "ORIGIN_PHYSICAL_OFFSET"
+STAMPS = (
+    REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, ORIGIN_STORE_TIMESTAMP, ORIGIN_BROKER,
+    ORIGIN_PHYSICAL_OFFSET,
+)  # fmt: skip
+"""What a replay adds. Store and physical offset name the origin for certain: two brokers may give out equal ids."""
+
+BROKERS_OWN = frozenset(
+    {
+        "MIN_OFFSET", "MAX_OFFSET", props.REAL_TOPIC, props.REAL_QID, props.WAIT, props.TRAN_MSG, props.PGROUP,
+        "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "CHECK_IMMUNITY_TIME_IN_SECONDS", "__transactionId__",
+        props.RETRY_TOPIC, props.ORIGIN_MESSAGE_ID, "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "RECONSUME_TIME",
+        "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME", "MSG_REGION",
+        "TRACE_ON", "CLUSTER", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "DUP_INFO", "ARRIVE_TIME",
+        "PUSH_REPLY_TIME", "CRC32", "__CRC32#", INNER_NUM, INNER_BASE, MULTI_DISPATCH, MULTI_QUEUE_OFFSET,
+    }
+)  # fmt: skip
+"""Properties that say how a broker or a consumer dealt with the first message; the new one gets its own."""
+
+DELAYS = frozenset(
+    {
+        props.DELAY, "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS",
+        "TIMER_ROLL_TIMES", props.TIMER_OUT, "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL",
+    }
+)  # fmt: skip
+"""Properties that let a broker hold a message back: it has been delivered once, and is not held back again."""
+
+DROPPED = pa.array(sorted(BROKERS_OWN | DELAYS | set(STAMPS)))
+
+
+def stamps(rows: pa.Table, replay_id: str) -> pa.Array:
+    """Return what a replay adds to each message's properties, in their stored form.
+
+    Args:
+        rows: `broker`, `physical_offset`, `msg_id`, `topic`, `queue_id` and `store_timestamp` of `messages`.
+        replay_id: the replay's.
+    """
+
+    def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.binary_join_element_wise(f"{name}\x01", column.cast(pa.string()), "\x02", "")
+
+    milliseconds = pc.divide(rows.column("store_timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
+    parts = [
+        text(ORIGIN_MSG_ID, rows.column("msg_id")),
+        text(ORIGIN_TOPIC, rows.column("topic")),
+        text(ORIGIN_QUEUE_ID, rows.column("queue_id")),
+        text(ORIGIN_STORE_TIMESTAMP, milliseconds),
+        text(ORIGIN_BROKER, rows.column("broker")),
+        text(ORIGIN_PHYSICAL_OFFSET, rows.column("physical_offset")),
+    ]
+    known = [pc.fill_null(part, "") for part in parts]
+    joined = pc.binary_join_element_wise(f"{REPLAY_ID}\x01{replay_id}\x02", *known, "")
+    return joined.combine_chunks()

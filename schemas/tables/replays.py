@@ -1,0 +1,55 @@
+"""`replays`: what happened to each replay, one row per event.
+
+The first row of a replay holds its plan, which never changes. Its state is that of its newest row. Append-only.
+
+    event        when
+    planned      the plan is fixed, nothing is sent yet
+    started      a process begins to send, or goes on
+    throttled    somebody wants another pace: `rate` has it
+    stopping     somebody wants it to stop
+    stopped      it has stopped where somebody wanted that; it can be resumed
+    failed       it has stopped because of an error; it can be resumed
+    finished     all of its messages have an outcome in `replay_messages`
+    verified     the target was read back: `detail` has what was found
+    undone       offsets were set so that groups step over what it sent: `detail` has them
+
+Key: (`replay_id`, `at`, `event`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pyspark.sql.types import DoubleType, LongType, StringType, StructType, TimestampType
+
+from commitlake.schemas.tables.columns import column
+
+
+class ReplayEvent(StrEnum):
+    """What has happened to a replay."""
+
+    PLANNED = "planned"
+    STARTED = "started"
+    THROTTLED = "throttled"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    FINISHED = "finished"
+    VERIFIED = "verified"
+    UNDONE = "undone"
+
+
+REPLAYS = StructType(
+    [
+        column("replay_id", StringType(), "names the replay; each message that it sent has it as property REPLAY_ID"),
+        column("at", TimestampType(), "when, UTC, by the clock of the host that wrote the row"),
+        column("event", StringType(), "planned, started, throttled, stopping, stopped, failed, finished, verified or "
+                                      "undone"),
+        column("owner", StringType(), "host, process id and start of the process that wrote the row"),
+        column("plan", StringType(), "JSON, in the row 'planned': what is sent, where to, and where the target ended"),
+        column("rate", DoubleType(), "in a row 'throttled': messages per second; 0 is without a limit"),
+        column("sent", LongType(), "messages that have been sent so far; null where the event tells nothing of it"),
+        column("failed", LongType(), "messages that could not be sent so far; null likewise"),
+        column("detail", StringType(), "for a person: the error, or what was found"),
+    ]
+)  # fmt: skip

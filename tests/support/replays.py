@@ -1,0 +1,129 @@
+"""A lake and a broker that its messages are sent to."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.rocketmq import Admin, NoRouteError, Options, Producer, ProducerOptions, Puller
+from commitlake.jobs.replay.command import main as replay
+from commitlake.pipelines.replay.parts import COLUMNS
+from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.tables.messages import MESSAGES
+from tests.support.waiting import wait_until
+
+SCHEMA = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
+AT = datetime.datetime(2026, 11, 17, 14, 0, 0, 123_000, datetime.UTC)
+_numbers = itertools.count()
+
+
+def rows_of(properties: list[Mapping[str, str]], flags: list[int] | None = None, **others: object) -> pa.Table:
+    """Rows of `messages`, numbered."""
+    rows = [
+        {
+            "broker": "broker-a",
+            "physical_offset": 100 * number,
+            "msg_id": f"ID{number}",
+            "topic": "orders",
+            "queue_id": number % 2,
+            "queue_offset": number // 2,
+            "store_timestamp": AT,
+            "sys_flag": 0,
+            "flag": 0 if flags is None else flags[number],
+            "properties": list(found.items()),
+            "format": "rocketmq",
+        }
+        | others
+        for number, found in enumerate(properties)
+    ]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+@contextmanager
+def target_client(name_servers: str) -> Iterator[TargetClient]:
+    """Clients of a target."""
+    options = Options(name_servers, request_seconds=10)
+    with (
+        Producer("Replays", options, ProducerOptions(send_seconds=10)) as producer,
+        Puller("Replays", options) as puller,
+        Admin(options) as admin,
+    ):
+        yield TargetClient(producer, puller, admin)
+
+
+@dataclass
+class ReplayWorld:
+    """A lake, and a topic of a running broker.
+
+    Attributes:
+        lake: the lake.
+        name_servers: of the target.
+        client: of the target.
+        topic: of the target; no other test has it.
+    """
+
+    lake: LakePaths
+    name_servers: str
+    client: TargetClient
+    topic: str = field(default_factory=lambda: f"Replayed{next(_numbers)}")
+
+    def make_topic(self, queues: int = 4, *, perm: int = 6) -> None:
+        """Make the topic, and wait until the name server knows it."""
+        self.client.admin.create_topic(self.topic, queues, perm=perm)
+        wait_until(self._is_known, 60, look_seconds=0.05)
+
+    def _is_known(self) -> bool:
+        try:
+            return bool(self.client.puller.routing.route(self.topic).queue_datas)
+        except NoRouteError:
+            return False
+
+    def replay(self, *arguments: str, into: str | None = None) -> int:
+        """Run `commitlake replay` without asking."""
+        place = ["--lake", self.lake.root, "--namesrv", self.name_servers, "--to-topic", into or self.topic]
+        return replay([*place, "--yes", "--quiet", *arguments])
+
+    def act(self, action: str, *arguments: str) -> int:
+        """Run one of the other actions."""
+        return replay([action, *arguments, "--lake", self.lake.root])
+
+    def received(self, topic: str | None = None) -> dict[int, list[Message]]:
+        """All messages of the topic, by queue."""
+        puller = self.client.puller
+        return {
+            queue.queue_id: list(puller.read(queue, 0, puller.max_offset(queue)))
+            for queue in puller.queues(topic or self.topic)
+        }
+
+    def origins(self) -> dict[int, list[int]]:
+        """Of each queue, the physical offsets that its messages had at first, in their order."""
+        return {
+            queue: [int(message.properties["ORIGIN_PHYSICAL_OFFSET"]) for message in messages]
+            for queue, messages in self.received().items()
+        }
+
+    def archived(self) -> list[dict[str, Any]]:
+        """All messages of the lake, in the order of the log."""
+        rows: list[dict[str, Any]] = DeltaTable(self.lake.messages).to_pyarrow_table().to_pylist()
+        return sorted(rows, key=lambda row: row["physical_offset"])
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """The rows of `replay_messages`, in the order of the log."""
+        rows: list[dict[str, Any]] = DeltaTable(self.lake.replay_messages).to_pyarrow_table().to_pylist()
+        return sorted(rows, key=lambda row: row["physical_offset"])
+
+    def replay_id(self) -> str:
+        """The newest replay."""
+        rows = DeltaTable(self.lake.replays).to_pyarrow_table().sort_by("at").to_pylist()
+        return str([row["replay_id"] for row in rows if row["event"] == "planned"][-1])

@@ -1,0 +1,291 @@
+"""`commitlake replay`, from a lake to a broker of our own."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+import zlib
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.query.command import main as query
+from commitlake.jobs.replay.command import main
+from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.replay.ledger import Ledger, add_event, read_state
+from commitlake.schemas.tables.replays import ReplayEvent
+from tests.support.lakes import GrowingLake
+from tests.support.logs import new_message
+from tests.support.replays import ReplayWorld
+
+TOPIC = "topic-01"
+
+
+def chosen(world: ReplayWorld, topic: str = TOPIC) -> list[dict[str, object]]:
+    return [row for row in world.archived() if row["topic"] == topic]
+
+
+def by_queue(rows: list[dict[str, object]]) -> dict[object, list[object]]:
+    found: dict[object, list[object]] = {queue: [] for queue in range(4)}
+    for row in rows:
+        found[row["queue_id"]].append(row["physical_offset"])
+    return found
+
+
+def test_every_message_is_sent_once_in_the_order_of_its_queue(world: ReplayWorld) -> None:
+    assert world.replay("--topic", TOPIC) == 0
+    rows = chosen(world)
+    assert len(rows) == 80
+    assert world.origins() == by_queue(rows)
+    sent = {int(m.properties["ORIGIN_PHYSICAL_OFFSET"]): m for found in world.received().values() for m in found}
+    for row in rows:
+        message = sent[int(str(row["physical_offset"]))]
+        assert zlib.crc32(message.body) & 0x7FFFFFFF == row["body_crc"]
+        assert message.properties["KEYS"] == " ".join(row["keys"])  # type: ignore[arg-type]
+        assert message.properties["ORIGIN_MSG_ID"] == row["msg_id"]
+    ledger = world.ledger()
+    assert [row["physical_offset"] for row in ledger] == [row["physical_offset"] for row in rows]
+    places = {(row["target_queue_id"], row["target_offset"]): row["physical_offset"] for row in ledger}
+    assert places == {
+        (queue, number): origin for queue, found in world.origins().items() for number, origin in enumerate(found)
+    }
+    assert {row["outcome"] for row in ledger} == {"sent"}
+
+
+def test_the_choice_is_by_time_key_tag_and_sql(world: ReplayWorld) -> None:
+    rows = world.archived()
+    start, end = rows[100]["store_timestamp"], rows[200]["store_timestamp"]
+    times = ["--from", start.isoformat(), "--to", end.isoformat()]
+    assert world.replay(*times) == 0
+    assert sorted(chain.from_iterable(world.origins().values())) == [row["physical_offset"] for row in rows[100:200]]
+    assert world.replay("--tag", "Tag1", "--where", "queue_offset < 2", "--include-replayed") == 0
+    assert world.replay("--key", "order-17", "--born", "--from", start.isoformat()) == 0
+    assert len(world.ledger()) == 100 + sum(row["tags"] == "Tag1" and row["queue_offset"] < 2 for row in rows)
+
+
+def test_keys_come_from_a_file(world: ReplayWorld, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("order-3\n\norder-5 \norder-3\n")
+    assert world.replay("--key-file", str(keys)) == 0
+    assert sorted(row["queue_offset"] for row in world.ledger()) == sorted(
+        row["queue_offset"] for row in world.archived() if row["keys"][0] in {"order-3", "order-5"}
+    )
+
+
+def test_only_the_first_messages_are_sent(world: ReplayWorld) -> None:
+    assert world.replay("--topic", TOPIC, "--limit", "7") == 0
+    assert [row["physical_offset"] for row in world.ledger()] == [row["physical_offset"] for row in chosen(world)[:7]]
+
+
+def test_messages_of_one_key_share_a_queue(world: ReplayWorld) -> None:
+    assert world.replay("--topic", TOPIC, "--queues", "key") == 0
+    queues = {key: queue for queue, found in world.received().items() for m in found for key in [m.properties["KEYS"]]}
+    assert sum(map(len, world.origins().values())) == 80
+    assert len(set(queues.values())) == 4
+
+
+def test_only_what_a_group_has_not_consumed_is_sent(
+    world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "broker-a" / "config" / "consumerOffset.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"offsetTable": {f"{TOPIC}@billing": {"0": 5, "1": 20}, "topic-02@billing": {"0": 19}}}))
+    assert snapshot(["--lake", world.lake.root, "--store", str(tmp_path / "broker-a"), "--quiet"]) == 0
+    assert world.replay("--not-consumed-by", "billing", "--topic", TOPIC) == 0
+    rows = [row for row in chosen(world) if row["queue_id"] == 0 and int(str(row["queue_offset"])) >= 5]
+    assert [row["physical_offset"] for row in world.ledger()] == [row["physical_offset"] for row in rows]
+    assert world.replay("--not-consumed-by", "billing") == 0
+    assert len(world.ledger()) == 2 * 15 + 1
+    assert world.replay("--not-consumed-by", "billing", "--offsets-at", "2001-01-01") == 2
+    assert "no offsets of the group 'billing' at that time" in capsys.readouterr().err
+
+
+def test_a_dry_run_tells_all_and_sends_nothing(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
+    assert main([*place, "--topic", TOPIC, "--dry-run", "--output", "jsonl", "--rate", "10"]) == 0
+    said = capsys.readouterr()
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    assert sum(row["messages"] for row in rows) == 80
+    assert Counter(row["queue_id"] for row in rows) == dict.fromkeys(range(4), 1)
+    assert "80 messages of 4 queues" in said.err
+    assert f"into {world.topic}: 4 queues" in said.err
+    assert "at 10 messages/s that takes 8 s" in said.err
+    assert sum(map(len, world.received().values())) == 0
+    assert not Path(world.lake.replays).exists()
+
+
+def test_nothing_is_sent_without_a_yes(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
+    assert main([*place, "--topic", TOPIC]) == 2
+    assert "80 messages would be sent, and there is no terminal to ask at" in capsys.readouterr().err
+    assert sum(map(len, world.received().values())) == 0
+    assert main([*place, "--topic", TOPIC, "--confirm-over", "80"]) == 0
+    assert sum(map(len, world.received().values())) == 80
+
+
+def test_what_a_replay_has_sent_is_not_replayed(world: ReplayWorld, tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path / "second")
+    growing.write([new_message(1), new_message(2, properties=(("REPLAY_ID", "R0"),))])
+    growing.archive()
+    second = ReplayWorld(growing.lake, world.name_servers, world.client, world.topic)
+    assert second.replay("--topic", "orders") == 0
+    assert len(second.ledger()) == 1
+    assert second.replay("--topic", "orders", "--include-replayed") == 0
+    assert len(second.ledger()) == 3
+
+
+def test_a_replay_that_was_killed_goes_on_and_sends_nothing_twice(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_the_ledger(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:  # all is in the target, and nothing of it in the ledger
+        patched.setattr(Ledger, "add", lose_the_ledger)
+        assert world.replay("--topic", TOPIC) == 1
+    assert sum(map(len, world.origins().values())) == 80
+    assert world.act("resume", world.replay_id(), "--quiet") == 0
+    assert world.origins() == by_queue(chosen(world))
+    assert {row["outcome"] for row in world.ledger()} == {"found"}
+    assert len(world.ledger()) == 80
+    assert world.act("resume", world.replay_id()) == 2
+
+
+def test_a_second_process_takes_a_replay_over(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.replay("--topic", TOPIC, "--limit", "1") == 0
+    first, second = (Ledger(world.lake, world.replay_id()) for _ in range(2))
+    first.claim()
+    second.claim()
+    with pytest.raises(Exception, match="another process has gone on with the replay"):
+        first._advance([], first._version)
+    add_event(world.lake, world.replay_id(), ReplayEvent.STARTED)
+    assert world.act("resume", world.replay_id()) == 4
+    assert "of this host is sending the replay" in capsys.readouterr().err
+
+
+def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.act("list") == 0
+    assert "the lake has no replay" in capsys.readouterr().err
+    assert world.replay("--topic", TOPIC) == 0
+    name = world.replay_id()
+    assert world.act("show", name, "--output", "jsonl") == 0
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (row["state"], row["messages"], row["sent"], row["failed"]) == ("finished", 80, 80, 0)
+    assert row["choice"] == f"--topic ['{TOPIC}']"
+    assert world.act("stop", name) == 2
+    add_event(world.lake, name, ReplayEvent.STARTED)
+    assert world.act("throttle", name, "--rate", "100/s") == 0
+    assert world.act("stop", name) == 0
+    state = read_state(world.lake, name)
+    assert (state.rate, state.wants_stop) == (100.0, True)
+    assert world.act("show", "no-such") == 2
+    assert "the lake has no replay 'no-such'" in capsys.readouterr().err
+
+
+def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
+    world: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = chosen(world)
+    packs = [path for path in Path(world.lake.bodies).rglob("*") if path.is_file()]
+    assert packs
+    for pack in packs:
+        data = bytearray(pack.read_bytes())
+        for place in range(len(data) // 2, len(data) // 2 + 400):
+            data[place] ^= 0xFF
+        pack.write_bytes(bytes(data))
+    code = world.replay("--topic", TOPIC)
+    outcomes = Counter(row["outcome"] for row in world.ledger())
+    assert outcomes["no_body"] > 0
+    assert outcomes["sent"] == sum(map(len, world.origins().values())) > 0
+    assert sum(outcomes.values()) == len(rows)
+    assert code == 3
+    assert all(row["error"] for row in world.ledger() if row["outcome"] == "no_body")
+    assert "messages could not be sent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "expected a choice of messages"),
+        (["--topic", "RMQ_SYS_TRANS_HALF_TOPIC"], "is the broker's own: its records cannot be sent again"),
+        (["--topic", TOPIC, "--where", "no such column"], "--where is not understood: "),
+        (["--topic", TOPIC, "--limit", "-1"], "--limit: expected 0 or more, found -1"),
+        (["--topic", TOPIC, "--from", "2026-01-02", "--to", "2026-01-01"], "is not before"),
+        (["--not-consumed-by", "nobody"], "the lake has no offsets of the group 'nobody'"),
+        (["--key-file", "/no/such/file"], "--key-file /no/such/file"),
+        (["--topic", TOPIC, "--offsets-at", "2026-01-01"], "--offsets-at goes with --not-consumed-by"),
+        (["--dlq-of", "billing", "--topic", TOPIC], "--dlq-of and --topic do not go together"),
+        (["list", "--topic", TOPIC], "--topic and 'replay list' do not go together"),
+        (["resume"], "replay resume: expected the id of a replay"),
+        (["throttle", "R1"], "replay throttle: expected --rate"),
+        (["--topic", TOPIC, "--rate", "0"], "is no rate"),
+        (["--topic", TOPIC, "--speed", "fast"], "is no speed"),
+        (["--topic", TOPIC, "--pause-if-lag", "billing"], "is no limit"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_reason(
+    world: ReplayWorld, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    base = ["--lake", world.lake.root, "--namesrv", world.name_servers]
+    try:
+        code = main([*arguments, *base, "--yes"])
+    except SystemExit as error:
+        code = int(str(error.code))
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_target_without_the_topic_is_refused(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.replay("--topic", TOPIC, into="NoSuchTopic") == 4
+    assert "the target has no topic NoSuchTopic" in capsys.readouterr().err
+
+
+def test_a_target_with_fewer_queues_is_refused_unless_keys_choose_them(
+    world: ReplayWorld, client: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ReplayWorld(world.lake, world.name_servers, world.client)
+    small.make_topic(2)
+    assert small.replay("--topic", TOPIC) == 4
+    assert "has none of its number in the target, which has 2 queues of the topic" in capsys.readouterr().err
+    assert sum(map(len, small.received().values())) == 0
+    assert small.replay("--topic", TOPIC, "--queues", "key") == 0
+    assert sum(map(len, small.received().values())) == 80
+
+
+def test_a_topic_that_may_not_be_written_is_refused(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    closed = ReplayWorld(world.lake, world.name_servers, world.client)
+    closed.make_topic(perm=4)
+    assert closed.replay("--topic", TOPIC) == 4
+    assert "has no queue that can be written to" in capsys.readouterr().err
+
+
+def test_a_target_that_is_gone_ends_the_replay_which_can_be_resumed(
+    world: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--lake", world.lake.root, "--namesrv", "127.0.0.1:1", "--to-topic", world.topic, "--yes"]
+    assert main([*place, "--topic", TOPIC]) == 1
+    assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_an_empty_choice_is_said(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.replay("--topic", "no-such-topic") == 0
+    assert "no message is chosen" in capsys.readouterr().err
+
+
+def test_the_ledger_can_be_queried(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.replay("--topic", TOPIC, "--limit", "3") == 0
+    asked = ["--lake", world.lake.root, "--table", "replay_messages", "--count"]
+    assert query(asked) == 0
+    assert "3" in capsys.readouterr().out
+
+
+def test_a_lake_of_an_earlier_version_can_be_replayed(world: ReplayWorld, tmp_path: Path) -> None:
+    copied = LakePaths(str(tmp_path / "copy"))
+    shutil.copytree(world.lake.root, copied.root)
+    other = ReplayWorld(copied, world.name_servers, world.client, world.topic)
+    assert other.replay("--topic", TOPIC, "--to", datetime.datetime.now(datetime.UTC).isoformat()) == 0
+    assert len(other.ledger()) == 80

@@ -1,0 +1,83 @@
+"""The pace of a replay, by a clock of the test's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.pipelines.replay.pace import Pace
+
+
+class Clock:
+    """Time that passes while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        """Return the seconds."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock."""
+    return Clock()
+
+
+def pace_of(clock: Clock, rate: float = 0, speed: float = 0) -> Pace:
+    return Pace(rate, speed, clock=clock.time, sleep=clock.sleep)
+
+
+@pytest.mark.parametrize("rate", [0.5, 7, 100, 5000])
+def test_every_ten_seconds_have_as_many_messages_as_the_rate_allows(clock: Clock, rate: float) -> None:
+    pace = pace_of(clock, rate)
+    sent: list[tuple[float, int]] = []
+    while clock.now < 1060:
+        together = pace.fitting(1000)
+        assert pace.wait(together, 0)
+        sent.append((clock.now, together))
+    for start in range(1000, 1050, 5):
+        inside = sum(count for at, count in sent if start <= at < start + 10)
+        assert inside == pytest.approx(10 * rate, rel=0.05, abs=1)
+
+
+def test_without_a_limit_nothing_waits(clock: Clock) -> None:
+    pace = pace_of(clock)
+    assert all(pace.wait(1000, 0) for _ in range(100))
+    assert clock.now == 1000
+    assert pace.fitting(1000) == 1000
+
+
+def test_messages_keep_the_distance_that_they_had(clock: Clock) -> None:
+    pace = pace_of(clock, speed=2)
+    at = []
+    for stored_ms in (50_000, 50_500, 54_000):
+        assert pace.wait(1, stored_ms)
+        at.append(clock.now - 1000)
+    assert at == pytest.approx([0, 0.25, 2.0], abs=0.01)
+
+
+def test_a_changed_rate_holds_for_the_next_messages(clock: Clock) -> None:
+    pace = pace_of(clock, 1)
+    assert pace.wait(1, 0)
+    pace.set_rate(1000)
+    before = clock.now
+    for _ in range(100):
+        assert pace.wait(10, 0)
+    assert clock.now - before == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_stopped_replay_lets_nothing_through(clock: Clock) -> None:
+    pace = pace_of(clock)
+    pace.stop()
+    assert not pace.wait(1, 0)
+
+
+def test_a_paused_one_waits_until_it_goes_on(clock: Clock) -> None:
+    pace = Pace(clock=clock.time, sleep=lambda _: pace.pause(is_paused=False))
+    pace.pause(is_paused=True)
+    assert pace.wait(1, 0)

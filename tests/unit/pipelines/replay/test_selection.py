@@ -1,0 +1,67 @@
+"""Which messages a replay chooses, asked of a real engine."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.pipelines.query.sql import Conditions
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.selection import Selection, condition
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake
+from tests.support.logs import new_message
+
+START = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """Messages of all kinds, the nth one stored n seconds after midnight."""
+    growing = GrowingLake(Path(tmp_path_factory.mktemp("lake")))
+    topics = ["orders", "payments", "%RETRY%billing", "%DLQ%billing", "%DLQ%mail", SCHEDULE_TOPIC, HALF_TOPIC, "orders"]
+    growing.write(
+        new_message(number, topic, born_timestamp=MIDNIGHT_MS + 1000 * number, properties=properties)
+        for number, topic in enumerate(topics)
+        for properties in [(("KEYS", f"k{number} all"), ("TAGS", f"t{number}"), ("UNIQ_KEY", f"U{number}"))]
+    )
+    growing.write([new_message(8, "orders", properties=(("REPLAY_ID", "R0"), ("KEYS", "k8")))])
+    growing.archive()
+    return DeltaTable(growing.lake.messages)
+
+
+def chosen(table: DeltaTable, selection: Selection) -> list[str]:
+    sql = f"SELECT keys[1] AS key FROM messages WHERE {condition(selection)} ORDER BY physical_offset"
+    return [row["key"] for row in run_sql(table, "messages", sql).read_all().to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (Selection(Conditions()), ["k0", "k1", "k7"]),
+        (Selection(Conditions(keys=["all"])), ["k0", "k1", "k7"]),
+        (Selection(Conditions(), has_replayed=True), ["k0", "k1", "k7", "k8"]),
+        (Selection(Conditions(topics=["orders"])), ["k0", "k7"]),
+        (Selection(Conditions(kinds=["retry"])), ["k2"]),
+        (Selection(Conditions(), dead_letters_of="billing"), ["k3"]),
+        (Selection(Conditions(), tags=["t0", "t1", "t2"]), ["k0", "k1"]),
+        (Selection(Conditions(), ids=["U7"]), ["k7"]),
+        (Selection(Conditions(where="queue_id = 1 OR queue_id = 3 -- odd")), ["k1", "k7"]),
+        (Selection(Conditions(start=START + datetime.timedelta(seconds=1))), ["k1", "k7"]),
+        (Selection(Conditions(end=START + datetime.timedelta(seconds=1)), born=True), ["k0"]),
+        (Selection(Conditions(), offsets={("broker-a", "orders", 3): 0, ("broker-a", "payments", 1): 5}), ["k7"]),
+        (Selection(Conditions(), offsets={}), []),
+    ],
+)
+def test_each_choice_has_its_messages(table: DeltaTable, selection: Selection, expected: list[str]) -> None:
+    assert chosen(table, selection) == expected
+
+
+@pytest.mark.parametrize("topic", [HALF_TOPIC, SCHEDULE_TOPIC, "rmq_sys_wheel_timer", "RMQ_SYS_TRACE_TOPIC"])
+def test_topics_of_the_broker_are_refused(topic: str) -> None:
+    with pytest.raises(ReplayError, match="its records cannot be sent again"):
+        condition(Selection(Conditions(topics=[topic])))

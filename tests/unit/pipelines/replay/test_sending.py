@@ -1,0 +1,217 @@
+"""A batch on its way: what becomes of it when the target fails, and that no message is there twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, RocketMQError, UnreachableError
+from commitlake.connectors.rocketmq.puller import PullResult, PullStatus
+from commitlake.pipelines.replay.batches import Batch, encode_part
+from commitlake.pipelines.replay.errors import TargetError, TargetGoneError
+from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
+from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.properties import parse_properties
+from commitlake.schemas.remoting.batch import parse_batch
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.routes import MessageQueue
+from tests.support.replays import rows_of
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+Fault = Callable[["Target", bytes], int]
+
+
+class Target:
+    """A queue that fails as a test wants it; a real broker cannot be made to fail at a given send."""
+
+    def __init__(self, *faults: Fault | RocketMQError) -> None:
+        self.log: list[dict[str, str]] = [{}] * 5  # other producers' messages
+        self.bodies: list[bytes] = [b""] * 5
+        self.faults = list(faults)
+        self.sends = 0
+        self.alone = 0
+        self.undispatched = 0
+
+    def store(self, body: bytes, count: int | None = None) -> int:
+        """Store the first messages of a batch; the offset of the first."""
+        first = len(self.log)
+        for item in parse_batch(body)[:count]:
+            self.log.append(dict(parse_properties(item.properties)))
+            self.bodies.append(item.body)
+        return first
+
+    def send_encoded(self, queue: MessageQueue, body: bytes, sys_flag: int) -> int:
+        """Fail as wanted, or store."""
+        assert (queue, sys_flag) == (QUEUE, 0)
+        self.sends += 1
+        if self.faults:
+            fault = self.faults.pop(0)
+            if isinstance(fault, RocketMQError):
+                raise fault
+            return fault(self, body)
+        return self.store(body)
+
+    def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int) -> int:
+        """Likewise."""
+        self.alone += 1
+        return self.send_encoded(queue, body, sys_flag)
+
+    def max_offset(self, _: MessageQueue) -> int:
+        """Where the queue ends."""
+        return len(self.log) - self.undispatched
+
+    def pull(self, _: MessageQueue, offset: int, *, max_messages: int) -> PullResult:
+        """Some messages."""
+        end = min(offset + max_messages, self.max_offset(QUEUE))
+        found = [
+            cast("Message", SimpleNamespace(properties=self.log[number], queue_offset=number))
+            for number in range(offset, end)
+        ]
+        return PullResult(PullStatus.FOUND, end, 0, len(self.log), found)
+
+    def runtime(self, _: str) -> dict[str, str]:
+        """How far the queues are behind the log; each question brings them on."""
+        left, self.undispatched = self.undispatched, max(0, self.undispatched - 1)
+        return {"commitLogMaxOffset": str(len(self.log)), "dispatchBehindBytes": str(left)}
+
+
+def make_batch(count: int = 4) -> Batch:
+    bodies = pa.array([bytes([65 + number]) for number in range(count)], pa.large_binary())
+    part = encode_part(rows_of([{}] * count), bodies, "R1")
+    (batch,) = part.batches(np.arange(count), 10**6, 1000)
+    return batch
+
+
+def send(target: Target, batch: Batch, patience: float = 60, end: int = 5) -> list[Landing]:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    client = TargetClient(cast("Any", target), cast("Any", target), cast("Any", target))
+    sender = QueueSender(client, QUEUE, end, "R1", patience, sleep=sleep, clock=lambda: now[0])
+    return list(sender.send(batch, lambda row: Origin("broker-a", 100 * row)))
+
+
+def landed(landings: list[Landing]) -> dict[int, tuple[str, int | None]]:
+    return dict(sorted(_each(landings)))
+
+
+def _each(landings: list[Landing]) -> Iterator[tuple[int, tuple[str, int | None]]]:
+    for landing in landings:
+        for number, row in enumerate(landing.rows.tolist()):
+            offset = None if landing.queue_offsets is None else int(landing.queue_offsets[number])
+            yield row, (str(landing.outcome), offset)
+
+
+def lost_answer(target: Target, body: bytes) -> int:
+    target.store(body)
+    raise UnreachableError("the connection broke")
+
+
+def cut_write(target: Target, body: bytes) -> int:
+    target.store(body, 2)
+    raise UnreachableError("the broker was killed")
+
+
+def late_queue(target: Target, body: bytes) -> int:
+    target.undispatched = len(parse_batch(body))
+    return lost_answer(target, body)
+
+
+def test_an_answer_says_where_the_messages_are() -> None:
+    target = Target()
+    assert landed(send(target, make_batch())) == {row: ("sent", 5 + row) for row in range(4)}
+    assert target.sends == 1
+
+
+@pytest.mark.parametrize("fault", [lost_answer, late_queue])
+def test_messages_whose_answer_was_lost_are_found_and_not_sent_again(fault: Fault) -> None:
+    target = Target(fault)
+    assert landed(send(target, make_batch())) == {row: ("found", 5 + row) for row in range(4)}
+    assert (target.sends, len(target.log)) == (1, 9)
+
+
+def test_what_a_killed_broker_has_not_stored_is_sent() -> None:
+    target = Target(cut_write)
+    found = landed(send(target, make_batch()))
+    assert found == {0: ("found", 5), 1: ("found", 6), 2: ("sent", 7), 3: ("sent", 8)}
+    assert target.bodies[5:] == [b"A", b"B", b"C", b"D"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        UnreachableError("no connection"),
+        ProtocolError("no answer"),
+        RefusedError("broker", ResponseCode.SYSTEM_BUSY, "busy"),
+        RefusedError("broker", ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full"),
+    ],
+)
+def test_a_target_that_fails_for_a_while_is_waited_for(fault: RocketMQError) -> None:
+    target = Target(fault, fault, fault)
+    assert landed(send(target, make_batch())) == {row: ("sent", 5 + row) for row in range(4)}
+    assert (target.sends, len(target.log)) == (4, 9)
+
+
+def test_one_message_that_is_refused_does_not_stop_the_others() -> None:
+    def refuse_the_second(target: Target, body: bytes) -> int:
+        if b"B" in [item.body for item in parse_batch(body)]:
+            target.faults.append(refuse_the_second)
+            raise RefusedError("broker", ResponseCode.MESSAGE_ILLEGAL, "too large")
+        target.faults.append(refuse_the_second)
+        return target.store(body)
+
+    target = Target(refuse_the_second)
+    found = send(target, make_batch())
+    assert landed(found) == {0: ("sent", 5), 1: ("refused", None), 2: ("sent", 6), 3: ("sent", 7)}
+    assert target.alone == 1
+    assert [landing.error for landing in found if landing.error] == ["broker answered MESSAGE_ILLEGAL (13): too large"]
+
+
+def test_a_message_too_large_for_a_batch_is_sent_alone() -> None:
+    target = Target(RefusedError("broker", ResponseCode.MESSAGE_ILLEGAL, "too large"))
+    assert landed(send(target, make_batch(1))) == {0: ("sent", 5)}
+    assert target.alone == 1
+
+
+def test_patience_has_an_end() -> None:
+    target = Target(*[RefusedError("broker", ResponseCode.SYSTEM_BUSY, "busy")] * 100)
+    with pytest.raises(TargetGoneError, match=r"not sent for 20 s: .*busy\. 'commitlake replay resume' goes on"):
+        send(target, make_batch(), patience=20)
+
+
+@pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION])
+def test_a_topic_that_is_gone_ends_the_replay(code: ResponseCode) -> None:
+    with pytest.raises(TargetError, match="orders: broker answered"):
+        send(Target(RefusedError("broker", code, "no")), make_batch())
+
+
+def test_a_topic_that_was_made_anew_is_not_searched() -> None:
+    target = Target(UnreachableError("no connection"))
+    with pytest.raises(TargetError, match="ends at 5, and ended at 9 before: the topic was deleted and made again"):
+        send(target, make_batch(), end=9)
+
+
+def test_a_queue_that_stops_before_its_end_is_an_error_and_no_shorter_answer() -> None:
+    class Stuck(Target):
+        def pull(self, _: MessageQueue, offset: int, *, max_messages: int) -> PullResult:
+            return PullResult(PullStatus.NO_NEW, offset, 0, max_messages, [])
+
+    with pytest.raises(ProtocolError, match="expected messages from offset 2 to 5, found NO_NEW"):
+        list(find_sent(cast("Any", Stuck()), QUEUE, 2, "R1"))
+
+
+def test_a_broker_that_never_queues_its_log_is_an_error() -> None:
+    class Behind(Target):
+        def runtime(self, _: str) -> dict[str, str]:
+            return {"commitLogMaxOffset": "100", "dispatchBehindBytes": "1"}
+
+    with pytest.raises(ProtocolError, match="did not come to offset 100 of its log"):
+        wait_until_queued(cast("Any", Behind()), "broker-a", sleep=lambda _: None, tries=3)
