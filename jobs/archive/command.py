@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.cli.collector import collector_off
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.process import is_own_process
@@ -45,6 +46,10 @@ EXAMPLES = (
     ("archive --store '/mnt/brokers/{broker}/store' --lake /data/lake", "a cluster, named by its folders"),
     ("archive --store /data/rocketmq/store --broker broker-a --lake /data/lake", "a name of its own"),
     ("archive --store /data/rocketmq/store --lake /data/lake --on-gap record", "some segments are known to be gone"),
+    (
+        "archive --store /data/rocketmq/store --lake /data/lake --html run.html",
+        "and a page about the run, also if it fails",
+    ),
     (
         "archive --store /data/rocketmq/store --lake /data/lake --bodies s3://archive/bodies",
         "bodies in an object store",
@@ -91,8 +96,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--on-gap", choices=("fail", "record"), help=gap_help)
     quality_help = "commit without a judgement on what was read; no profiles for the audit then, either"
     parser.add_argument("--no-quality", action="store_true", help=quality_help)
-    page_help = "HTML page of the judgement (default: quality.html in the lake, if that is a folder)"
-    parser.add_argument("--quality-page", metavar="FILE", help=page_help)
+    add_html_argument(
+        parser, "quality.html in the lake, if that is a folder; there, only runs that were judged are shown"
+    )
+    parser.add_argument("--quality-page", type=Path, metavar="FILE", help="another name of --html")
     keys_help = "let message_keys follow another time; look-ups by key read what it lacks from messages"
     parser.add_argument("--no-keys", action="store_true", help=keys_help)
     hbase_help = "let a table in HBase follow, by its Thrift server; off where not given"
@@ -124,8 +131,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     for option in ("partition_mib", "max_mib_per_run"):
         if getattr(arguments, option) < 1:
             raise JobError(f"--{option.replace('_', '-')}: expected at least 1, found {getattr(arguments, option)}")
-    if arguments.no_quality and arguments.quality_page is not None:
-        raise JobError("--quality-page has no effect with --no-quality", "leave one of them out")
+    if arguments.html is not None and arguments.quality_page is not None:
+        raise JobError("--quality-page is another name of --html", "leave one of them out")
+    arguments.html = arguments.html or arguments.quality_page
     check_local_arguments(arguments)
     if arguments.backfill is not None:
         return _backfill(arguments)
@@ -151,7 +159,7 @@ def _is_new_folder(lake: str) -> bool:
 
 
 def _backfill(arguments: argparse.Namespace) -> ExitCode:
-    for option in ("store", "follow", "available_now"):
+    for option in ("store", "follow", "available_now", "html"):
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise JobError(f"--{name} has no effect with --backfill, which reads the lake", "leave one of them out")

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.engine.errors import EmptyStoreError
+from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lost_tables import check_writable
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.archive.page import TITLE, nothing_new_page, page_writer
 from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshots, read_snapshots
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
@@ -27,10 +29,11 @@ from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import make_runner, open_session
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.pages.quality import write_page
-from commitlake.pipelines.archive.judging import JudgementPage
+from commitlake.jobs.pages.output import PageFile, failure_page, page_file
+from commitlake.pipelines.archive.judging import CriticalQualityError
 from commitlake.pipelines.archive.places import check_bodies
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs
+from commitlake.pipelines.archive.shown import RunPage
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.schemas.errors import ExitCode
@@ -55,9 +58,18 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
         arguments: the job's.
         judge: judges the run, and is started where there is something new; this process judges where not given.
     """
+    file = page_file(arguments.html)
     if arguments.local and is_own_process():
         use_system_memory()
     lake = lake_of(arguments)
+    facts = [("Lake", lake.root), ("Store", arguments.store)]
+    with failure_page(file, TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):
+        return _archive(arguments, lake, judge, file)
+
+
+def _archive(
+    arguments: argparse.Namespace, lake: LakePaths, judge: JudgeProcess | None, file: PageFile | None
+) -> ExitCode:
     name = _name_of(arguments, lake)
     config = Config(
         store=arguments.store,
@@ -73,7 +85,7 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
         keys=not arguments.no_keys,
         quality=not arguments.no_quality,
         hbase=_hbase_options(arguments),
-        page=_page(arguments.quality_page, lake),
+        page=_page(arguments, lake, file),
         judge=None if judge is None else judge.begin,
     )
     if name.told and not arguments.quiet:
@@ -93,6 +105,8 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
         result = archive_beside_others(runner, config, work, partial(archive_progress, quiet=arguments.quiet))
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
+    if file is not None and not file.is_written:
+        file.write(nothing_new_page(lake, [*result.ranges], summary(result)[0]))
     return _tell(arguments, result)
 
 
@@ -108,22 +122,16 @@ def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
         return BrokerName(arguments.broker)
 
 
-def page_in(lake: LakePaths) -> JudgementPage | None:
-    """Where a judgement is shown if nothing else is asked for: in the lake, if that is a folder."""
-    return None if lake.s3 else JudgementPage(Path(lake.root) / PAGE, write_page)
+def page_in(lake: LakePaths) -> RunPage | None:
+    """Where a run is shown if nothing else is asked for: in the lake, if that is a folder."""
+    return None if lake.s3 else page_writer(PageFile(Path(lake.root) / PAGE))
 
 
-def _page(given: str | None, lake: LakePaths) -> JudgementPage | None:
-    """Where the judgement is shown: a file that is given, else one in the lake, if that is a folder.
-
-    Raises:
-        JobError: for a page that could not be written once all is read.
-    """
-    if given is None:
-        return page_in(lake)
-    if not Path(given).absolute().parent.is_dir():
-        raise JobError(f"--quality-page {given}: expected a file in a folder that is there")
-    return JudgementPage(Path(given), write_page)
+def _page(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None) -> RunPage | None:
+    """Where a run is shown: a file that is given, else, if it is judged, one in the lake, if that is a folder."""
+    if file is not None:
+        return page_writer(file)
+    return None if arguments.no_quality else page_in(lake)
 
 
 def _hbase_options(arguments: argparse.Namespace) -> Options | None:

@@ -22,15 +22,18 @@ from collections.abc import Sequence
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.jobs.audit.page import TITLE, audit_page
 from commitlake.jobs.cli.broker_name import broker_name
 from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
 from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.pages.output import PageFile, failure_page, page_file
 from commitlake.pipelines.audit.comparisons import (
     ComparedStores,
     compare_hbase,
@@ -64,6 +67,7 @@ EXAMPLES = (
     ("audit --lake /data/lake --from -1d --no-bodies --output json", "the last day, without reading the packs"),
     ("audit --lake /data/lake --local", "on this machine's cores, without Spark"),
     ("audit --lake /data/lake --deep", "and every page of every data file, with its checksum"),
+    ("audit --lake /data/lake --local --html audit.html", "and a page for others"),
     ("audit --lake /data/lake --hbase hbase-thrift:9090", "and with HBase"),
 )
 
@@ -91,6 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--hbase-kept", type=parse_duration, metavar="TIME", help=hbase_help)
     add_local_arguments(parser)
     parser.add_argument("--output", choices=("table", "json"), default="table", help="default: table")
+    add_html_argument(parser)
     return parser
 
 
@@ -101,9 +106,17 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     check_local_arguments(arguments)
     if arguments.no_bodies and arguments.bodies_kept is not None:
         raise JobError("--bodies-kept has no effect with --no-bodies", "leave one of them out")
+    file = page_file(arguments.html)
     lake = lake_of(arguments)
+    facts = [("Lake", lake.root), *([("Store", arguments.store)] if arguments.store else [])]
+    with failure_page(file, TITLE, facts, lake):
+        return _audit(arguments, lake, file)
+
+
+def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None) -> ExitCode:
     bodies = _bodies_of(arguments, lake)
     moment = read_moment(lake)
+    span = Span(arguments.first, arguments.last).whole_windows()
     stores = _stores_of(arguments, moment)
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
     # Spark is not started for a lake whose files are gone; only where all of them are read.
@@ -111,10 +124,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     runner = make_runner(arguments, "audit", lake.s3) if reads_much else HERE
     findings = damaged_files(lake, deep=arguments.deep, runner=runner)
     if prevents_comparison(findings):
-        _print(arguments, [], findings, ["nothing else was compared: the tables cannot be read"])
+        notes = ["nothing else was compared: the tables cannot be read"]
+        if file is not None:
+            file.write(audit_page(lake, span, moment, [], findings, notes))
+        _print(arguments, [], findings, notes)
         return ExitCode.DAMAGE
     findings += compare_archive_runs(lake, moment, {finding.table for finding in findings})
-    span = Span(arguments.first, arguments.last).whole_windows()
     if not reads_much:
         runner = make_runner(arguments, "audit", lake.s3)
     verdicts = []
@@ -133,7 +148,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         of_keys, note = ([], "") if _is_damaged("message_keys", findings) else compare_message_keys(sides)
     of_minutes, minutes_note = ([], "") if _is_damaged("topic_minutes", findings) else compare_minutes(lake, moment)
     findings += [*of_keys, *of_minutes]
-    _print(arguments, verdicts, findings, [each for each in (note, minutes_note) if each])
+    notes = [each for each in (note, minutes_note) if each]
+    if file is not None:
+        file.write(audit_page(lake, span, moment, verdicts, findings, notes))
+    _print(arguments, verdicts, findings, notes)
     if not any(verdict.compared for verdict in verdicts):
         raise JobError("there was nothing to compare", "Name a store with --store, or leave out --no-bodies")
     return ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK

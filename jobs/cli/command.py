@@ -30,7 +30,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import NamedTuple, NoReturn, TextIO
 
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
@@ -152,9 +152,6 @@ def _run(
         with restricted_umask():
             exit_code = job(arguments)
         sys.stdout.flush()
-    except JobError as error:
-        _say(parser.prog, str(error), error.hint)
-        return error.exit_code
     except OutputError:
         raise
     except KeyboardInterrupt:
@@ -163,8 +160,7 @@ def _run(
         _say(parser.prog, "interrupted", "")
         return ExitCode.INTERRUPTED
     except BaseException as error:
-        # A panic of deltalake, in its own language, is no Exception in this one.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not is_error(error):
             raise
         return _unexpected(parser.prog, error, verbose=arguments.verbose)
     return exit_code
@@ -182,24 +178,51 @@ def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Non
     check_environment(parser, os.environ)
 
 
+class ErrorText(NamedTuple):
+    """What is said of an error that ends a job.
+
+    Attributes:
+        message: what went wrong.
+        hint: what to do, or nothing.
+        exit_code: what the job ends with; None for an error that nobody has foreseen.
+    """
+
+    message: str
+    hint: str = ""
+    exit_code: int | None = None
+
+
+def explain_error(error: BaseException) -> ErrorText:
+    """Return what is said of an error that ends a job; of one that a worker raised, what the worker's error says."""
+    error = raised_in_worker(error) or error
+    if isinstance(error, CommitLakeError) and error.exit_code is not None:
+        return ErrorText(str(error), error.hint if isinstance(error, JobError) else "", error.exit_code)
+    from commitlake.jobs.cli.permissions import HINT, denied_place
+
+    if (place := denied_place(error)) is not None:
+        message = f"{place} may not be read or written by this user: permission denied"
+        return ErrorText(message, HINT, ExitCode.USAGE)
+    if (number := stop_signal()) is not None:  # a signal to the whole process group has ended what the job needs
+        return ErrorText(f"ended by {signal.Signals(number).name}", exit_code=128 + number)
+    return ErrorText(f"{type(error).__name__}: {_first_line(error)}")
+
+
+def is_error(raised: BaseException) -> bool:
+    """Whether an error was raised, and no request to end; deltalake's panics are no Exception in this language."""
+    return isinstance(raised, Exception) or type(raised).__name__ == "PanicException"
+
+
 def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
     if (raised := raised_in_worker(error)) is not None:
         raised.__cause__ = error
         error = raised
-    if isinstance(error, CommitLakeError) and error.exit_code is not None:
-        _say(prog, str(error), "")
-        return error.exit_code
-    from commitlake.jobs.cli.permissions import HINT, denied_place
-
-    if (place := denied_place(error)) is not None:
-        _say(prog, f"{place} may not be read or written by this user: permission denied", HINT)
-        return ExitCode.USAGE
-    if (number := stop_signal()) is not None:  # a signal to the whole process group has ended what the job needs
-        _say(prog, f"ended by {signal.Signals(number).name}", "")
-        return 128 + number
+    told = explain_error(error)
+    if told.exit_code is not None:
+        _say(prog, told.message, told.hint)
+        return told.exit_code
     if verbose:
         traceback.print_exception(error)
-    _say(prog, f"{type(error).__name__}: {_first_line(error)}", "" if verbose else "--verbose shows the stack trace")
+    _say(prog, told.message, "" if verbose else "--verbose shows the stack trace")
     return ExitCode.FAILED
 
 

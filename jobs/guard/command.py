@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_s3_arguments, lake_of
@@ -29,6 +30,7 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from commitlake.connectors.lake.archive_log import StoreProgress
     from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.pipelines.retention.watch import WatchedStore
 
 DESCRIPTION = (
     "Tell for each store which segments the broker will delete, when and why, and whether they are archived. The rule "
@@ -39,6 +41,7 @@ EXAMPLES = (
     ("guard --store /data/rocketmq/store --lake /data/lake", "a broker with default settings"),
     ("guard --store '/mnt/{broker}/store' --broker-conf '/mnt/{broker}/broker.conf' --lake lake",
      "a cluster, each broker with its settings"),
+    ("guard --store /data/rocketmq/store --lake /data/lake --html guard.html", "and a page for others"),
     ("guard --store /data/rocketmq/store --lake lake --within 2h --quiet", "from cron: only what is wrong"),
 )  # fmt: skip
 
@@ -70,24 +73,26 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--warning-level-ratio", type=_ratio, metavar="RATIO",
                         help="the broker's -Drocketmq.broker.diskSpaceWarningLevelRatio")  # fmt: skip
     parser.add_argument("--output", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    add_html_argument(parser)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Look, and tell."""
-    from commitlake.connectors.formats.engine.stores import find_stores
-    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.guard.page import TITLE, stores_page
     from commitlake.jobs.guard.report import disk_lines, print_report, rule_lines, summary, verdict_of, warning_lines
-    from commitlake.jobs.guard.rules import read_rules
-    from commitlake.pipelines.retention.watch import watch_stores
+    from commitlake.jobs.pages.output import failure_page, page_file
 
     now = datetime.datetime.now(datetime.UTC)
-    progress = _read_progress(lake_of(arguments))
-    layouts = layout_of(arguments).formats
-    name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, progress or {}, layouts)
-    stores = find_stores(arguments.store, name.name, layouts)
-    warn_of_unknown_broker("commitlake guard", arguments.broker, progress or ())
-    watched = watch_stores(stores, progress or {}, read_rules(arguments, now), now, arguments.within)
+    file = page_file(arguments.html)
+    lake = lake_of(arguments)
+    facts = [("Lake", lake.root), ("Store", arguments.store)]
+    with failure_page(file, TITLE, facts, lake):
+        progress, watched = _watch(arguments, lake, now)
+        if file is not None:
+            command = ["commitlake", "archive", "--store", arguments.store, "--lake", lake.root, "--local"]
+            is_lake = progress is not None
+            file.write(stores_page(watched, lake, arguments.within, now, command=command, is_lake=is_lake))
     print_report(arguments.output, watched, now)
     for line in warning_lines(watched):
         print_line(line)
@@ -98,6 +103,23 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         for each in lines:
             print_line(each)
     return verdict_of(watched).exit_code
+
+
+def _watch(
+    arguments: argparse.Namespace, lake: LakePaths, now: datetime.datetime
+) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
+    """Return how far the lake has each store, None without a lake, and what becomes of the stores."""
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.guard.rules import read_rules
+    from commitlake.pipelines.retention.watch import watch_stores
+
+    progress = _read_progress(lake)
+    layouts = layout_of(arguments).formats
+    name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, progress or {}, layouts)
+    stores = find_stores(arguments.store, name.name, layouts)
+    warn_of_unknown_broker("commitlake guard", arguments.broker, progress or ())
+    return progress, watch_stores(stores, progress or {}, read_rules(arguments, now), now, arguments.within)
 
 
 def _read_progress(lake: LakePaths) -> dict[str, StoreProgress] | None:

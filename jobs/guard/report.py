@@ -71,7 +71,7 @@ def _to_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
                 "growth_bytes_per_hour": round(disk.growth * _HOUR_SECONDS),
                 "limits": [
                     {"percent": percent, "then": then, "exceeded_at": _time_text(disk.time_of_excess(percent, now))}
-                    for percent, then in _limits(store.rules)
+                    for percent, then in disk_limits(store.rules)
                 ],
             }
             for disk in store.disks
@@ -82,7 +82,8 @@ def _to_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
     }
 
 
-def _limits(rules: Rules) -> Iterator[tuple[int, str]]:
+def disk_limits(rules: Rules) -> Iterator[tuple[int, str]]:
+    """Yield how full a disk may be, in percent, and what happens above."""
     yield rules.conf.disk_max_used_percent, "expired segments are deleted at any hour"
     if rules.conf.cleans_forcibly:
         yield rules.forcibly_percent, "segments are deleted at any age"
@@ -99,7 +100,7 @@ def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterat
     told = set()
     for store in stores:
         for disk in store.disks:
-            limits = tuple(_limits(store.rules))
+            limits = tuple(disk_limits(store.rules))
             if (disk.device, limits) not in told:
                 told.add((disk.device, limits))
                 yield f"disk of {store.broker}: {_disk_text(disk)}"

@@ -11,12 +11,14 @@ How a page is put together:
        tables      tables with search and sort, which are cards on a phone
        line_chart  lines and percentile bands over time, with gaps and marked times; sparklines
        heat_map    a strip of colours for each of some rows over time
+       findings    findings grouped, with the first of each group and how many more there are
+       decoded     values of findings in words: magic codes, times, sizes
+       history     the newest archive runs of a lake
 
 3. Put them into sections, and these into a `page.Page`: a title, a verdict (a kind and one sentence), facts (lake,
-   broker, period), sections. `page.write_page` writes it.
+   broker, period), sections. `page.write_page` writes it. With `output.failure_page`, a job that fails writes a page,
+   too, so that no older page is taken for its result.
 
 `page.css` and `page.js` are the look and the behaviour of all pages. No page has styles or scripts of its own: the
 Content-Security-Policy allows those two alone, by their digests. Without the script all content is there still.
-
-`frame`, `text` and `bars` are the frame of pages that have no script: `quality` and `verify`.
 """

@@ -78,8 +78,10 @@ def time_ticks(start: datetime.datetime, end: datetime.datetime) -> Iterator[Tic
     """Yield the marks of an axis of time: at round times, UTC, at most `MAX_TIME_TICKS`."""
     length = end - start
     step = next((step for step in _STEPS if length / step <= MAX_TIME_TICKS), _STEPS[-1])
-    moment = _EPOCH + -(-(start - _EPOCH) // step) * step
-    while moment <= end:
+    step *= math.ceil(length / step / MAX_TIME_TICKS)  # of thousands of years, as a damaged time makes them
+    first = -(-(start - _EPOCH) // step) * step - (start - _EPOCH)
+    for number in range((length - first) // step + 1):
+        moment = start + first + number * step
         utc = moment.astimezone(datetime.UTC)
         if length >= 300 * _DAY:
             label = f"{utc.day} {utc:%b %Y}"
@@ -88,7 +90,6 @@ def time_ticks(start: datetime.datetime, end: datetime.datetime) -> Iterator[Tic
         else:
             label = f"{utc:%H:%M:%S}" if step < _MINUTE else f"{utc:%H:%M}"
         yield Tick((moment - start) / length, label)
-        moment += step
 
 
 def short_number(value: float) -> str:

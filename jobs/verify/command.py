@@ -12,15 +12,14 @@ option.
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
 from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_s3_arguments, lake_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
@@ -67,20 +66,39 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--lake", metavar="PLACE", help="compare with this lake: a folder, or s3://bucket/prefix")
     add_s3_arguments(parser)
     parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page as well, which needs nothing else")
+    add_html_argument(parser)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Look, tell, and say whether anything is wrong."""
-    from commitlake.connectors.formats.engine.stores import find_stores
-    from commitlake.jobs.pages.verify import joined, write_page
+    from commitlake.jobs.pages.output import failure_page, page_file
+    from commitlake.jobs.verify.page import TITLE, stores_page
     from commitlake.jobs.verify.report import print_report, summary
-    from commitlake.pipelines.verify.admission import Options
+    from commitlake.pipelines.verify.doctor import join_findings
     from commitlake.pipelines.verify.verdict import verdict_of
 
     check_local_arguments(arguments)
     check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
+    file = page_file(arguments.html)
+    lake = lake_of(arguments) if arguments.lake else None
+    facts = [("Store", arguments.store), *([("Lake", lake.root)] if lake else [])]
+    with failure_page(file, TITLE, facts, lake):
+        reports = _look(arguments)
+        if file is not None:
+            file.write(stores_page(reports, lake))
+    print_report(arguments.output, reports)
+    if not arguments.quiet:
+        print(summary(reports), file=sys.stderr)
+    verdict = verdict_of(join_findings(reports), len(reports))
+    return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
+
+
+def _look(arguments: argparse.Namespace) -> list[StoreReport]:
+    """Find the stores, and verify them."""
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.pipelines.verify.admission import Options
+
     if arguments.lake:
         arguments.broker = _name_in_lake(arguments)
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
@@ -94,14 +112,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             if conf.delay_levels_ms
         },
     )
-    reports = _verify(arguments, stores, options)
-    if arguments.html is not None:
-        write_page(arguments.html, reports, datetime.datetime.now(datetime.UTC))
-    print_report(arguments.output, reports)
-    if not arguments.quiet:
-        print(summary(reports), file=sys.stderr)
-    verdict = verdict_of(joined(reports), len(reports))
-    return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
+    return _verify(arguments, stores, options)
 
 
 def _name_in_lake(arguments: argparse.Namespace) -> str | None:

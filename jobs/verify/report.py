@@ -10,9 +10,8 @@ from typing import Any
 from commitlake.connectors.printable import printable_json
 from commitlake.jobs.cli.rows_output import Row, write_table
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.pages.verify import joined
 from commitlake.pipelines.verify.classes import CLASSES, Severity
-from commitlake.pipelines.verify.doctor import StoreReport
+from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding
 from commitlake.pipelines.verify.verdict import verdict_of
 
@@ -55,7 +54,7 @@ def _row(finding: Finding, count: str, *, is_first: bool) -> Row:
 
 
 def _meanings(reports: Sequence[StoreReport]) -> Iterator[str]:
-    codes = joined(reports).codes
+    codes = join_findings(reports).codes
     for severity in Severity:
         for code, kind in CLASSES.items():
             if code in codes and kind.severity is severity:
@@ -65,7 +64,7 @@ def _meanings(reports: Sequence[StoreReport]) -> Iterator[str]:
 
 def summary(reports: Sequence[StoreReport]) -> str:
     """The last line."""
-    together = joined(reports)
+    together = join_findings(reports)
     records, size = sum(report.records for report in reports), sum(report.bytes for report in reports)
     queues = sum(report.queues for report in reports)
     return f"{records:,} records in {size_text(size)} and {queues:,} queues; {verdict_of(together, len(reports)).text}"

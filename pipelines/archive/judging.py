@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.data_files import DataFile
@@ -19,6 +18,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.pipelines.archive.profiles_file import open_profiles_file
+from commitlake.pipelines.archive.shown import RunPage, ShownRun
 from commitlake.pipelines.archive.staged import gather_profiles
 from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
@@ -26,26 +26,9 @@ from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.profile_judge import BeginJudging, ProfileJudge
 from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences, to_table
 from commitlake.pipelines.quality.stretches import stretches_of
-from commitlake.pipelines.quality.verdict import Losses, RunVerdict
+from commitlake.pipelines.quality.verdict import Losses
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
-
-
-class WritePage(Protocol):
-    """Writes a page that shows a judgement."""
-
-    def __call__(
-        self, path: Path, report: QualityReport, figures: PageFigures, *, run_id: str, verdict: RunVerdict | None
-    ) -> None:
-        """Write the page; a file of that name is replaced."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgementPage:
-    """Where a judgement is shown, and what writes the page."""
-
-    path: Path
-    write: WritePage
 
 
 class CriticalQualityError(CommitLakeError):
@@ -71,24 +54,11 @@ class Judged:
     figures: PageFigures = field(default_factory=PageFigures)
 
 
-def show_judgement(page: JudgementPage | None, judged: Judged, run_id: str, verdict: RunVerdict) -> None:
-    """Write the page of a run that is committed: before that, nobody knows that the verdict will hold.
-
-    Args:
-        page: where and how; nowhere where not given.
-        judged: from `judge_run`.
-        run_id: the run's.
-        verdict: on the run.
-    """
-    if page is not None and judged.report is not None:
-        page.write(page.path, judged.report, judged.figures, run_id=run_id, verdict=verdict)
-
-
 def judge_run(
     lake: LakePaths,
     work: ArchiveWork,
     manifest: Sequence[ManifestRow],
-    page: JudgementPage | None = None,
+    page: RunPage | None = None,
     losses: Losses | None = None,
     begin: BeginJudging | None = None,
 ) -> Judged:
@@ -98,7 +68,8 @@ def judge_run(
         lake: where the tables lie.
         work: the run's.
         manifest: what the tasks told.
-        page: where to show a judgement that stops the run; nowhere where not given. `show_judgement` shows others.
+        page: where to show a run that the judgement stops; nowhere where not given. Others are shown once they are
+            committed: before that, nobody knows that the verdict will hold.
         losses: what the run could not archive as it should, for the verdict.
         begin: begins to judge; this process judges where not given.
 
@@ -119,8 +90,9 @@ def judge_run(
         verdict = (losses or Losses()).verdict(report)
         results = to_table(report, run_id=run_id, verdict=verdict)
         if not report.passed:
-            show_judgement(page, Judged(report=report, figures=figures), run_id, verdict)
             append_rows(lake.quality_results, QUALITY_RESULTS, results)
+            if page is not None:
+                page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))
             raise _stopped(report, work, page.path if page else None)
     written = write_plain_file(results, lake.quality_results, f"part-{run_id}.zstd.parquet")
     return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report), report, figures)

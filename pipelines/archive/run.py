@@ -42,8 +42,9 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.archive.judging import Judged, JudgementPage, judge_run, show_judgement
+from commitlake.pipelines.archive.judging import Judged, judge_run
 from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_same_root
+from commitlake.pipelines.archive.shown import RunPage, ShownRun
 from commitlake.pipelines.archive.staged import staging
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -101,7 +102,7 @@ class Config:
         keys: whether `message_keys` follows at once.
         quality: whether the suites judge the run before its commit; the audit needs what they judge.
         hbase: where HBase follows; None where it does not.
-        page: where the judgement of a run is shown at its end, or when it stops the run; nowhere where not given.
+        page: where a run is shown at its end, or when its judgement stops it; nowhere where not given.
         judge: begins to judge a run's profile; this process judges where not given.
     """
 
@@ -118,7 +119,7 @@ class Config:
     keys: bool = True
     quality: bool = True
     hbase: Options | None = None
-    page: JudgementPage | None = None
+    page: RunPage | None = None
     judge: BeginJudging | None = None
 
 
@@ -222,22 +223,36 @@ def run_archive(
     commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _follow_keys(lake, config, runner)
+    assert commit.counts is not None
     verdict = losses.verdict(judged.report)
+    shown = ShownRun(
+        lake,
+        commit.run_id,
+        verdict,
+        commit.ranges,
+        judged.report,
+        judged.figures,
+        sequence=commit.sequence,
+        counts=commit.counts,
+        metadata_bytes=sum(row.size for row in manifest if row.table == "messages"),
+        pack_bytes=sum(row.pack_bytes for row in manifest),
+        started_at=started_at,
+        seconds=time.monotonic() - started,
+    )
     try:
         put = _follow_hbase(lake, config, runner)
     except HBaseError:
-        show_judgement(config.page, judged, commit.run_id, verdict.without("HBase"))
+        _show(config, replace(shown, verdict=verdict.without("HBase")))
         raise
-    show_judgement(config.page, judged, commit.run_id, verdict)
-    assert commit.counts is not None
+    _show(config, replace(shown, seconds=time.monotonic() - started))
     return Result(
         sequence=commit.sequence,
         ranges=work.snapshot.ranges,
         messages=commit.counts.messages,
         quarantined=commit.counts.quarantined,
         gaps=commit.counts.gaps,
-        metadata_bytes=sum(row.size for row in manifest if row.table == "messages"),
-        pack_bytes=sum(row.pack_bytes for row in manifest),
+        metadata_bytes=shown.metadata_bytes,
+        pack_bytes=shown.pack_bytes,
         seconds=time.monotonic() - started,
         warnings=judged.warnings,
         verdict=verdict,
@@ -248,6 +263,11 @@ def run_archive(
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, put),
     )
+
+
+def _show(config: Config, run: ShownRun) -> None:
+    if config.page is not None:
+        config.page.show(run)
 
 
 def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE) -> Result:

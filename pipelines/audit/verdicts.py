@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,8 @@ class Verdict:
         windows: how many windows the first has.
         messages: how many messages.
         differing: how many windows differ.
-        differences: the first of them.
+        kinds: how many windows are "missing", "unexpected" or "different".
+        differences: the first of each of these kinds.
         notes: what else is to be said: bodies that cannot be had, what was left out.
         compared: whether there was anything to compare; where not, a note says why.
     """
@@ -35,6 +37,7 @@ class Verdict:
     windows: int = 0
     messages: int = 0
     differing: int = 0
+    kinds: Mapping[str, int] = field(default_factory=dict)
     differences: Sequence[Mapping[str, Any]] = field(default=())
     notes: Sequence[str] = field(default=())
     compared: bool = True
@@ -58,8 +61,12 @@ def compare(
     """
     totals = expected.totals()
     differences = expected.differences(found, columns)
-    first = in_key_order(differences.rows)[:SHOWN]
-    return Verdict(*names, *totals, differences.count, first, notes)
+    kinds: Counter[str] = Counter()
+    for (_, kind), count in differences.counts.items():
+        kinds[kind] += count
+    ordered = in_key_order(differences.rows)
+    first = [row for kind in sorted(kinds) for row in [row for row in ordered if row["difference"] == kind][:SHOWN]]
+    return Verdict(*names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
 
 
 def as_json(verdicts: Sequence[DataclassInstance]) -> str:

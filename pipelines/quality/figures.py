@@ -43,11 +43,15 @@ class PageFigures:
         topics: how many there are.
         queues: how many.
         others: sums of the topics that are not shown, by column.
+        first_time: store time of the first message; None where no message has one.
+        last_time: of the last one.
     """
 
     def __init__(self, most: int = 30) -> None:
         self.messages = self.bytes = self.topics = self.queues = 0
         self.others = dict.fromkeys(_SUMS, 0)
+        self.first_time: datetime.datetime | None = None
+        self.last_time: datetime.datetime | None = None
         self._most = most
         self._brokers: set[str | None] = set()
         self._shown: pa.Table | None = None
@@ -64,9 +68,16 @@ class PageFigures:
         self.topics += grouped.num_rows
         self.queues += int(stretch.group_by([*_TOPIC, "queue_id"]).aggregate([]).num_rows)
         self._brokers.update(pc.unique(stretch.column("broker")).to_pylist())
+        self._add_times(stretch)
         counts = _by_window(stretch)
         self._windows = counts if self._windows is None else _added_up([self._windows, counts])
         self._choose(grouped, stretch)
+
+    def _add_times(self, stretch: pa.Table) -> None:
+        first, last = pc.min(stretch.column("min_store_timestamp")), pc.max(stretch.column("max_store_timestamp"))
+        if first.is_valid and last.is_valid:
+            self.first_time = min(self.first_time or first.as_py(), first.as_py())
+            self.last_time = max(self.last_time or last.as_py(), last.as_py())
 
     def _choose(self, grouped: pa.Table, stretch: pa.Table) -> None:
         """Keep the largest topics, of those that were kept and of a stretch; add the others up."""

@@ -2,7 +2,7 @@
 
 What is said
     classes    every class of finding: severity, cause, cure          findings   findings of a run, bounded in number
-    page       the report as one HTML file (template)
+    verdict    the verdict on stores in a sentence
 
 What is looked at
     store_view   a store before its log is read: the log's end, what is dispatched, its index files

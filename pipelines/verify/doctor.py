@@ -46,6 +46,8 @@ class StoreReport:
         index_files: that could be read.
         groups: whose offsets were compared.
         is_live: a broker has it open.
+        first_time: store time of its first record, ms since 1970; None where it has no record.
+        last_time: the latest store time.
     """
 
     broker: str
@@ -58,6 +60,16 @@ class StoreReport:
     index_files: int = 0
     groups: int = 0
     is_live: bool = False
+    first_time: int | None = None
+    last_time: int | None = None
+
+
+def join_findings(reports: Sequence[StoreReport]) -> Findings:
+    """Return the findings of all stores."""
+    together = Findings(max((report.findings.limit for report in reports), default=1))
+    for report in reports:
+        together.merge(report.findings)
+    return together
 
 
 @dataclass
@@ -163,6 +175,8 @@ def _conclude(patient: _Patient) -> StoreReport:
         index_files=len(view.index),
         groups=len({each.group for each in admitted.small.group_offsets}),
         is_live=view.is_live,
+        first_time=next((report.first_time for report in reports if report.first_time is not None), None),
+        last_time=newest or None,
     )
 
 

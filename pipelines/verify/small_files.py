@@ -27,7 +27,8 @@ def check_marks(view: StoreView, files: SmallFiles, newest_time: int, findings: 
     for name, value, is_time in files.claims:
         most, what = (newest_time, "newest store time") if is_time else (view.end, "end")
         if value > most:
-            found, expected = f"{name} {value}", f"at most {most}, the log's {what}"
+            unit = " ms" if is_time else ""
+            found, expected = f"{name} {value}{unit}", f"at most {most}{unit}, the log's {what}"
             findings.add(Finding("checkpoint_ahead", CHECKPOINT, found=found, expected=expected))
 
 

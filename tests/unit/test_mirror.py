@@ -141,7 +141,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
     "tests/unit/jobs/query/test_command.py": ("pipelines.query.engines", "pipelines.query.sql"),
     "tests/unit/jobs/test_planted_stores.py": ("connectors.runtime.spark_session",),
-    "tests/unit/jobs/verify/test_command.py": ("jobs.pages.verify",),
     "tests/unit/pipelines/archive/test_hbase_follows.py": ("connectors.hbase.progress",),
     "tests/unit/pipelines/archive/test_places.py": ("connectors.lake.body_places",),
     "tests/unit/pipelines/archive/test_staged.py": ("connectors.lake.manifest",),

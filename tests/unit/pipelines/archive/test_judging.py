@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,8 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.archive.run import page_in
 from commitlake.pipelines.archive import judging, staged
-from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run, show_judgement
+from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
+from commitlake.pipelines.archive.shown import ShownRun
 from commitlake.pipelines.archive.staged import stage_profile
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.quality.facts import RunFacts
@@ -54,7 +56,7 @@ def test_a_broker_in_trouble_is_named_and_the_others_can_be_archived(tmp_path: P
     (tmp_path / "lake").mkdir()
     with pytest.raises(CriticalQualityError) as raised:
         judge_run(lake, work, manifest, page_in(lake))
-    assert "stopped: critical expectations are not met" in (tmp_path / "lake" / "quality.html").read_text()
+    assert "Stopped: critical expectations are not met" in (tmp_path / "lake" / "quality.html").read_text()
     text = str(raised.value)
     assert "broker 'a', topic 'orders', queue 0" in text
     assert ("This is of 'a' alone: a --store that names only the others archives these meanwhile" in text) == (
@@ -80,14 +82,16 @@ def judged(
     kept = judge_run(lake, work, manifest, page)
     assert not (folder / "quality.html").exists()  # the run may not get as far as its commit
     assert kept.report is not None
-    show_judgement(page, kept, work.commit.run_id, Losses().verdict(kept.report))
+    assert page is not None
+    verdict = Losses().verdict(kept.report)
+    page.show(ShownRun(LakePaths("/nowhere"), "", verdict, report=kept.report, figures=kept.figures))
     results, windows = (
         pq.read_table(Path(getattr(lake, table)) / kept.files[table].path).to_pylist()
         for table in ("quality_results", "profiles")
     )
     assert kept.files["profiles"].rows == len(windows)
     assert json.loads(kept.files["profiles"].statistics)["numRecords"] == len(windows)
-    shown = (folder / "quality.html").read_text().replace(work.commit.run_id, "")
+    shown = re.sub(r"<footer>.*</footer>", "", (folder / "quality.html").read_text())  # it says when it was made
     return [row | {"run_id": ""} for row in results], [row | {"run_id": ""} for row in windows], shown
 
 

@@ -50,10 +50,11 @@ def test_the_page_says_that_hbase_is_behind_where_the_run_ends_with_that_error(g
     with pytest.raises(UnavailableError):
         run_archive(HERE, config_of(growing, unreachable))
     shown = page_of(growing).read_text()
-    assert re.search(r"<title>.*: archived.*; HBase does not have it yet, the next run tries again</title>", shown)
+    assert re.search(r"<title>.*: Archived.*; HBase does not have it yet, the next run tries again</title>", shown)
 
 
 def test_the_page_has_the_verdict_of_the_run(growing: GrowingLake) -> None:
     result = run_archive(HERE, config_of(growing))
     assert result.messages == 20
-    assert f"<title>Archive run: {result.verdict.text}</title>" in page_of(growing).read_text()
+    verdict = result.verdict.text[:1].upper() + result.verdict.text[1:]
+    assert f"<title>Archive run: {verdict}</title>" in page_of(growing).read_text()

@@ -7,12 +7,12 @@ import random
 import pyarrow as pa
 import pytest
 
-from commitlake.jobs.pages.quality import render_page
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.stretches import stretches_of
 from tests.support.profiles import message, profile_of
 from tests.support.reports import figures_of, report_of
+from tests.support.shown_runs import page_of_run
 
 # Topics of one to forty messages in several queues and windows; of two brokers, without a name, without a time.
 ROWS = [
@@ -22,7 +22,7 @@ ROWS = [
     for number in range(topic * 7 % 40 + 1)
 ] + [message(5, topic=None), message(6, broker=None), message(7, store_timestamp=None)]
 PROFILE = profile_of(ROWS)
-WHOLE = render_page(report_of(), figures_of(PROFILE), run_id="r")
+WHOLE = page_of_run(report_of(), figures_of(PROFILE))
 
 
 def in_stretches(profile: pa.Table, rows: int, seed: int) -> PageFigures:
@@ -36,13 +36,15 @@ def in_stretches(profile: pa.Table, rows: int, seed: int) -> PageFigures:
 def test_the_page_of_stretches_is_that_of_the_whole(rows: int) -> None:
     assert len(list(stretches_of(PROFILE, rows))) > 3
     for seed in range(2):
-        assert render_page(report_of(), in_stretches(PROFILE, rows, seed), run_id="r") == WHOLE
+        assert page_of_run(report_of(), in_stretches(PROFILE, rows, seed)) == WHOLE
 
 
 def test_sums_are_those_of_the_rows() -> None:
     figures = in_stretches(PROFILE, 50, 0)
     assert (figures.messages, figures.bytes) == (len(ROWS), 200 * len(ROWS))
     assert (figures.brokers, figures.topics) == (3, len({(row["broker"], row["topic"]) for row in ROWS}))
+    times = [row["store_timestamp"] for row in ROWS if row["store_timestamp"] is not None]
+    assert (figures.first_time, figures.last_time) == (min(times), max(times))
     assert figures.queues == len({(row["broker"], row["topic"], row["queue_id"]) for row in ROWS})
     assert sum(figures.by_window.values()) == len(ROWS) - 1
     assert figures.others["messages"] + sum(row["messages_sum"] for row in figures.shown) == len(ROWS)

@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from commitlake.jobs.pages.quality import render_page
 from commitlake.pipelines.quality.errors import JudgeError, ProfileError
 from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.frames import windows_of
@@ -28,6 +27,7 @@ from commitlake.schemas.quality.expectation import Expectation, Grain, Severity,
 from commitlake.schemas.quality.suites import SUITES
 from tests.support.profiles import NOON, Row, message, messages, profile_of
 from tests.support.reports import figures_of
+from tests.support.shown_runs import page_of_run
 
 LATER = NOON + datetime.timedelta(hours=8)
 FACTS = RunFacts(now=LATER)
@@ -199,7 +199,7 @@ def test_a_time_that_nanoseconds_do_not_hold_stops_nothing(year: int) -> None:
     rows = [message(0), message(1, store_timestamp=last)]
     windows = windows_of(profile_of(rows), FACTS)
     assert sorted(windows["stored_s"]) == sorted(row["store_timestamp"].timestamp() for row in rows)
-    assert "<svg" in render_page(judged(rows), figures_of(profile_of(rows)), run_id="r")
+    assert "<svg" in page_of_run(judged(rows), figures_of(profile_of(rows)))
 
 
 def test_a_queue_that_does_all_the_work_is_told() -> None:

@@ -6,14 +6,15 @@ import datetime
 
 import pytest
 
-from commitlake.jobs.pages.quality import render_page
 from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.pipelines.quality.report import QualityReport, to_table
 from commitlake.pipelines.quality.verdict import Losses
 from commitlake.schemas.quality.expectation import Severity
 from commitlake.schemas.quality.suites import SUITES
+from tests.support.html_pages import parse_page
 from tests.support.profiles import messages, profile_of
 from tests.support.reports import figures_of
+from tests.support.shown_runs import page_of_run
 
 EXPECTATIONS = {each.severity: (suite.name, each) for suite in SUITES for each in suite.expectations}
 NOW = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
@@ -43,8 +44,9 @@ def test_page_table_and_exit_code_have_one_verdict(
     report = report_with(*failed)
     verdict = losses.verdict(report)
     assert (verdict.kind, verdict.is_damage) == (kind, is_damage)
-    page = render_page(report, figures_of(profile_of(messages([0]))), run_id="r", verdict=verdict)
-    assert f'<header class="{kind}"><h1>{verdict.text}</h1>' in page
+    page = parse_page(page_of_run(report, figures_of(profile_of(messages([0]))), verdict))
+    assert page.all("h1")[0].text == verdict.text[:1].upper() + verdict.text[1:]
+    assert [shown.attributes["class"] for shown in page.of_class("verdict")] == [f"verdict {kind}"]
     row = to_table(report, run_id="r", verdict=verdict).to_pylist()[-1]
     assert (row["suite"], row["expectation"], row["success"]) == ("run", "verdict", not is_damage)
 

@@ -1,0 +1,330 @@
+"""The page of an archive run: what it took, what was wrong, and the runs before."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from commitlake.connectors.lake.archive_log import CommittedRange
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.pages.decoded import bytes_text, decode_first_bytes, decode_value, offset_text
+from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
+from commitlake.jobs.pages.history import history_section, read_history
+from commitlake.jobs.pages.line_chart import Series, line_chart, sparkline
+from commitlake.jobs.pages.markup import Html, joined, name
+from commitlake.jobs.pages.output import Facts, PageFile, made_at, names_text, period_text, time_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict
+from commitlake.jobs.pages.parts import folded, paragraph, tiles
+from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.pipelines.archive.refused_ranges import RefusalGroup, read_refused
+from commitlake.pipelines.archive.shown import RunPage, ShownRun
+from commitlake.pipelines.quality.figures import Counts, PageFigures, Span
+from commitlake.pipelines.quality.judgement import Judgement
+from commitlake.pipelines.quality.report import QualityReport
+from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.quality.expectation import Grain
+from commitlake.schemas.quality.suites import SUITES
+from commitlake.schemas.tables.profile import WINDOW_SECONDS
+from commitlake.schemas.time_windows import TimeWindows
+from commitlake.schemas.times import parse_iso
+
+TITLE = "Archive run"
+_KINDS = {"good": Kind.GOOD, "warning": Kind.WARNING, "critical": Kind.CRITICAL}
+_WORDS = {Kind.GOOD: "Archived", Kind.WARNING: "Archived, with warnings", Kind.CRITICAL: "Damage or loss"}
+_STOPPED = "Stopped"
+_MAX_WINDOWS = 240
+_SPARK_WINDOWS = 48
+_MAX_RANGES = 12
+_WINDOW = datetime.timedelta(seconds=WINDOW_SECONDS)
+_GRAINS = {Grain.WINDOW: "windows of ten minutes of a queue", Grain.TOPIC: "topics", Grain.BROKER: "brokers"}
+_ROWS = {suite.name: _GRAINS[suite.grain] for suite in SUITES}
+_LAST_YEAR = 9900
+_FAULTS = {
+    "magic": "Bytes that begin no record",
+    "total_size": "Records of an impossible size",
+    "physical_offset": "Records that say they are elsewhere",
+    "part_lengths": "Records whose parts do not add up to their size",
+    "body_crc": "Bodies that do not fit their checksum",
+    "blank_size": "Fillers that do not reach their segment's end",
+    "hole": "Zeros with records after them",
+    "cut": "Files that end within a record",
+    "topic_encoding": "Topics that are no text",
+    "properties_encoding": "Properties that are no text",
+    "timestamp": "Times that no column can hold",
+    "body_compression": "Bodies that cannot be decompressed",
+}
+
+
+def page_writer(file: PageFile) -> RunPage:
+    """Return what shows each run of a job in a file."""
+    return RunPage(file.path, lambda run: file.write(run_page(run)))
+
+
+def run_page(run: ShownRun) -> Page:
+    """Return the page of a run that was committed, or stopped by its judgement."""
+    kind = _KINDS[run.verdict.kind]
+    word = _STOPPED if run.sequence is None else _WORDS[kind]
+    refused, problem = _read_refused(run)
+    groups = [*_refusals(refused, run), *(_unmet(run.report) if run.report else ())]
+    if problem:
+        groups.append(FindingGroup(Kind.WARNING, "What could not be read cannot be listed", why=problem))
+    sections = [
+        Section("run", "This run", _figures(run)),
+        findings_section(groups, "Nothing: all that was read is sound, and all expectations are met."
+                         if run.report else "Nothing: all that was read is sound. No expectations were judged."),
+        *_pictures(run.figures),
+        *_topics(run.figures),
+        *_met(run.report),
+        history_section(read_history(run.lake), run.run_id),
+    ]  # fmt: skip
+    text = run.verdict.text
+    return Page(TITLE, Verdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, made_at())
+
+
+def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str) -> Page:
+    """Return the page of a run that found nothing new.
+
+    Args:
+        lake: Where the tables lie.
+        stores: Their names.
+        sentence: What the run says.
+    """
+    history = read_history(lake)
+    last = history.runs[0] if history.runs else None
+    facts = [("Lake", lake.root), (_stores_label(len(stores)), names_text(stores))]
+    if last is not None:
+        facts.append(("Last run", time_text(last.ended_at)))
+    sections = [history_section(history)]
+    said = sentence[:1].upper() + sentence[1:]
+    return Page(TITLE, Verdict(Kind.GOOD, said, "Nothing new"), facts, sections, made_at())
+
+
+def _facts(run: ShownRun) -> Facts:
+    figures = run.figures
+    number = "none: nothing was committed" if run.sequence is None else f"{run.sequence}"
+    facts = [("Lake", run.lake.root), (_stores_label(len(run.ranges)), names_text([*run.ranges]))]
+    if run.report is not None:
+        facts.append(("Messages stored", period_text(figures.first_time, figures.last_time)))
+    facts.append(("Run", f"{number} ({run.run_id})"))
+    if run.started_at is not None:
+        facts.append(("Began", time_text(run.started_at)))
+    elif run.report is not None:
+        facts.append(("Judged", time_text(run.report.judged_at)))
+    return facts
+
+
+def _stores_label(count: int) -> str:
+    return "Broker" if count == 1 else "Brokers"
+
+
+def _figures(run: ShownRun) -> Html:
+    figures, counts = run.figures, run.counts
+    shown: dict[str, str] = {}
+    if counts is not None:
+        shown["messages archived"] = f"{counts.messages:,}"
+    elif run.report is not None:
+        shown["messages read"] = f"{figures.messages:,}"
+    if run.ranges:
+        shown["log"] = size_text(sum(part.end - part.start for part in run.ranges.values()))
+    if counts is not None:
+        shown["in the lake"] = size_text(run.metadata_bytes + run.pack_bytes)
+        shown["unreadable"] = f"{counts.quarantined:,}"
+        shown["gaps"] = f"{counts.gaps:,}"
+    if run.report is not None:
+        met = sum(found.success for found in run.report.judgements)
+        shown["expectations met"] = f"{met} of {len(run.report.judgements)}"
+        shown["topics"] = f"{figures.topics:,}"
+        shown["queues"] = f"{figures.queues:,}"
+    if run.seconds is not None:
+        shown["took"] = duration_text(datetime.timedelta(seconds=run.seconds))
+        if counts is not None and run.seconds > 0:
+            shown["messages per second"] = f"{counts.messages / run.seconds:,.0f}"
+    return joined([tiles(shown), *_ranges(run.ranges)])
+
+
+def _ranges(ranges: Mapping[str, CommittedRange]) -> Iterator[Html]:
+    lines = [
+        paragraph(name(broker), f": physical offsets {part.start} to {part.end} ({size_text(part.end - part.start)})",
+                  is_quiet=True)
+        for broker, part in list(ranges.items())[:_MAX_RANGES]
+    ]  # fmt: skip
+    yield from lines
+    if len(ranges) > _MAX_RANGES:
+        yield paragraph(f"and {len(ranges) - _MAX_RANGES:,} more stores", is_quiet=True)
+
+
+def _read_refused(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
+    """Return what a committed run could not read, and why that cannot be told."""
+    if run.counts is None or not (run.counts.quarantined or run.counts.gaps):
+        return (), ""
+    try:
+        return read_refused(run.lake, run.run_id), ""
+    except (CommitLakeError, OSError) as error:
+        return (), str(error).split("\n", 1)[0]
+
+
+def _refusals(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterator[FindingGroup]:
+    kind = Kind.CRITICAL if run.verdict.is_damage else Kind.WARNING
+    for group in refused:
+        if group.table == "gaps":
+            title = "Parts of the log that are gone"
+            why = (
+                f"{bytes_text(group.bytes)} of the log were not there: a broker deleted them before they were archived"
+            )
+            action = "archive more often, and let 'commitlake guard' warn: what is gone cannot be archived"
+        else:
+            title = _FAULTS.get(group.reason, f"Unreadable: {group.reason}")
+            why = f"{bytes_text(group.bytes)} of the log could not be read as they should; every other record was"
+            action = (
+                "look for this part of the log in a replica or a backup; its first bytes are in the table quarantine"
+            )
+        examples = [_refused_example(row, group.reason) for row in group.first]
+        command = ["commitlake", "query", "--lake", run.lake.root, "--table", group.table]
+        word = "Gap" if group.table == "gaps" else "Damage"
+        yield FindingGroup(kind, title, group.count, why, action, examples, word, commands=[command])
+
+
+def _refused_example(row: Mapping[str, Any], reason: str) -> Example:
+    start, end = row["start_offset"], row["end_offset"]
+    size = "" if start is None or end is None else f", {bytes_text(end - start)}"
+    file = str(row["segment"] or "").rsplit("/", 1)[-1]
+    where = f"{row['broker']}, {file}, physical offset {'unknown' if start is None else offset_text(start)}{size}"
+    expected = row.get("expected")
+    return Example(
+        where,
+        decode_value(row["found"] or "", reason),
+        decode_value(expected, reason) if expected else "a segment" if reason == "" else "",
+        decode_first_bytes(row.get("first_bytes") or b""),
+    )
+
+
+def _unmet(report: QualityReport) -> Iterator[FindingGroup]:
+    for found in (*report.critical_failures, *report.warnings):
+        wanted = found.expectation
+        kind = Kind.CRITICAL if found.is_critical else Kind.WARNING
+        observed = "" if found.observed is None else f"; observed {_value(found.observed)}"
+        yield FindingGroup(
+            kind,
+            f"Expected: {wanted.name.replace('_', ' ')}",
+            found.unexpected,
+            wanted.why,
+            wanted.action,
+            [_judged_example(row) for row in found.examples],
+            word="Stops the run" if found.is_critical else "Warning",
+            counted=f"not so in {found.unexpected:,} of {found.judged:,} {_ROWS.get(found.suite, 'rows')}{observed}",
+            code=f"{found.suite}.{wanted.name}",
+        )
+
+
+def _judged_example(row: Mapping[str, object]) -> Example:
+    places = {"broker": "broker", "topic": "topic", "queue_id": "queue", "window_start": "from"}
+    where = ", ".join(f"{word} {_place(key, row[key])}" for key, word in places.items() if row.get(key) is not None)
+    values = {key.replace("_", " "): _value(value) for key, value in row.items() if key not in places}
+    return Example(where, "; ".join(f"{key}: {value}" for key, value in values.items()), "")
+
+
+def _place(key: str, value: object) -> str:
+    """Return a part of a window's key; its time comes as text."""
+    if key != "window_start":
+        return str(value)
+    try:
+        return time_text(parse_iso(str(value)))
+    except (ValueError, OverflowError):
+        return str(value)
+
+
+def _value(value: object) -> str:
+    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else f"{value}"
+
+
+def _pictures(figures: PageFigures) -> Iterator[Section]:
+    span = figures.span
+    if span is None:
+        return
+    windows, values = _windows(figures.by_window, span, _MAX_WINDOWS)
+    length = duration_text(windows.length)
+    chart = line_chart(
+        f"Messages stored in each {length}",
+        windows,
+        [Series("messages", values)],
+        lambda value: f"{value:,.0f}",
+        note="By the broker's clock; what could not be read is not in it",
+    )
+    yield Section("time", "When they were stored", chart)
+
+
+def _windows(counts: Counts, span: Span, most: int) -> tuple[TimeWindows, list[float | None]]:
+    """Return at most so many windows over a span, and the messages in each."""
+    windows = _time_windows(span, most)
+    values = [0.0] * windows.count
+    for begin, count in counts.items():
+        values[min((begin - windows.start) // windows.length, windows.count - 1)] += count
+    return windows, list(values)
+
+
+def _time_windows(span: Span, most: int) -> TimeWindows:
+    if span.end.year <= _LAST_YEAR:
+        windows = TimeWindows.covering(span.begin, span.end, most, _WINDOW)
+        if windows.count <= most:
+            return windows
+    # Store times were changed, and messages seem to be thousands of years apart.
+    length = max(_WINDOW, (span.end - span.begin) // most)
+    return TimeWindows(span.begin, length, max(1, (span.end - span.begin) // length))
+
+
+def _topics(figures: PageFigures) -> Iterator[Section]:
+    if not figures.topics:
+        return
+    columns = (
+        Column("topic"),
+        Column("broker"),
+        Column("messages", is_number=True),
+        Column("log", is_number=True),
+        Column("queues", is_number=True),
+        Column("missing", is_number=True),
+        Column("messages over time", can_sort=False),
+    )
+    shown, others = figures.shown, figures.others
+    rest = ""
+    if figures.topics > len(shown):
+        rest = (
+            f"{figures.topics - len(shown):,} other topics have {others['messages']:,} messages, "
+            f"{size_text(others['bytes'])}, {others['missing_offsets']:,} missing."
+        )
+    rows = [_topic_row(row, figures) for row in shown]
+    caption = "The largest first; missing are queue offsets that are left out within ten minutes"
+    yield Section("topics", "Topics", table(caption, columns, rows, rest=rest))
+
+
+def _topic_row(row: Mapping[str, Any], figures: PageFigures) -> list[Cell]:
+    picture = Html()
+    if figures.span is not None:
+        _, values = _windows(figures.of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS)
+        picture = sparkline(f"{row['messages_sum']:,} messages over time", values)
+    return [
+        Cell(name(row["topic"])),
+        Cell(name(row["broker"])),
+        Cell(f"{row['messages_sum']:,}", row["messages_sum"]),
+        Cell(size_text(row["bytes_sum"]), row["bytes_sum"]),
+        Cell(f"{row['queue_id_count_distinct']:,}", row["queue_id_count_distinct"]),
+        Cell(f"{row['missing_offsets_sum']:,}", row["missing_offsets_sum"]),
+        Cell(picture),
+    ]
+
+
+def _met(report: QualityReport | None) -> Iterator[Section]:
+    met = [found for found in report.judgements if found.success] if report else []
+    if met:
+        rows = [
+            [Cell(found.expectation.name.replace("_", " ")), Cell(found.suite), Cell(_severity(found))] for found in met
+        ]
+        columns = (Column("expectation"), Column("suite"), Column("if it were not met"))
+        listed = folded(f"{len(met)} expectations are met", table("Expectations that are met", columns, rows))
+        yield Section("met", "As expected", listed)
+
+
+def _severity(found: Judgement) -> str:
+    return "the run would stop" if found.is_critical else "a warning"

@@ -1,0 +1,192 @@
+"""The page of audit: which places hold the same messages, where they differ, and which tables are damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
+from commitlake.jobs.pages.history import history_section, read_history
+from commitlake.jobs.pages.markup import Html, joined, name
+from commitlake.jobs.pages.output import made_at, names_text, period_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge
+from commitlake.jobs.pages.parts import paragraph, tiles
+from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.pipelines.audit.moment import Moment
+from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.tables import TableFinding
+from commitlake.pipelines.audit.verdicts import Verdict as Comparison
+
+TITLE = "Audit of a lake"
+_MAX_NOTES = 100
+_SIDES = {
+    "runs": "what the runs counted",
+    "messages": "the table messages",
+    "packs": "the bodies in the packs",
+    "store": "the stores",
+    "hbase": "HBase",
+}
+_DIFFERENCES = {
+    "missing": ("Missing", "windows that {expected} have and {found} do not"),
+    "unexpected": ("Unexpected", "windows that {found} have and {expected} do not"),
+    "different": ("Different", "windows in which {found} have other messages than {expected}"),
+}
+_BYTE_FIGURES = ("bytes", "body_bytes")
+
+
+def audit_page(
+    lake: LakePaths,
+    span: Span,
+    moment: Moment,
+    comparisons: Sequence[Comparison],
+    damages: Sequence[TableFinding],
+    notes: Sequence[str] = (),
+) -> Page:
+    """Return the page of an audit.
+
+    Args:
+        lake: Where the tables lie.
+        span: Which messages were compared.
+        moment: The state of the lake that was compared.
+        comparisons: Of two places each.
+        damages: What is wrong with single tables.
+        notes: What else is to be said.
+    """
+    groups = [*map(_damage, damages), *(group for each in comparisons for group in _differences(each))]
+    text = verdict_text(comparisons, damages)
+    kind = Kind.CRITICAL if groups else Kind.GOOD
+    brokers = sorted(moment.commit.stores)
+    facts = [
+        ("Lake", lake.root),
+        ("Broker" if len(brokers) == 1 else "Brokers", names_text(brokers)),
+        ("Messages stored", "any time" if span == Span() else period_text(span.first, span.last)),
+        ("Compared", f"version {moment.version} of messages, archived up to run {moment.commit.sequence}"),
+    ]
+    sections = [
+        Section("compared", "What was compared", _comparisons(comparisons)),
+        findings_section(groups, "Nothing: every message is everywhere, and the same."),
+        *_notes([*(f"{_title(each)}: {note}" for each in comparisons for note in each.notes), *notes]),
+        history_section(read_history(lake)),
+    ]
+    return Page(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, made_at())
+
+
+def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:
+    """Return the verdict in a sentence."""
+    compared = [each for each in comparisons if each.compared]
+    differing = [each for each in compared if each.differing]
+    said = []
+    if damages:
+        names = names_text(list(dict.fromkeys(each.table for each in damages)))
+        said.append(f"{len(damages):,} {'table is' if len(damages) == 1 else 'tables are'} damaged ({names})")
+    if differing:
+        windows = sum(each.differing for each in differing)
+        said.append(
+            f"{len(differing)} of {len(compared)} comparisons differ, in {windows:,} windows of ten minutes: "
+            f"{'; '.join(_title(each) for each in differing)}"
+        )
+    if said:
+        return f"Not the same: {', and '.join(said)}"
+    if not compared:
+        return "Nothing was compared"
+    messages = max(each.messages for each in compared)
+    return f"The same everywhere: {messages:,} messages in {len(compared)} comparisons"
+
+
+def _title(comparison: Comparison) -> str:
+    return (
+        f"{_SIDES.get(comparison.expected, comparison.expected)} and {_SIDES.get(comparison.found, comparison.found)}"
+    )
+
+
+def _comparisons(comparisons: Sequence[Comparison]) -> Html:
+    if not comparisons:
+        return paragraph("Nothing: the tables cannot be read.")
+    compared = [each for each in comparisons if each.compared]
+    figures = {
+        "messages": f"{max((each.messages for each in compared), default=0):,}",
+        "windows": f"{max((each.windows for each in compared), default=0):,}",
+        "comparisons": f"{len(compared)}",
+        "that differ": f"{sum(each.differing > 0 for each in compared)}",
+    }
+    columns = (
+        Column("comparison"),
+        Column("verdict"),
+        Column("messages", is_number=True),
+        Column("windows", is_number=True),
+        Column("differing windows", is_number=True),
+    )
+    rows = []
+    for each in comparisons:
+        if not each.compared:
+            rows.append([Cell(_title(each)), Cell(badge(Kind.INFO, "not done")), Cell(""), Cell(""), Cell("")])
+            continue
+        verdict = badge(Kind.CRITICAL, "different") if each.differing else badge(Kind.GOOD, "the same")
+        numbers = (each.messages, each.windows, each.differing)
+        rows.append([Cell(_title(each)), Cell(verdict), *(Cell(f"{number:,}", number) for number in numbers)])
+    return joined([tiles(figures), table("Each place is compared in windows of ten minutes", columns, rows)])
+
+
+def _damage(damage: TableFinding) -> FindingGroup:
+    return FindingGroup(
+        Kind.CRITICAL,
+        f"Damaged: {damage.table}",
+        damage.count,
+        action="'commitlake maintain --repair --dry-run' tells what can be brought back",
+        examples=[Example(damage.table, note, "") for note in damage.notes],
+        word="Damaged",
+        counted=f"{damage.count:,} {damage.what}",
+    )
+
+
+def _differences(comparison: Comparison) -> Iterator[FindingGroup]:
+    sides = {"expected": _SIDES.get(comparison.expected, comparison.expected),
+             "found": _SIDES.get(comparison.found, comparison.found)}  # fmt: skip
+    for difference, count in comparison.kinds.items():
+        title, why = _DIFFERENCES[difference]
+        rows = [row for row in comparison.differences if row["difference"] == difference]
+        yield FindingGroup(
+            Kind.CRITICAL,
+            f"{title}: {sides['expected']} and {sides['found']}",
+            count,
+            why.format(**sides).capitalize(),
+            "compare with --store while the broker still has the messages; "
+            "'commitlake maintain --repair --dry-run' tells what can be brought back",
+            [_example(row) for row in rows],
+            word=title,
+            counted=f"{count:,} {'window' if count == 1 else 'windows'}",
+        )
+
+
+def _example(row: Mapping[str, Any]) -> Example:
+    window = row["window_start"]
+    start = "without a time" if window is None else f"ten minutes from {window:%Y-%m-%d %H:%M} UTC"
+    where = f"{row['broker']}, topic {row['topic']}, queue {row['queue_id']}, {start}"
+    names = row["different_columns"] if row["difference"] == "different" else ("messages", "bytes")
+    found, expected = (
+        "; ".join(_figure(figure, row[f"{side}_{figure}"]) for figure in names if f"{side}_{figure}" in row)
+        for side in ("found", "expected")
+    )
+    return Example(where, found, expected)
+
+
+def _figure(figure: str, value: object) -> str:
+    words = figure.replace("_", " ")
+    if value is None:
+        return f"{words}: none"
+    if isinstance(value, int):
+        shown = size_text(value) if figure in _BYTE_FIGURES and value >= 1024 else f"{value:,}"
+        if figure.endswith("checksum"):
+            shown = f"{value & 0xFFFFFFFFFFFFFFFF:016x}"
+        return f"{words}: {shown}" + (f" ({value:,} bytes)" if figure in _BYTE_FIGURES and value >= 1024 else "")
+    return f"{words}: {value}"
+
+
+def _notes(notes: Sequence[str]) -> Iterator[Section]:
+    if notes:
+        shown = [paragraph(name(note)) for note in notes[:_MAX_NOTES]]
+        if len(notes) > _MAX_NOTES:
+            shown.append(paragraph(f"{len(notes) - _MAX_NOTES:,} more notes are left out of this page."))
+        yield Section("notes", "Notes", joined(shown))

@@ -1,0 +1,265 @@
+"""The page of guard: which segments go when, what is at risk, and how full the disks are."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.guard.report import disk_limits, verdict_of
+from commitlake.jobs.pages.decoded import bytes_text, offset_text
+from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
+from commitlake.jobs.pages.history import history_section, read_history
+from commitlake.jobs.pages.markup import Html, joined, name
+from commitlake.jobs.pages.output import Facts, made_at, names_text, period_text, time_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge
+from commitlake.jobs.pages.parts import paragraph, tiles
+from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.pipelines.retention.rules import Cause
+from commitlake.pipelines.retention.watch import Verdict as SegmentVerdict
+from commitlake.pipelines.retention.watch import WatchedSegment, WatchedStore
+
+TITLE = "Segments about to be deleted"
+MAX_ROWS = 300
+"""Rows of the tables of segments and disks."""
+_MAX_EXAMPLES = 20
+_CAUSES = {
+    Cause.TIME: "its age, at an hour of deleteWhen",
+    Cause.DISK: "its age, and a disk that is too full",
+    Cause.FORCED: "a disk that is so full that its age does not matter",
+    None: "",
+}
+_KINDS = {
+    SegmentVerdict.ARCHIVED: Kind.GOOD,
+    SegmentVerdict.WAITS: Kind.INFO,
+    SegmentVerdict.AT_RISK: Kind.CRITICAL,
+    SegmentVerdict.UNUSED: Kind.INFO,
+}
+_WORDS = {
+    SegmentVerdict.ARCHIVED: "archived",
+    SegmentVerdict.WAITS: "not archived yet",
+    SegmentVerdict.AT_RISK: "at risk",
+    SegmentVerdict.UNUSED: "made in advance",
+}
+
+
+def stores_page(
+    stores: Sequence[WatchedStore],
+    lake: LakePaths,
+    within: datetime.timedelta,
+    now: datetime.datetime,
+    *,
+    command: Sequence[str],
+    is_lake: bool = True,
+) -> Page:
+    """Return the page of all stores.
+
+    Args:
+        stores: As they were watched.
+        lake: Where the tables lie.
+        within: How long a segment must live.
+        now: When the stores were looked at.
+        command: The command line that archives them.
+        is_lake: Whether there is a lake yet.
+    """
+    verdict = verdict_of(stores)
+    groups = [group for store in stores for group in _groups(store, now, command)]
+    kind = Kind.CRITICAL if verdict.exit_code else _worst(groups)
+    text = verdict.text[:1].upper() + verdict.text[1:]
+    word = {Kind.CRITICAL: "Act now", Kind.WARNING: "Watch", Kind.INFO: "Safe", Kind.GOOD: "Safe"}[kind]
+    sections = [
+        Section("segments", "Segments", _figures(stores, within)),
+        findings_section(groups, "Nothing is lost or at risk, and no disk is too full."),
+        Section("forecast", "What goes when", _forecast(stores)),
+        Section("disks", "Disks", _disks(stores, now)),
+        history_section(read_history(lake)) if is_lake else Section(
+            "runs", "Archive runs", paragraph("There is no lake in this place yet: nothing is archived.")
+        ),
+    ]  # fmt: skip
+    return Page(TITLE, Verdict(kind, f"{text} within {duration_text(within)}", word), _facts(stores, lake, within),
+                sections, made_at(now))  # fmt: skip
+
+
+def _worst(groups: Sequence[FindingGroup]) -> Kind:
+    kinds = {group.kind for group in groups}
+    return Kind.WARNING if kinds & {Kind.WARNING, Kind.CRITICAL} else Kind.GOOD
+
+
+def _facts(stores: Sequence[WatchedStore], lake: LakePaths, within: datetime.timedelta) -> Facts:
+    written = [watched.fate.segment.modified for store in stores for watched in store.segments
+               if watched.fate.segment.begun]  # fmt: skip
+    return [
+        ("Lake", lake.root),
+        ("Broker" if len(stores) == 1 else "Brokers", names_text([store.broker for store in stores])),
+        ("Folder" if len(stores) == 1 else "Folders", names_text([store.root for store in stores], 3)),
+        ("Segments written", period_text(min(written), max(written)) if written else "none"),
+        ("Must live for", duration_text(within)),
+    ]
+
+
+def _figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Html:
+    count = {verdict: sum(store.count(verdict) for store in stores) for verdict in SegmentVerdict}
+    used = [watched for store in stores for watched in store.segments if watched.verdict is not SegmentVerdict.UNUSED]
+    gone = [watched.fate.deleted_at for watched in used if watched.fate.deleted_at is not None]
+    lost = [store.lost for store in stores if store.lost is not None]
+    return tiles(
+        {
+            "segments": f"{len(used):,}",
+            "archived": f"{count[SegmentVerdict.ARCHIVED]:,}",
+            "not archived yet": f"{count[SegmentVerdict.WAITS]:,}",
+            f"at risk within {duration_text(within)}": f"{count[SegmentVerdict.AT_RISK]:,}",
+            "lost": size_text(sum(end - start for start, end in lost)),
+            "log": size_text(sum(watched.fate.segment.size for watched in used)),
+            "next deletion": time_text(min(gone)) if gone else "none foreseen",
+        }
+    )
+
+
+def _groups(store: WatchedStore, now: datetime.datetime, command: Sequence[str]) -> Iterator[FindingGroup]:
+    if store.lost is not None:
+        start, end = store.lost
+        yield FindingGroup(
+            Kind.CRITICAL,
+            f"Lost: {store.broker}",
+            why=f"{bytes_text(end - start)} of the log were deleted before they were archived",
+            action="archive what is left now; the next run writes the loss down in the table gaps",
+            examples=[Example(store.root, f"the log begins at physical offset {offset_text(end)}",
+                              f"to begin at {offset_text(start)}, where the lake ends, or before")],
+            word="Lost",
+            commands=[command],
+        )  # fmt: skip
+    at_risk = [watched for watched in store.segments if watched.verdict is SegmentVerdict.AT_RISK]
+    if at_risk:
+        size = sum(watched.fate.segment.size for watched in at_risk)
+        first = min(watched.fate.deleted_at for watched in at_risk if watched.fate.deleted_at is not None)
+        yield FindingGroup(
+            Kind.CRITICAL,
+            f"At risk: {store.broker}",
+            len(at_risk),
+            f"{size_text(size)} go from {time_text(first)} on, and are not archived",
+            "archive now",
+            [_risk_example(watched, store) for watched in at_risk[:_MAX_EXAMPLES]],
+            word="At risk",
+            counted=f"{len(at_risk):,} {'segment' if len(at_risk) == 1 else 'segments'}",
+            commands=[command],
+        )
+    if store.replaced:
+        yield FindingGroup(
+            Kind.CRITICAL,
+            f"Another store: {store.broker}",
+            why=store.replaced.rstrip("."),
+            action="archive it under another name with --broker, if it was set up anew",
+            word="Refused",
+        )
+    yield from _limits(store, now)
+
+
+def _risk_example(watched: WatchedSegment, store: WatchedStore) -> Example:
+    segment, fate = watched.fate.segment, watched.fate
+    gone = "" if fate.deleted_at is None else f"is deleted at {time_text(fate.deleted_at)}: {_CAUSES[fate.cause]}"
+    return Example(
+        f"{store.root}, {segment.name}, {bytes_text(segment.size)}",
+        f"{gone}; in the lake: {segment.archived}",
+        "to be in the lake before",
+        {"last written": time_text(segment.modified)},
+    )
+
+
+def _limits(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGroup]:
+    for disk in store.disks:
+        for percent, then in disk_limits(store.rules):
+            moment = disk.time_of_excess(percent, now)
+            if moment is None:
+                continue
+            used = f"{disk.used_percent:.1f} % of {size_text(disk.entire)} is used"
+            is_over = moment <= now
+            when = "now" if is_over else f"in {duration_text(moment - now)}, at {time_text(moment)}"
+            yield FindingGroup(
+                Kind.WARNING if is_over else Kind.INFO,
+                f"Disk of {store.broker}: over {percent} % {when}",
+                why=f"{used}; above {percent} %, {then}",
+                action="make room on the disk, or let the broker keep less" if is_over else "",
+                word="Disk",
+            )
+
+
+def _forecast(stores: Sequence[WatchedStore]) -> Html:
+    columns = (
+        Column("segments"),
+        Column("broker"),
+        Column("verdict"),
+        Column("number", is_number=True),
+        Column("size", is_number=True),
+        Column("last written (UTC)"),
+        Column("deleted from (UTC)"),
+        Column("because of"),
+    )
+    rows = [row for store in _worst_first(stores) for row in _segment_rows(store)]
+    rest = "" if len(rows) <= MAX_ROWS else f"{len(rows) - MAX_ROWS:,} more rows are left out of this page."
+    caption = "Segments one after the other with the same fate are one row. A broker deletes none of them earlier"
+    return table(caption, columns, rows[:MAX_ROWS], rest=rest)
+
+
+def _worst_first(stores: Sequence[WatchedStore]) -> list[WatchedStore]:
+    return sorted(stores, key=lambda store: (store.lost is None, not store.count(SegmentVerdict.AT_RISK)))
+
+
+def _segment_rows(store: WatchedStore) -> Iterator[list[Cell]]:
+    for (verdict, cause), group in groupby(store.segments, key=lambda watched: (watched.verdict, watched.fate.cause)):
+        same = list(group)
+        fates = [watched.fate for watched in same]
+        first, last = fates[0].segment, fates[-1].segment
+        size = sum(fate.segment.size for fate in fates)
+        gone = [fate.deleted_at for fate in fates if fate.deleted_at is not None]
+        yield [
+            Cell(first.name if len(same) == 1 else f"{first.name} to {last.name}"),
+            Cell(name(store.broker)),
+            Cell(badge(_KINDS[verdict], _WORDS[verdict])),
+            Cell(f"{len(same):,}", len(same)),
+            Cell(size_text(size), size),
+            Cell(_plain_time(max(fate.segment.modified for fate in fates))),
+            Cell(_plain_time(min(gone)) if gone else "not foreseen"),
+            Cell(_CAUSES[cause]),
+        ]
+
+
+def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Html:
+    columns = (
+        Column("broker"),
+        Column("used", is_number=True),
+        Column("of", is_number=True),
+        Column("written an hour", is_number=True),
+        Column("limits"),
+    )
+    rows = []
+    for store in stores[:MAX_ROWS]:
+        for disk in store.disks:
+            growth = disk.growth * 3600
+            limits = "; ".join(
+                f"{percent} % {'exceeded' if moment <= now else 'in ' + duration_text(moment - now)}: {then}"
+                if (moment := disk.time_of_excess(percent, now)) is not None
+                else f"{percent} %: {then}"
+                for percent, then in disk_limits(store.rules)
+            )
+            rows.append(
+                [
+                    Cell(name(store.broker)),
+                    Cell(f"{disk.used_percent:.1f} %", disk.used_percent),
+                    Cell(size_text(disk.entire), disk.entire),
+                    Cell(size_text(growth) if growth > 0 else "not known", growth if growth > 0 else None),
+                    Cell(limits),
+                ]
+            )
+    if not rows:
+        return paragraph("The stores are in an object store: there is no disk to fill.")
+    rest = "" if len(stores) <= MAX_ROWS else f"{len(stores) - MAX_ROWS:,} more stores are left out of this page."
+    told = [paragraph(name(store.broker), f": {store.rules.told}", is_quiet=True) for store in stores[:20]
+            if store.rules.told]  # fmt: skip
+    return joined([table("Disks of the stores' logs and queues", columns, rows, rest=rest), *told])
+
+
+def _plain_time(moment: datetime.datetime) -> str:
+    return time_text(moment).removesuffix(" UTC")

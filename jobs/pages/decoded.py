@@ -1,0 +1,121 @@
+"""Values of findings in a form that people read: magic codes with their names, times, sizes.
+
+>>> decode_value("4F4F4F4F")
+'4F4F4F4F (the text "OOOO")'
+>>> decode_value("stored at 1795183200000 ms, 1048576 bytes")
+'stored at 2026-11-20 14:00:00.000 UTC (1795183200000 ms), 1,048,576 bytes (1.0 MiB)'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Magic
+from commitlake.schemas.layouts.jmq import journal
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD
+from commitlake.schemas.times import EPOCH, MILLISECOND
+
+_MAGIC_NAMES = {
+    f"{Magic.V1 & 0xFFFFFFFF:08X}": "message of RocketMQ",
+    f"{Magic.V2 & 0xFFFFFFFF:08X}": "message of RocketMQ 5 with a long topic",
+    f"{Magic.BLANK & 0xFFFFFFFF:08X}": "filler at a segment's end",
+    f"{Magic.BOLTMQ & 0xFFFFFFFF:08X}": "message of BoltMQ",
+    f"{Magic.BOLTMQ_BLANK & 0xFFFFFFFF:08X}": "filler of BoltMQ's at a segment's end",
+    f"{journal.Magic.MESSAGE:04X}": "message of JMQ",
+    f"{journal.Magic.FILLER:04X}": "filler at a file's end",
+}
+_HEX = re.compile(r"(?<![0-9A-Za-z])(?:[0-9A-F]{8}|[0-9A-F]{4})(?![0-9A-Za-z])")
+_MILLISECONDS = re.compile(r"(?<![0-9A-Za-z.-])([0-9]{12,13}) ms(?![0-9A-Za-z])")
+_BYTES = re.compile(r"(?<![0-9A-Za-z.-])([0-9]{1,19}) bytes(?![0-9A-Za-z])")
+_LEADING_NUMBER = re.compile(r"^-?[0-9]{1,10}(?![0-9])")
+_PRINTABLE = range(0x20, 0x7F)
+_MAGIC_CODES = frozenset({"log_bad_magic", "magic"})
+_CRC_CODES = frozenset({"log_bad_crc", "body_crc"})
+_SHOWN_BYTES = 16
+
+
+def decode_value(value: str, code: str = "magic") -> str:
+    """Return what a finding says was found or expected, with its numbers decoded.
+
+    Args:
+        value: The text.
+        code: Class of the finding, or reason of the row in `quarantine`: which numbers are magic codes or checksums.
+    """
+    if code in _MAGIC_CODES:
+        value = _HEX.sub(lambda match: _with(match[0], _magic_name(match[0])), value)
+    if code in _CRC_CODES:
+        value = _LEADING_NUMBER.sub(lambda match: f"{int(match[0]) & 0xFFFFFFFF:08X} ({match[0]})", value)
+    value = _MILLISECONDS.sub(lambda match: f"{time_of_ms(int(match[1]))} ({match[0]})", value)
+    return _BYTES.sub(lambda match: bytes_text(int(match[1])), value)
+
+
+def time_of_ms(milliseconds: int) -> str:
+    """Return a time in ms since 1970 as UTC, to the millisecond; one that no calendar has as it is."""
+    try:
+        moment = EPOCH + milliseconds * MILLISECOND
+    except OverflowError:
+        return f"{milliseconds} ms"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d} UTC"
+
+
+def bytes_text(count: int) -> str:
+    """Return a number of bytes, of many with a unit, too: `1,048,576 bytes (1.0 MiB)`."""
+    shown = "1 byte" if count == 1 else f"{count:,} bytes"
+    return _with(shown, size_text(count)) if count >= 1024 else shown
+
+
+def offset_text(offset: int) -> str:
+    """Return a physical offset as it is, so that it can be copied, and as a size where that says more."""
+    return _with(f"{offset}", size_text(offset)) if offset >= 1 << 20 else f"{offset}"
+
+
+def decode_first_bytes(data: bytes, *, is_journal: bool = False) -> Mapping[str, str]:
+    """Return what the first bytes of a bad range are: in hex, as text, and as the head of a record if they are one.
+
+    Args:
+        data: The bytes; none give nothing.
+        is_journal: Whether they are of JMQ's journal, whose records have another head.
+    """
+    if not data:
+        return {}
+    shown = data[:_SHOWN_BYTES]
+    text = "".join(chr(byte) if byte in _PRINTABLE else "·" for byte in shown)
+    more = "…" if len(data) > _SHOWN_BYTES else ""
+    found = {"first bytes": f"{shown.hex(' ')}{more} ({text}{more})"}
+    if not is_journal and (head := "; ".join(_head_words(data))):
+        found["says of itself"] = head
+    return found
+
+
+def _head_words(data: bytes) -> Iterator[str]:
+    """Yield the fields of the head of a record of RocketMQ's or BoltMQ's, where the magic is theirs."""
+    if len(data) < BLANK.size:
+        return
+    size, magic = BLANK.unpack(data, 0)
+    if magic not in MESSAGE_MAGICS and magic not in BLANK_MAGICS:
+        return
+    yield f"magic {magic & 0xFFFFFFFF:08X}, {_magic_name(f'{magic & 0xFFFFFFFF:08X}')}"
+    yield f"size {bytes_text(size)}" if size >= 0 else f"size {size}"
+    if magic in BLANK_MAGICS or len(data) < HEAD.size:
+        return
+    head = HEAD.unpack(data, 0)
+    queue_id, queue_offset, physical_offset, born = head[3], head[5], head[6], head[8]
+    yield f"queue {queue_id}, number {queue_offset}"
+    yield f"physical offset {physical_offset}"
+    yield f"sent {time_of_ms(born)}"
+
+
+def _magic_name(code: str) -> str:
+    """Return the name of a magic code, or the text that stands in its place, or nothing."""
+    if code in _MAGIC_NAMES:
+        return _MAGIC_NAMES[code]
+    data = bytes.fromhex(code)
+    if not any(data):
+        return "zeros"
+    return f'the text "{data.decode("ascii")}"' if all(byte in _PRINTABLE for byte in data) else ""
+
+
+def _with(value: str, note: str) -> str:
+    return f"{value} ({note})" if note else value

@@ -1,0 +1,159 @@
+"""Findings on a page: like ones together, the first of them decoded, and how many more there are.
+
+A log can give a million findings, each with texts of somebody else's. So a group shows its first examples; what its
+source has kept beyond them is folded away, as far as the page's size allows; everything else is a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.pages.markup import Html, joined, tag, text
+from commitlake.jobs.pages.page import Kind, Section
+from commitlake.jobs.pages.parts import command, folded, notice, paragraph
+from commitlake.jobs.pages.tables import Cell, Column, table
+
+SHOWN_EXAMPLES = 3
+"""Examples of a group that are shown at once."""
+MAX_GROUPS = 100
+"""Groups that a page shows; others are counted."""
+MAX_BYTES = 1 << 20
+"""Size of the findings on a page from which on no more examples are added."""
+MAX_TEXT = 240
+"""Characters of a text of a finding that are shown."""
+MAX_SENTENCE = 1000
+"""Characters of a sentence on a group that are shown."""
+_ROW_BYTES = 400
+"""HTML of a row of a table beside its texts."""
+_ORDER = (Kind.CRITICAL, Kind.WARNING, Kind.INFO, Kind.GOOD)
+_QUOTED = re.compile(r"'((?:commitlake|curl) [^']+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One finding, in words.
+
+    Attributes:
+        where: File, offset, queue: its place.
+        found: What is there.
+        expected: What should be.
+        notes: More about it, by name.
+    """
+
+    where: str
+    found: str
+    expected: str
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """Findings of the same kind.
+
+    Attributes:
+        kind: How bad they are.
+        title: What they are.
+        count: How many there are.
+        why: Where they come from or what they mean, without a full stop.
+        action: What to do, likewise.
+        examples: The first of them.
+        word: For the badge; by default the kind's own.
+        counted: The count in words, where that is not the number of findings.
+        commands: Command lines to copy, as words.
+        code: Its name for programs.
+    """
+
+    kind: Kind
+    title: str
+    count: int = 1
+    why: str = ""
+    action: str = ""
+    examples: Sequence[Example] = ()
+    word: str = ""
+    counted: str = ""
+    commands: Sequence[Sequence[str]] = ()
+    code: str = ""
+
+
+def findings_section(groups: Sequence[FindingGroup], nothing: str) -> Section:
+    """Return the part of a page that tells the findings, the worst first.
+
+    Args:
+        groups: Of findings; within a kind, their order is kept.
+        nothing: The sentence for no findings.
+    """
+    ordered = sorted(groups, key=lambda group: _ORDER.index(group.kind))
+    return Section("findings", "Findings", joined(_notices(ordered)) if ordered else paragraph(nothing))
+
+
+def _notices(groups: Sequence[FindingGroup]) -> Iterator[Html]:
+    left = MAX_BYTES
+    told: set[tuple[str, ...]] = set()
+    for group in groups[:MAX_GROUPS]:
+        new = [words for words in map(tuple, group.commands) if words not in told]
+        told.update(new)
+        shown = _notice(replace(group, commands=new), left)
+        left -= len(shown.encode())
+        yield shown
+    if rest := groups[MAX_GROUPS:]:
+        count = sum(group.count for group in rest)
+        yield paragraph(f"{len(rest):,} more groups, with {count:,} findings, are left out of this page.")
+
+
+def _notice(group: FindingGroup, left: int) -> Html:
+    shown = group.examples[:SHOWN_EXAMPLES] if left > 0 else ()
+    content = [
+        paragraph(f"{_bounded(group.why, MAX_SENTENCE)}.", *([" ", tag("code", group.code)] if group.code else []))
+        if group.why
+        else Html(),
+        paragraph(tag("b", "What to do: "), _with_code(group.action), ".") if group.action else Html(),
+        *map(command, group.commands),
+        tag("ol", *map(_example, shown), class_="examples") if shown else Html(),
+        _rest(group, len(shown), left),
+    ]
+    counted = group.counted or (f"{group.count:,} found" if group.count > 1 else "")
+    title = joined([_bounded(group.title), tag("span", _bounded(f" · {counted}"), class_="quiet") if counted else ""])
+    return notice(group.kind, title, *content, word=group.word)
+
+
+def _rest(group: FindingGroup, shown: int, left: int) -> Html:
+    """Return how many findings are not shown, with those that there is room for folded away."""
+    more = group.count - shown
+    if not group.examples or more <= 0:
+        return Html()
+    words = f"{more:,} more like this"
+    rows = []
+    for example in group.examples[shown:]:
+        row = [Cell(text(_bounded(each))) for each in (example.where, example.found, example.expected)]
+        left -= sum(len(cell.content.encode()) for cell in row) + _ROW_BYTES
+        if left < 0:
+            break
+        rows.append(row)
+    if not rows:
+        return paragraph(words, is_quiet=True)
+    listed = table(f"The next {len(rows):,}", [Column("place"), Column("found"), Column("expected")], rows)
+    return folded(words if len(rows) == more else f"{words}, the next {len(rows):,} listed", listed)
+
+
+def _example(example: Example) -> Html:
+    fields = {"place": example.where, "found": example.found, "expected": example.expected, **example.notes}
+    pairs = (
+        tag("div", tag("dt", _bounded(title)), tag("dd", tag("bdi", _bounded(value))))
+        for title, value in fields.items()
+        if value
+    )
+    return tag("li", tag("dl", *pairs))
+
+
+def _with_code(sentence: str) -> Html:
+    """Return a sentence in which quoted commands are set as code."""
+    parts = _QUOTED.split(_bounded(sentence, MAX_SENTENCE))
+    return joined(tag("code", part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def _bounded(value: str, most: int = MAX_TEXT) -> str:
+    shown = printable_line(value)
+    return shown if len(shown) <= most else f"{shown[:most]}…"

@@ -1,0 +1,134 @@
+"""The file of a job's page, the page of a job that fails, and texts that all pages have."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.command import ErrorText, explain_error, is_error
+from commitlake.jobs.cli.html import check_html_argument
+from commitlake.jobs.cli.process import OutputError
+from commitlake.jobs.pages.history import history_section, read_history
+from commitlake.jobs.pages.markup import joined, name, tag
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, write_page
+from commitlake.jobs.pages.parts import paragraph
+from commitlake.schemas.errors import ExitCode
+
+_MAX_SENTENCE = 240
+_MAX_LINES = 40
+_MAX_LINE = 2000
+_MAX_NAME = 120
+_CODES: Mapping[int, str] = {
+    ExitCode.FAILED: "an internal error, or one that may be gone the next time",
+    ExitCode.USAGE: "wrong usage, path or lake",
+    ExitCode.DAMAGE: "damage or loss",
+    ExitCode.REFUSED: "refused",
+}
+Facts = Sequence[tuple[str, str]]
+
+
+class PageFile:
+    """The file that a job's page goes to.
+
+    Args:
+        path: Its path; a file that is there is replaced once the page is whole.
+
+    Attributes:
+        is_written: Whether this job has written a page.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_written = False
+
+    def write(self, page: Page) -> None:
+        """Write a page."""
+        write_page(self.path, page)
+        self.is_written = True
+
+
+def page_file(path: Path | None) -> PageFile | None:
+    """Return the file that a page goes to; None where none is asked for.
+
+    Raises:
+        JobError: For a file that could not be written once all the work is done.
+    """
+    check_html_argument(path)
+    return None if path is None else PageFile(path)
+
+
+@contextmanager
+def failure_page(
+    file: PageFile | None,
+    title: str,
+    facts: Facts,
+    lake: LakePaths | None = None,
+    *,
+    shown: tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
+    """Write a page on the error that ends a job within the `with`, so that no older page is taken for this run's.
+
+    Args:
+        file: Where it goes; nowhere where None.
+        title: Of the job's pages.
+        facts: What is known of the run by now.
+        lake: Whose archive runs are shown, as far as they can be read.
+        shown: Errors of which a page that the job has written tells already.
+    """
+    try:
+        yield
+    except BaseException as error:
+        # Whoever reads standard output may close it once the page is written.
+        is_shown = file is not None and file.is_written and isinstance(error, (OutputError, *shown))
+        if file is not None and not is_shown and is_error(error):
+            with suppress(OSError):  # the error is told in any case
+                file.write(failure(title, facts, explain_error(error), lake))
+        raise
+
+
+def failure(title: str, facts: Facts, told: ErrorText, lake: LakePaths | None = None) -> Page:
+    """Return the page of a job that has failed; the arguments are those of `failure_page`."""
+    first, *others = told.message.strip().splitlines() or ["no message"]
+    sentence = first if len(first) <= _MAX_SENTENCE else f"{first[:_MAX_SENTENCE]}…"
+    code = int(ExitCode.FAILED if told.exit_code is None else told.exit_code)
+    sections = []
+    if others or told.hint or sentence != first:
+        lines = [paragraph(name(line.strip()[:_MAX_LINE])) for line in [first, *others][:_MAX_LINES]]
+        if len(others) >= _MAX_LINES:
+            lines.append(paragraph(f"{len(others) + 1 - _MAX_LINES:,} more lines are left out of this page."))
+        hint = [paragraph(tag("b", "What to do: "), told.hint)] if told.hint else []
+        sections.append(Section("error", "The error", joined([*lines, *hint])))
+    if lake is not None:
+        sections.append(history_section(read_history(lake)))
+    exit_code = f"{code}, {_CODES[code]}" if code in _CODES else f"{code}"
+    verdict = Verdict(Kind.CRITICAL, f"Failed: {sentence}", "Failed")
+    return Page(title, verdict, [*facts, ("Exit code", exit_code)], sections, made_at())
+
+
+def made_at(now: datetime.datetime | None = None) -> str:
+    """Return the sentence on when a page was made."""
+    moment = (now or datetime.datetime.now(datetime.UTC)).astimezone(datetime.UTC)
+    return f"Made {moment:%Y-%m-%d %H:%M:%S} UTC by CommitLake. The page is one file, and loads nothing."
+
+
+def time_text(moment: datetime.datetime) -> str:
+    """Return a time to the second, UTC."""
+    return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def period_text(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
+    """Return from when to when something is; open ends as such."""
+    if first is None and last is None:
+        return "no message has a time"
+    begin = "the beginning" if first is None else time_text(first).removesuffix(" UTC")
+    return f"{begin} to {'the end' if last is None else time_text(last)}"
+
+
+def names_text(names: Sequence[str], shown: int = 12) -> str:
+    """Return names with commas between; of many, the first ones and how many more."""
+    rest = len(names) - shown
+    told = [name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names[:shown]]
+    return ", ".join(told) + (f" and {rest:,} more" if rest > 0 else "")

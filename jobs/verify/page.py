@@ -1,0 +1,144 @@
+"""The page of verify: stores, what was found in them, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.pages.decoded import decode_value, offset_text, time_of_ms
+from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
+from commitlake.jobs.pages.history import history_section, read_history
+from commitlake.jobs.pages.markup import Html, joined, name, tag
+from commitlake.jobs.pages.output import made_at, names_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge
+from commitlake.jobs.pages.parts import tiles
+from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
+from commitlake.pipelines.verify.doctor import StoreReport, join_findings
+from commitlake.pipelines.verify.findings import Finding, Findings
+from commitlake.pipelines.verify.verdict import verdict_of
+
+TITLE = "Stores verified"
+MAX_STORES = 200
+"""Stores that are listed one by one, the worst first."""
+_KINDS = {Severity.DAMAGE: Kind.CRITICAL, Severity.REPAIRABLE: Kind.WARNING, Severity.INFO: Kind.INFO}
+_WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Kind.CRITICAL: "Damaged"}
+
+
+def stores_page(reports: Sequence[StoreReport], lake: LakePaths | None = None) -> Page:
+    """Return the page of all stores.
+
+    Args:
+        reports: Of the stores.
+        lake: What they were compared with, if they were.
+    """
+    together = join_findings(reports)
+    verdict = verdict_of(together, len(reports))
+    kind = _KINDS[together.worst] if together.worst is not None else Kind.GOOD
+    roots = {report.broker: report.root for report in reports}
+    groups = [_group(CLASSES[code], together, roots) for code in CLASSES if code in together.codes]
+    sections = [
+        Section("read", "What was read", _figures(reports, together)),
+        findings_section(groups, "Nothing: everything is as it must be."),
+        Section("stores", "Stores", _stores(reports)),
+    ]
+    facts = [
+        ("Broker" if len(reports) == 1 else "Brokers", names_text([report.broker for report in reports])),
+        ("Folder" if len(reports) == 1 else "Folders", names_text([report.root for report in reports], 3)),
+        ("Messages stored", _period(reports)),
+    ]
+    if lake is not None:
+        facts.insert(0, ("Lake", lake.root))
+        sections.append(history_section(read_history(lake)))
+    text = verdict.text
+    return Page(TITLE, Verdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, made_at())
+
+
+def _period(reports: Sequence[StoreReport]) -> str:
+    first = min((report.first_time for report in reports if report.first_time is not None), default=None)
+    last = max((report.last_time for report in reports if report.last_time is not None), default=None)
+    if first is None or last is None:
+        return "there is no message"
+    return f"{time_of_ms(first).removesuffix(' UTC')} to {time_of_ms(last)}"
+
+
+def _figures(reports: Sequence[StoreReport], together: Findings) -> Html:
+    figures = {
+        "records": f"{sum(report.records for report in reports):,}",
+        "log": size_text(sum(report.bytes for report in reports)),
+        "segments": f"{sum(report.segments for report in reports):,}",
+        "queues": f"{sum(report.queues for report in reports):,}",
+        "index files": f"{sum(report.index_files for report in reports):,}",
+        "consumer groups": f"{sum(report.groups for report in reports):,}",
+    }
+    return tiles(figures | {str(severity): f"{together.count(severity):,}" for severity in Severity})
+
+
+def _group(kind: FindingClass, findings: Findings, roots: dict[str, str]) -> FindingGroup:
+    kept = findings.kept.get(kind.code, [])
+    return FindingGroup(
+        _KINDS[kind.severity],
+        kind.code.replace("_", " ").capitalize(),
+        findings.counts[kind.code],
+        kind.cause,
+        kind.action,
+        [_example(finding) for finding in kept],
+        word=str(kind.severity).capitalize(),
+        commands=list(_commands(kind, kept, roots)),
+        code=kind.code,
+    )
+
+
+def _example(finding: Finding) -> Example:
+    words = [f"store {finding.broker}", finding.file]
+    if finding.position is not None:
+        words.append(f"byte {offset_text(finding.position)}")
+    if finding.queue:
+        words.append(f"queue {finding.queue}")
+    if finding.number is not None:
+        words.append(f"number {finding.number}")
+    if finding.physical_offset is not None and finding.physical_offset != finding.position:
+        words.append(f"physical offset {offset_text(finding.physical_offset)}")
+    where = ", ".join(word for word in words if word)
+    return Example(where, decode_value(finding.found, finding.code), decode_value(finding.expected, finding.code))
+
+
+def _commands(kind: FindingClass, kept: Sequence[Finding], roots: dict[str, str]) -> Iterator[list[str]]:
+    """Yield the command that mends the first store of a class of findings, where rebuild does."""
+    root = roots.get(kept[0].broker) if kept else None
+    if root is None or "commitlake rebuild" not in kind.action or kind.severity is Severity.INFO:
+        return
+    if "--salvage" in kind.action:
+        yield ["commitlake", "rebuild", root, "--salvage", "--out", f"{root}-salvaged", "--local"]
+    else:
+        yield ["commitlake", "rebuild", root, "--in-place", "--local"]
+
+
+def _stores(reports: Sequence[StoreReport]) -> Html:
+    columns = [
+        Column("store"),
+        Column("verdict"),
+        *(
+            Column(title, is_number=True)
+            for title in ("segments", "log", "records", "queues", "index files", "groups", *map(str, Severity))
+        ),
+    ]
+    order = sorted(reports, key=lambda report: [-report.findings.count(severity) for severity in Severity])
+    rest = "" if len(order) <= MAX_STORES else f"{len(order) - MAX_STORES:,} more stores are left out of this page."
+    rows = [_store_row(report) for report in order[:MAX_STORES]]
+    return table("All figures are of the whole store, the worst store first", columns, rows, rest=rest)
+
+
+def _store_row(report: StoreReport) -> list[Cell]:
+    worst = report.findings.worst
+    kind = Kind.GOOD if worst is None else _KINDS[worst]
+    live = " a broker has it open" if report.is_live else ""
+    figures = (report.segments, report.bytes, report.records, report.queues, report.index_files, report.groups)
+    counts = [*figures, *(report.findings.count(severity) for severity in Severity)]
+    shown = [size_text(count) if place == 1 else f"{count:,}" for place, count in enumerate(counts)]
+    return [
+        Cell(joined([name(report.broker), " ", tag("span", name(report.root), class_="quiet")])),
+        Cell(joined([badge(kind, _WORDS[kind]), live])),
+        *(Cell(text, count) for text, count in zip(shown, counts, strict=True)),
+    ]

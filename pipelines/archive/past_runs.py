@@ -1,0 +1,156 @@
+"""The newest archive runs of a lake, for reports: when each ran, what it took, and what was wrong with it.
+
+`archive_runs` has the runs that finished. A run that a critical expectation stopped has no row there, but rows in
+`quality_results`. Only the data files that can hold the newest runs are read: a lake that is followed gets a file with
+each run, every other second.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import timestamp_literal
+
+MAX_RUNS = 20
+"""Runs that a report shows."""
+_RUN_COLUMNS = (
+    "sequence, run_id, started_at, finished_at, stores, messages, bytes, quarantined, gaps, recovered"
+)  # fmt: skip
+_DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One archive run.
+
+    Attributes:
+        run_id: Its id, as in `archive_runs` and `quality_results`.
+        ended_at: When it finished, or was stopped; UTC.
+        sequence: Its number; None for a run that was stopped, which has none.
+        seconds: How long it took; None where that is not known: a run that a later one finished, or that was stopped.
+        stores: Stores of which it read something.
+        messages: Rows added to `messages`.
+        bytes: Log bytes that it read.
+        quarantined: Rows added to `quarantine`.
+        gaps: Rows added to `gaps`.
+        unmet: Expectations that were not met; None where the run was not judged.
+        is_stopped: Whether a critical expectation stopped it.
+        is_recovered: Whether a later run finished it.
+    """
+
+    run_id: str
+    ended_at: datetime.datetime
+    sequence: int | None = None
+    seconds: float | None = None
+    stores: int = 0
+    messages: int = 0
+    bytes: int = 0
+    quarantined: int = 0
+    gaps: int = 0
+    unmet: int | None = None
+    is_stopped: bool = False
+    is_recovered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The rows of `quality_results` of one run."""
+
+    judged_at: datetime.datetime
+    unmet: int
+    critical: int
+
+
+def read_past_runs(lake: LakePaths, limit: int = MAX_RUNS) -> list[PastRun]:
+    """Return the newest runs of a lake, the newest first.
+
+    Args:
+        lake: Where the tables lie.
+        limit: How many runs are wanted.
+
+    Raises:
+        LakeError: Where this is no lake, or one that cannot be read.
+    """
+    rows = _newest_rows(lake, limit)
+    oldest = min((row["started_at"] or row["finished_at"] for row in rows), default=None)
+    judged = _judged_runs(lake, oldest)
+    finished = [_finished(row, judged.get(row["run_id"])) for row in rows]
+    known = {row["run_id"] for row in rows}
+    stopped = [
+        PastRun(run_id, one.judged_at, unmet=one.unmet, is_stopped=True)
+        for run_id, one in judged.items()
+        if run_id not in known and one.critical
+    ]
+    return sorted([*finished, *stopped], key=lambda run: run.ended_at, reverse=True)[:limit]
+
+
+def _newest_rows(lake: LakePaths, limit: int) -> list[dict[str, Any]]:
+    try:
+        table = open_table(lake, "archive_runs")
+    except NoTableError:
+        return []
+    newest = _largest(table, "sequence")
+    where = "" if newest is None else f" WHERE sequence > {int(newest) - limit}"
+    sql = f"SELECT {_RUN_COLUMNS} FROM archive_runs{where} ORDER BY sequence DESC LIMIT {limit}"
+    rows: list[dict[str, Any]] = run_sql(table, "archive_runs", sql).read_all().to_pylist()
+    return [row for row in rows if row["finished_at"] is not None]
+
+
+def _largest(table: DeltaTable, column: str) -> Any:
+    """Return the largest value of a column, from the statistics of its data files; None where one file has none."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    name = f"max.{column}"
+    if name not in files.column_names or files.column(name).null_count:
+        return None
+    return pc.max(files.column(name)).as_py()
+
+
+def _judged_runs(lake: LakePaths, since: datetime.datetime | None) -> Mapping[str, _Judged]:
+    """Return what was not met in the runs that were judged since then, by their ids; without a time, of all runs."""
+    try:
+        table = open_table(lake, "quality_results")
+    except NoTableError:
+        return {}
+    since = since or _last_day(table)
+    where = "" if since is None else f" WHERE judged_at >= {timestamp_literal(since)}"
+    unmet = "NOT success AND NOT (suite = 'run' AND expectation = 'verdict')"
+    sql = (
+        f"SELECT run_id, max(judged_at) AS judged_at, sum(CASE WHEN {unmet} THEN 1 ELSE 0 END) AS unmet, "
+        f"sum(CASE WHEN {unmet} AND severity = 'critical' THEN 1 ELSE 0 END) AS critical "
+        f"FROM quality_results{where} GROUP BY run_id"
+    )
+    rows = run_sql(table, "quality_results", sql).read_all().to_pylist()
+    return {row["run_id"]: _Judged(row["judged_at"], row["unmet"], row["critical"]) for row in rows}
+
+
+def _last_day(table: DeltaTable) -> datetime.datetime | None:
+    """Return the time a day before the newest row."""
+    newest = _largest(table, "judged_at")
+    return None if newest is None else newest - _DAY
+
+
+def _finished(row: Mapping[str, Any], judged: _Judged | None) -> PastRun:
+    begun, ended = row["started_at"], row["finished_at"]
+    has_length = begun is not None and not row["recovered"]
+    return PastRun(
+        row["run_id"],
+        ended,
+        row["sequence"],
+        (ended - begun).total_seconds() if has_length else None,
+        row["stores"] or 0,
+        row["messages"] or 0,
+        row["bytes"] or 0,
+        row["quarantined"] or 0,
+        row["gaps"] or 0,
+        None if judged is None else judged.unmet,
+        is_recovered=bool(row["recovered"]),
+    )

@@ -1,0 +1,80 @@
+"""What one archive run could not read, for reports: its rows of `quarantine` and `gaps`, grouped, the first ones shown.
+
+A run may have a million such rows. They are counted by reason, and only the first of each reason are read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import text_literal
+
+SHOWN = 3
+"""Rows of a group that are read whole."""
+_QUARANTINE = "quarantine"
+_GAPS = "gaps"
+_MAX_REASONS = 64  # there are thirteen; a damaged table may have any
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalGroup:
+    """Rows of one run and one reason.
+
+    Attributes:
+        table: `quarantine` or `gaps`.
+        reason: Of `quarantine`, its column; empty for `gaps`.
+        count: How many rows there are.
+        bytes: Of the log that they are about.
+        first: The first of them, by broker and offset, as the table has them.
+    """
+
+    table: str
+    reason: str
+    count: int
+    bytes: int
+    first: Sequence[Mapping[str, Any]]
+
+
+def read_refused(lake: LakePaths, run_id: str) -> list[RefusalGroup]:
+    """Return what a run could not read, the largest groups first.
+
+    Args:
+        lake: Where the tables lie.
+        run_id: Of the run, which is finished.
+    """
+    return [
+        *_groups(lake, _QUARANTINE, run_id, "reason"),
+        *_groups(lake, _GAPS, run_id, "''"),
+    ]
+
+
+def _groups(lake: LakePaths, table: str, run_id: str, reason: str) -> list[RefusalGroup]:
+    try:
+        opened = open_table(lake, table)
+    except NoTableError:
+        return []
+    of_run = f"run_id = {text_literal(run_id)}"
+    counted = run_sql(
+        opened,
+        table,
+        f"SELECT {reason} AS reason, count(*) AS count, sum(end_offset - start_offset) AS bytes FROM {table} "
+        f"WHERE {of_run} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {_MAX_REASONS}",
+    ).read_all()
+    found = []
+    for row in counted.to_pylist():
+        of_reason = "" if table == _GAPS else f" AND {_is(row['reason'])}"
+        first = run_sql(
+            opened,
+            table,
+            f"SELECT * FROM {table} WHERE {of_run}{of_reason} ORDER BY broker, start_offset LIMIT {SHOWN}",
+        ).read_all()
+        found.append(RefusalGroup(table, row["reason"] or "", row["count"], row["bytes"] or 0, first.to_pylist()))
+    return found
+
+
+def _is(reason: str | None) -> str:
+    return "reason IS NULL" if reason is None else f"reason = {text_literal(reason)}"

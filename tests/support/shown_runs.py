@@ -1,0 +1,20 @@
+"""Archive runs as their page shows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.archive.page import run_page
+from commitlake.jobs.pages.page import render_page
+from commitlake.pipelines.archive.shown import ShownRun
+from commitlake.pipelines.quality.figures import PageFigures
+from commitlake.pipelines.quality.report import QualityReport
+from commitlake.pipelines.quality.verdict import Losses, RunVerdict
+
+
+def page_of_run(report: QualityReport, figures: PageFigures, verdict: RunVerdict | None = None) -> str:
+    """Return the page of a run that was judged, of a lake that is not there."""
+    verdict = verdict or Losses().verdict(report)
+    page = run_page(ShownRun(LakePaths("/nowhere/lake"), "r", verdict, report=report, figures=figures))
+    return render_page(replace(page, made=""))  # the time is another one each time

@@ -1,0 +1,246 @@
+"""The page of an archive run: its numbers are the run's, it is bounded, and safe with any name."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.printable import printable_line
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.archive.page import nothing_new_page, run_page
+from commitlake.jobs.pages.page import Page, render_page
+from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.archive.shown import RunPage, ShownRun
+from commitlake.pipelines.quality.verdict import Losses
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.quality.suites import SUITES
+from tests.support.audited_lakes import judge_nothing
+from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
+from tests.support.lakes import GrowingLake, rows_of, shop_messages
+from tests.support.profiles import Row, message, messages, profile_of
+from tests.support.reports import figures_of, report_of
+from tests.support.shown_runs import page_of_run
+
+HOSTILE = "</dd><script>alert('x')</script>\"&\u202e\x00\n${title}"
+
+
+def tiles_of(root: Element) -> dict[str, str]:
+    """The figures of a page, by what they are."""
+    (tiles,) = root.of_class("tiles")
+    return {pair.all("dt")[0].text: pair.all("dd")[0].text for pair in tiles.all("div")}
+
+
+def facts_of(root: Element) -> dict[str, str]:
+    """What the page is of."""
+    (facts,) = root.of_class("facts")
+    return {pair.all("dt")[0].text: pair.all("dd")[0].text for pair in facts.all("div")}
+
+
+def damage_bodies(growing: GrowingLake, sent: list[NewMessage], numbers: range) -> None:
+    """Let a store grow by some messages, and change a bit in the bodies of some of them."""
+    growing.write(sent)
+    for number in numbers:
+        growing.log[growing.log.index(sent[number].body)] ^= 1
+    growing.write([])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShownRun, Result, Page]:
+    """The second run of a lake, in which some records are damaged; what it was given to show, and its page."""
+    growing = GrowingLake(tmp_path_factory.mktemp("shown"))
+    growing.write(shop_messages(60))
+    growing.archive()
+    damage_bodies(growing, shop_messages(60, seed=1), range(5, 10))
+    shown: list[ShownRun] = []
+    page = RunPage(Path("unused"), shown.append)
+    result = run_archive(HERE, Config(str(growing.store), growing.lake.root, page=page, judge=judge_nothing))
+    (one,) = shown
+    return one, result, run_page(one)
+
+
+def test_the_numbers_of_the_page_are_those_of_the_run(run: tuple[ShownRun, Result, Page]) -> None:
+    shown, result, page = run
+    root = parse_page(render_page(page))
+    tiles, facts = tiles_of(root), facts_of(root)
+    assert (tiles["messages archived"], tiles["unreadable"], tiles["gaps"]) == (
+        f"{result.messages:,}", f"{result.quarantined:,}", "0"
+    )  # fmt: skip
+    assert result.quarantined > 0
+    assert tiles["log"] == f"{result.bytes / 1024:.1f} KiB"
+    assert facts["Broker"] == "broker-a"
+    assert facts["Lake"] == shown.lake.root
+    assert facts["Run"] == f"2 ({shown.run_id})"
+    start = shown.ranges["broker-a"].start
+    rows = [row for row in rows_of(shown.lake.messages) if row["physical_offset"] >= start]
+    times = [f"{row['store_timestamp']:%Y-%m-%d %H:%M:%S}" for row in rows]
+    assert len(rows) == result.messages
+    assert facts["Messages stored"] == f"{min(times)} to {max(times)} UTC"
+    assert root.all("h1")[0].text == result.verdict.text[:1].upper() + result.verdict.text[1:]
+
+
+def test_what_could_not_be_read_is_grouped_and_decoded(run: tuple[ShownRun, Result, Page]) -> None:
+    shown, result, page = run
+    rows = rows_of(shown.lake.quarantine)
+    articles = parse_page(render_page(page)).by_id("findings").all("article")
+    (article,) = [each for each in articles if "Bodies that do not fit" in each.text]
+    of_body = sorted((row for row in rows if row["reason"] == "body_crc"), key=lambda row: row["start_offset"])
+    assert len(of_body) > 3
+    assert f"{len(of_body)} found" in article.all("h3")[0].text
+    assert f"{len(of_body) - 3} more like this" in article.text
+    places = [item.all("dd")[0].text for item in article.all("li")]
+    assert places == [
+        f"broker-a, {0:020d}, physical offset {row['start_offset']}, {row['end_offset'] - row['start_offset']} bytes"
+        for row in of_body[:3]
+    ]
+    crc = int(of_body[0]["expected"])
+    assert f"{crc & 0xFFFFFFFF:08X} ({crc})" in article.all("li")[0].text
+    assert "magic DAA320A7, message of RocketMQ" in article.all("li")[0].text
+    assert result.quarantined == len(rows)
+
+
+def test_the_runs_before_are_on_the_page(run: tuple[ShownRun, Result, Page]) -> None:
+    _, result, page = run
+    rows = table_of(parse_page(render_page(page)).by_id("runs"))[1:]
+    assert [row[0] for row in rows] == ["2 (this run)", "1"]
+    assert [row[3] for row in rows] == [f"{result.messages:,}", "60"]
+    assert rows[0][5] == f"{result.quarantined}"
+
+
+def test_a_page_is_self_contained(run: tuple[ShownRun, Result, Page]) -> None:
+    assert_self_contained(render_page(run[2]))
+
+
+def test_a_sound_run_says_so() -> None:
+    root = parse_page(
+        page_of_run(
+            report_of(), figures_of(profile_of([*messages(range(2000)), message(3, topic="payments", broker="b")]))
+        )
+    )
+    assert root.all("h1")[0].text == "Archived, without a fault"
+    assert "Nothing: all that was read is sound, and all expectations are met." in root.by_id("findings").text
+    assert tiles_of(root)["expectations met"] == "39 of 39"
+    rows = table_of(root.by_id("topics"))
+    assert [row[:3] for row in rows[1:]] == [["orders", "a", "2,000"], ["payments", "b", "1"]]
+    assert len(root.of_class("spark")) == 2
+
+
+def test_what_is_not_met_says_why_and_what_to_do_the_critical_first() -> None:
+    example: Row = {"broker": "a", "topic": "orders", "queue_id": 3, "window_start": "2026-11-20T12:00:00+00:00"}
+    report = report_of(("no_message_is_dead", example), ("no_message_is_lost", example))
+    root = parse_page(page_of_run(report, figures_of(profile_of(messages(range(3))))))
+    articles = root.by_id("findings").all("article")
+    assert [each.attributes["class"] for each in articles] == ["notice critical", "notice warning"]
+    assert "Expected: no message is lost · not so in 1 of 10 windows of ten minutes of a queue" in articles[0].text
+    assert "broker a, topic orders, queue 3, from 2026-11-20 12:00:00 UTC" in articles[0].text
+    for suite in SUITES:
+        for each in suite.expectations:
+            assert (each.why in root.by_id("findings").text) == (
+                each.name in ("no_message_is_dead", "no_message_is_lost")
+            )
+    assert facts_of(root)["Run"] == "none: nothing was committed (r)"
+    assert "Stopped" in root.of_class("verdict")[0].text
+
+
+def test_hostile_names_are_text() -> None:
+    def page(text: str) -> Element:
+        profile = profile_of([message(0, topic=text, broker=text), message(1)])
+        return parse_page(
+            page_of_run(report_of(("no_message_is_lost", {"topic": text, text: text})), figures_of(profile))
+        )
+
+    plain, hostile = page("x"), page(HOSTILE)
+    assert [one.name for one in hostile.inner] == [one.name for one in plain.inner]
+    assert [row[:2] for row in table_of(hostile.by_id("topics"))].count([printable_line(HOSTILE)] * 2) == 1
+    assert "\x00" not in hostile.text
+
+
+def test_the_page_of_many_topics_is_bounded() -> None:
+    rows = [message(n * 700, topic=f"{n:04d}-" + "<" * 240, queue_offset=0) for n in range(1500)]
+    text = page_of_run(report_of(), figures_of(profile_of(rows), most=20))
+    assert len(text) < 250_000
+    assert "1,480 other topics have 1,480 messages" in parse_page(text).text
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [message(0, store_timestamp=None, queue_id=None)],
+        [message(0, store_timestamp=datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)),
+         message(1, store_timestamp=datetime.datetime(9999, 12, 31, 23, 59, tzinfo=datetime.UTC))],
+        [message(0), message(1, store_timestamp=datetime.datetime(9999, 12, 31, 23, 59, tzinfo=datetime.UTC))],
+    ],
+)  # fmt: skip
+def test_times_that_cannot_be_have_a_page(rows: list[Row]) -> None:
+    text = page_of_run(report_of(), figures_of(profile_of(rows)))
+    assert len(text) < 200_000
+    parse_page(text)
+
+
+def test_a_run_without_messages_has_a_page() -> None:
+    parse_page(page_of_run(report_of(), figures_of(profile_of([message()]).slice(0, 0))))
+
+
+def test_a_run_that_was_not_judged_says_so(run: tuple[ShownRun, Result, Page]) -> None:
+    counts = run[0].counts
+    assert counts is not None
+    shown = replace(run[0], report=None, figures=figures_of(), verdict=Losses().verdict())
+    shown = replace(shown, counts=replace(counts, quarantined=0))
+    root = parse_page(render_page(run_page(shown)))
+    assert "No expectations were judged." in root.by_id("findings").text
+    assert "Messages stored" not in facts_of(root)
+
+
+def test_a_run_that_found_nothing_new_has_a_page(run: tuple[ShownRun, Result, Page]) -> None:
+    root = parse_page(render_page(nothing_new_page(run[0].lake, ["broker-a"], "nothing new in 1 store")))
+    assert root.all("h1")[0].text == "Nothing new in 1 store"
+    assert len(table_of(root.by_id("runs"))) == 3
+
+
+# --- the command ---
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A store, and no lake yet."""
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(20))
+    return growing
+
+
+def archive_to(growing: GrowingLake, option: str, *more: str) -> tuple[int, str]:
+    """Archive without a judgement, with a page; the exit code and the page's verdict."""
+    page = growing.folder / "page.html"
+    arguments = ["--store", str(growing.store), "--lake", growing.lake.root, "--local", "--threads", "1", "--quiet"]
+    code = archive.main([*arguments, "--no-quality", option, str(page), *more])
+    return code, parse_page(page.read_text()).all("h1")[0].text if page.exists() else ""
+
+
+@pytest.mark.parametrize("option", ["--html", "--quality-page"])
+def test_both_names_of_the_option_write_the_page(growing: GrowingLake, option: str) -> None:
+    assert archive_to(growing, option) == (0, "Archived")
+    assert archive_to(growing, option) == (0, "Nothing new in 1 store")
+
+
+def test_a_run_that_fails_replaces_the_page(growing: GrowingLake) -> None:
+    archive_to(growing, "--html")
+    damage_bodies(growing, shop_messages(20, seed=3), range(2, 4))
+    code, verdict = archive_to(growing, "--html", "--on-corrupt", "fail")
+    assert code == 3
+    assert verdict.startswith("Failed: ")
+    assert "body_crc" in verdict
+
+
+def test_a_lake_that_is_none_is_said_on_the_page(growing: GrowingLake) -> None:
+    Path(growing.lake.root).mkdir()
+    (Path(growing.lake.root) / "other").touch()
+    code, verdict = archive_to(growing, "--html")
+    assert code == 2
+    assert "is not a lake" in verdict
+
+
+def test_two_pages_are_refused(growing: GrowingLake) -> None:
+    assert archive_to(growing, "--html", "--quality-page", "x.html")[0] == 2

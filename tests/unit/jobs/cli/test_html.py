@@ -1,0 +1,32 @@
+"""The option `--html`: a file in a folder that is there."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.html import add_html_argument, check_html_argument
+
+
+def test_the_option_is_a_path_or_nothing(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    add_html_argument(parser)
+    assert parser.parse_args([]).html is None
+    assert parser.parse_args(["--html", str(tmp_path / "x.html")]).html == tmp_path / "x.html"
+
+
+def test_the_help_says_where_a_page_goes_without_it() -> None:
+    parser = argparse.ArgumentParser()
+    add_html_argument(parser, "page.html")
+    assert "(default: page.html)" in parser.format_help()
+
+
+def test_a_folder_is_no_page(tmp_path: Path) -> None:
+    check_html_argument(None)
+    check_html_argument(tmp_path / "page.html")
+    for path in (tmp_path, tmp_path / "no" / "page.html"):
+        with pytest.raises(JobError, match="expected a file in a folder that is there"):
+            check_html_argument(path)

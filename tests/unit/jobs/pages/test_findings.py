@@ -1,0 +1,97 @@
+"""Findings on a page: grouped, counted, bounded, and safe with any text."""
+
+from __future__ import annotations
+
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.pages.findings import (
+    MAX_BYTES,
+    MAX_GROUPS,
+    SHOWN_EXAMPLES,
+    Example,
+    FindingGroup,
+    findings_section,
+)
+from commitlake.jobs.pages.page import Kind
+from tests.support.html_pages import Element, parse_page, table_of
+
+HOSTILE = "</dd></section><script>alert('x')</script>\"&\u202e\x00\n${title}"
+
+
+def shown(*groups: FindingGroup) -> Element:
+    return parse_page(findings_section(groups, "Nothing was found.").content)
+
+
+def examples(count: int, text: str = "x") -> list[Example]:
+    return [Example(f"place {number} {text}", f"found {text}", f"expected {text}") for number in range(count)]
+
+
+def test_without_findings_there_is_a_sentence() -> None:
+    assert shown().text == "Nothing was found."
+
+
+def test_like_findings_are_one_group_with_the_first_examples_and_the_number_of_others() -> None:
+    root = shown(FindingGroup(Kind.CRITICAL, "Bad magic", 143, "Bytes were overwritten", "look", examples(3)))
+    (article,) = root.all("article")
+    assert "Bad magic · 143 found" in article.all("h3")[0].text
+    assert "140 more like this" in article.text
+    assert [item.all("dd")[0].text for item in article.all("li")] == ["place 0 x", "place 1 x", "place 2 x"]
+    assert "What to do: look." in article.text
+
+
+def test_examples_that_were_kept_are_folded_away() -> None:
+    root = shown(FindingGroup(Kind.WARNING, "Bad", 143, examples=examples(20)))
+    assert root.all("summary")[0].text == "140 more like this, the next 17 listed"
+    rows = table_of(root)
+    assert len(rows) == 1 + 20 - SHOWN_EXAMPLES
+    assert rows[1] == ["place 3 x", "found x", "expected x"]
+    all_of_them = shown(FindingGroup(Kind.WARNING, "Bad", 20, examples=examples(20)))
+    assert all_of_them.all("summary")[0].text == "17 more like this"
+
+
+def test_one_finding_has_no_number() -> None:
+    root = shown(FindingGroup(Kind.INFO, "Abort present", 1, examples=examples(1)))
+    assert root.all("h3")[0].text.endswith("Abort present")
+    assert "more" not in root.text
+
+
+def test_the_worst_findings_come_first() -> None:
+    groups = [FindingGroup(kind, str(kind)) for kind in (Kind.INFO, Kind.CRITICAL, Kind.WARNING, Kind.CRITICAL)]
+    classes = [article.attributes["class"] for article in shown(*groups).all("article")]
+    assert classes == ["notice critical", "notice critical", "notice warning", "notice info"]
+
+
+def test_a_command_is_shown_once() -> None:
+    groups = [FindingGroup(Kind.WARNING, "Bad", commands=[["commitlake", "rebuild", "/a b"]]) for _ in range(3)]
+    assert [code.text for code in shown(*groups).all("code")] == ["commitlake rebuild '/a b'"]
+
+
+def test_a_command_in_a_sentence_is_code() -> None:
+    root = shown(FindingGroup(Kind.WARNING, "Bad", action="'commitlake rebuild' makes it, the broker's 'own' does not"))
+    assert [code.text for code in root.all("code")] == ["commitlake rebuild"]
+    assert "What to do: commitlake rebuild makes it, the broker's 'own' does not." in root.text
+
+
+def test_hostile_text_is_text() -> None:
+    def group(text: str) -> FindingGroup:
+        notes = {text: text}
+        return FindingGroup(
+            Kind.WARNING, text, 9, text, text, [Example(text, text, text, notes)] * 5, text, text, [["x"]], text
+        )
+
+    plain, hostile = shown(group("x")), shown(group(HOSTILE))
+    assert [one.name for one in hostile.inner] == [one.name for one in plain.inner]
+    assert printable_line(HOSTILE) in hostile.text
+    assert "\x00" not in hostile.text
+    assert "\u202e" not in hostile.text
+
+
+def test_a_million_findings_make_a_small_page_that_says_what_it_leaves_out() -> None:
+    text = "\u202e\"'<&" * 2000  # each character is several in HTML
+    kept = examples(1000, text)
+    groups = [FindingGroup(Kind.CRITICAL, f"class {n}", 10_000, "why", "what", kept) for n in range(MAX_GROUPS + 7)]
+    content = findings_section(groups, "").content
+    assert len(content.encode()) < 1.2 * MAX_BYTES
+    root = parse_page(content)
+    assert "7 more groups, with 70,000 findings, are left out of this page." in root.text
+    assert len(root.all("article")) == MAX_GROUPS
+    assert all("more like this" in article.text for article in root.all("article"))

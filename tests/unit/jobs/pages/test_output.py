@@ -1,0 +1,127 @@
+"""The file of a job's page, the page of a job that fails, and the history of runs on both."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.command import ErrorText, JobError
+from commitlake.jobs.cli.process import OutputError
+from commitlake.jobs.pages.history import RunHistory, history_section, read_history
+from commitlake.jobs.pages.output import PageFile, failure, failure_page, names_text, page_file, period_text
+from commitlake.jobs.pages.page import Kind, Page, Verdict, render_page
+from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun
+from commitlake.schemas.errors import ExitCode
+from tests.support.html_pages import assert_self_contained, parse_page, table_of
+
+NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+HOSTILE = "</h1><script>alert('x')</script>\u202e"
+FACTS = [("Lake", "/data/lake")]
+GOOD = Page("Audit", Verdict(Kind.GOOD, "The same everywhere"), [], [])
+
+
+def test_a_failed_job_has_a_page_that_says_why_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("yesterday's success")
+    with pytest.raises(JobError), failure_page(page_file(path), "Audit", FACTS):
+        raise JobError("the lake is gone", "Bring it back")
+    root = parse_page(path.read_text())
+    assert root.all("h1")[0].text == "Failed: the lake is gone"
+    assert "What to do: Bring it back" in root.text
+    assert "Exit code2, wrong usage, path or lake" in root.text
+    assert "/data/lake" in root.text
+    assert root.of_class("verdict")[0].attributes["class"] == "verdict critical"
+
+
+def test_a_lake_that_cannot_be_read_is_said_on_the_page(tmp_path: Path) -> None:
+    told = ErrorText("something", exit_code=ExitCode.DAMAGE)
+    text = render_page(failure("Audit", FACTS, told, LakePaths(str(tmp_path / "nowhere"))))
+    assert_self_contained(text)
+    assert "The runs before could not be read" in parse_page(text).by_id("runs").text
+
+
+def test_an_error_of_many_long_lines_is_shown_bounded_and_as_text() -> None:
+    told = ErrorText("\n".join([HOSTILE * 100] * 1000))
+    text = render_page(failure("Audit", [], told))
+    assert len(text) < 500_000
+    root = parse_page(text)
+    assert len(root.all("script")) == 1
+    assert "960 more lines are left out of this page." in root.text
+    assert root.all("h1")[0].text.endswith("…")
+
+
+def fail(file: PageFile, error: Exception, shown: tuple[type[Exception], ...] = ()) -> None:
+    """Write a page, and fail."""
+    with failure_page(file, "Audit", [], shown=shown):
+        file.write(GOOD)
+        raise error
+
+
+def test_a_page_that_tells_of_the_error_stays(tmp_path: Path) -> None:
+    file = PageFile(tmp_path / "page.html")
+    for shown, error in (((KeyError,), KeyError("x")), ((), OutputError("closed"))):
+        with pytest.raises(type(error)):
+            fail(file, error, shown)
+        assert "The same everywhere" in file.path.read_text()
+
+
+def test_an_error_after_the_page_of_an_earlier_run_replaces_it(tmp_path: Path) -> None:
+    file = PageFile(tmp_path / "page.html")
+    with pytest.raises(ValueError, match="no"):
+        fail(file, ValueError("no"))
+    assert "Failed: ValueError: no" in file.path.read_text()
+
+
+def test_an_interrupt_and_a_job_without_a_page_write_none(tmp_path: Path) -> None:
+    file = PageFile(tmp_path / "page.html")
+    with pytest.raises(KeyboardInterrupt), failure_page(file, "Audit", []):
+        raise KeyboardInterrupt
+    with pytest.raises(JobError), failure_page(None, "Audit", []):
+        raise JobError("x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_cannot_be_written_hides_no_error(tmp_path: Path) -> None:
+    file = PageFile(tmp_path / "gone" / "page.html")
+    with pytest.raises(JobError, match="the lake"), failure_page(file, "Audit", []):
+        raise JobError("the lake is gone")
+
+
+def test_times_and_names_have_words() -> None:
+    hour = datetime.timedelta(hours=1)
+    assert period_text(NOON, NOON + hour) == "2026-11-20 12:00:00 to 2026-11-20 13:00:00 UTC"
+    assert period_text(None, NOON) == "the beginning to 2026-11-20 12:00:00 UTC"
+    assert period_text(NOON, None) == "2026-11-20 12:00:00 to the end"
+    assert period_text(None, None) == "no message has a time"
+    assert names_text(["a", "b"]) == "a, b"
+    assert names_text([str(number) for number in range(2000)]).endswith("11 and 1,988 more")
+
+
+def test_the_history_has_the_numbers_of_the_runs() -> None:
+    runs = [
+        PastRun("this", NOON, 3, 75.0, 2, 1200, 5 << 20, 4, 1, 2),
+        PastRun("two", NOON, None, unmet=1, is_stopped=True),
+        PastRun("one", NOON, 1, messages=10, unmet=0, is_recovered=True),
+        PastRun("zero", NOON, 0, messages=10),
+    ]
+    rows = table_of(parse_page(history_section(RunHistory(runs), "this").content))[1:]
+    assert rows == [
+        ["3 (this run)", "2026-11-20 12:00:00", "✕loss or damage", "1,200", "5.0 MiB", "4", "1", "2", "1.2 min"],
+        ["stopped", "2026-11-20 12:00:00", "✕stopped", "0", "0 B", "0", "0", "1", ""],
+        ["1", "2026-11-20 12:00:00", "✓sound finished by a later run", "10", "0 B", "0", "0", "0", ""],
+        ["0", "2026-11-20 12:00:00", "✓archived", "10", "0 B", "0", "0", "not judged", ""],
+    ]
+
+
+def test_a_long_history_says_that_it_is_not_all() -> None:
+    runs = [PastRun(str(number), NOON, number) for number in range(MAX_RUNS)]
+    assert f"The newest {MAX_RUNS} archive runs" in parse_page(history_section(RunHistory(runs)).content).text
+    assert "All archive runs" in parse_page(history_section(RunHistory(runs[1:])).content).text
+    assert "No archive run" in parse_page(history_section(RunHistory()).content).text
+
+
+def test_a_history_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    assert "does not exist" in read_history(LakePaths(str(tmp_path / "nowhere"))).problem

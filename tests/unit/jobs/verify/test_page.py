@@ -1,0 +1,118 @@
+"""The page of verify: the numbers of the reports, findings grouped and decoded, bounded, and safe with any name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.pages.page import render_page
+from commitlake.jobs.verify.command import main
+from commitlake.jobs.verify.page import MAX_STORES, stores_page
+from commitlake.pipelines.verify.classes import CLASSES
+from commitlake.pipelines.verify.doctor import StoreReport
+from commitlake.pipelines.verify.findings import Finding, Findings
+from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
+
+HOSTILE = "<script>alert('x')</script>\u202e"
+
+
+def report(broker: str = "broker-a", **changes: object) -> StoreReport:
+    """A sound store."""
+    given = {"segments": 2, "records": 1200, "bytes": 3 << 20, "queues": 12, "index_files": 1, "groups": 4,
+             "first_time": 1_795_183_200_000, "last_time": 1_795_183_260_500}  # fmt: skip
+    return StoreReport(broker, f"/data/{broker}", Findings(), **(given | changes))  # type: ignore[arg-type]
+
+
+def with_findings(store: StoreReport, code: str, count: int, *kept: Finding) -> StoreReport:
+    """The same store with findings."""
+    store.findings.add_many(code, count, kept)
+    return store
+
+
+def finding(code: str, **given: object) -> Finding:
+    """A finding of the store broker-a."""
+    return Finding(code, "commitlog/00000000000000000000", 4096, 4096, broker="broker-a", **given)  # type: ignore[arg-type]
+
+
+def page_of(*reports: StoreReport) -> Element:
+    return parse_page(render_page(stores_page(reports)))
+
+
+def test_a_sound_store_says_so_with_its_numbers() -> None:
+    root = page_of(report())
+    assert root.all("h1")[0].text == "1 store: sound, nothing found"
+    assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
+    assert "Nothing: everything is as it must be." in root.text
+    facts = root.of_class("facts")[0].text
+    assert "Broker" + "broker-a" in facts
+    assert "2026-11-20 14:00:00.000 to 2026-11-20 14:01:00.500 UTC" in facts
+    assert table_of(root.by_id("stores"))[1] == [
+        "broker-a /data/broker-a", "✓Sound", "2", "3.0 MiB", "1,200", "12", "1", "4", "0", "0", "0"
+    ]  # fmt: skip
+
+
+def test_findings_of_all_stores_are_grouped_by_class_and_decoded() -> None:
+    first = with_findings(
+        report(),
+        "log_bad_magic",
+        140,
+        finding("log_bad_magic", found="4F4F4F4F (no record for 5000 bytes)", expected="DAA320A7"),
+    )
+    other = with_findings(report("broker-b"), "log_bad_magic", 3)
+    with_findings(other, "log_time_back", 2, finding("log_time_back", found="1795183200000 ms", expected="later"))
+    root = page_of(first, other)
+    articles = root.by_id("findings").all("article")
+    assert [each.attributes["class"] for each in articles] == ["notice critical", "notice info"]
+    assert "Log bad magic · 143 found" in articles[0].text
+    assert "142 more like this" in articles[0].text
+    assert '4F4F4F4F (the text "OOOO") (no record for 5,000 bytes (4.9 KiB))' in articles[0].text
+    assert "DAA320A7 (message of RocketMQ)" in articles[0].text
+    assert "2026-11-20 14:00:00.000 UTC" in articles[1].text
+    assert CLASSES["log_bad_magic"].cause in articles[0].text
+    assert root.all("h1")[0].text == "2 stores: not sound, 143 damage, 2 info"
+
+
+def test_a_store_that_can_be_mended_has_the_command() -> None:
+    damaged = with_findings(report(), "log_bad_crc", 1, finding("log_bad_crc", found="1", expected="2"))
+    with_findings(damaged, "queue_missing", 1, finding("queue_missing", found="no file", expected="entries"))
+    lines = [each.text for block in page_of(damaged).of_class("command") for each in block.all("code")]
+    assert lines == [
+        "commitlake rebuild /data/broker-a --salvage --out /data/broker-a-salvaged --local",
+        "commitlake rebuild /data/broker-a --in-place --local",
+    ]
+
+
+def test_the_worst_store_is_first_and_many_are_bounded() -> None:
+    stores = [report(f"broker-{number:04d}") for number in range(MAX_STORES + 50)]
+    with_findings(stores[-1], "log_bad_crc", 1)
+    root = page_of(*stores)
+    rows = table_of(root.by_id("stores"))
+    assert rows[1][0].startswith(f"broker-{MAX_STORES + 49:04d}")
+    assert len(rows) == 1 + MAX_STORES
+    assert "50 more stores are left out of this page." in root.text
+
+
+def test_hostile_names_are_text_and_a_million_findings_are_bounded() -> None:
+    def text_of(name: str) -> str:
+        store = StoreReport(name, name, Findings(limit=1000))
+        kept = [Finding(code, name, 1, 2, name, 3, name, name, name) for code in CLASSES for _ in range(30)]
+        for code in CLASSES:
+            store.findings.add_many(code, 1_000_000, [each for each in kept if each.code == code])
+        return render_page(stores_page([store]))
+
+    plain, hostile = text_of("x"), text_of(HOSTILE)
+    assert_self_contained(hostile)
+    names = [{one.name for one in parse_page(text).inner} for text in (plain, hostile)]
+    assert names[0] - names[1] == {"pre"}  # a command with such a name in it is left out
+    assert names[1] <= names[0]
+    assert printable_line(HOSTILE) in parse_page(hostile).text
+    assert len(text_of(HOSTILE * 100).encode()) < 2_000_000
+
+
+def test_a_store_that_is_not_there_has_a_page_that_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert main(["/nowhere", "--local", "--html", str(page)]) == 2
+    said = capsys.readouterr().err.partition("error: ")[2].splitlines()[0]
+    assert parse_page(page.read_text()).all("h1")[0].text == f"Failed: {said}"
