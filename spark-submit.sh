@@ -157,7 +157,8 @@ set_up() {
     find_or_install_java
     rm -f "$STATE/unfinished"
     step "jars of Delta" "$VENV/bin/python" -P -m commitlake.connectors.runtime.jars
-    step "compiled reader" "$VENV/bin/python" -P -m commitlake.jobs.cli.warm
+    # Python keeps the modules that it compiles here even where it is told not to later: each start would compile them anew.
+    step "compiled reader" env -u PYTHONDONTWRITEBYTECODE "$VENV/bin/python" -P -m commitlake.jobs.cli.warm
     # What the developers' lock installs is all that a run needs.
     digest "$ROOT/requirements.lock" >"$STATE/stamp-run"
     printf '%s\n' "$stamp" >"$STATE/stamp-$kind"

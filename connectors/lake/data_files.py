@@ -6,8 +6,8 @@ Columns that repeat are dictionaries; those that rise, or share their beginnings
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,9 @@ _DIFFERENCES = {
     "body_crc": "PLAIN",
     "body_ref.offset": "DELTA_BINARY_PACKED",
 }
+
+CloseLater = Callable[[Callable[[], None]], object]
+"""Takes a function that closes a file, and calls it later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,13 @@ def sort_rows(rows: pa.Table) -> pa.Table:
 
 
 def write_data_file(
-    rows: pa.Table, table_uri: str, store_date: str | None, name: str, s3: S3Options | None = None
+    rows: pa.Table,
+    table_uri: str,
+    store_date: str | None,
+    name: str,
+    s3: S3Options | None = None,
+    *,
+    close_later: CloseLater | None = None,
 ) -> DataFile:
     """One file in its partition's folder; no table knows of it until it is committed.
 
@@ -85,14 +94,19 @@ def write_data_file(
         store_date: the partition.
         name: file name; a file of that name is replaced.
         s3: the object store, where the table is in one; by default that of the environment.
+        close_later: closes the file, which waits for the disk: it has its name from then on. Closed here where not
+            given.
 
     Raises:
         S3Error: if an object store does not take it.
     """
     path = f"store_date={store_date or NO_DATE}/{name}"
-    with open_table_file(table_uri, path, s3) as output:
+    with ExitStack() as stack:
+        output = stack.enter_context(open_table_file(table_uri, path, s3))
         metadata = _write(rows, output)
         size = output.tell()
+        if close_later is not None:
+            close_later(stack.pop_all().close)
     return DataFile(path, store_date, size, rows.num_rows, file_statistics(metadata))
 
 

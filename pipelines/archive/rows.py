@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_data_file
+from commitlake.connectors.lake.data_files import CloseLater, DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
 from commitlake.pipelines.quality.merging import merge_profiles
@@ -32,17 +32,21 @@ class WaitingRows:
         lake: where the tables lie.
         name: of the files.
         minutes: counts the rows that are written.
+        close_later: see `write_data_file`.
         profiled: whether a profile of them is wanted.
 
     Attributes:
         profile: of the rows that are written; None where none is wanted.
     """
 
-    def __init__(self, lake: LakePaths, name: str, minutes: MinutesFiles, *, profiled: bool) -> None:
+    def __init__(
+        self, lake: LakePaths, name: str, minutes: MinutesFiles, close_later: CloseLater, *, profiled: bool
+    ) -> None:
         self.profile: pa.Table | None = merge_profiles([]) if profiled else None
         self._lake = lake
         self._name = name
         self._minutes = minutes
+        self._close_later = close_later
         self._tables: list[pa.Table] = []
         self._bytes = 0
         self._files = 0
@@ -81,11 +85,12 @@ class WaitingRows:
             part = rows if len(chosen) == len(days) else rows.take(pa.array(chosen))
             date = date_of(day)
             name = f"{self._name}-{self._files:03d}.zstd.parquet"
+            text, later = date.isoformat() if date else None, self._close_later
             part = sort_rows(part.select(_WRITTEN))
             if self.profile is not None:
                 self.profile = merge_profiles([self.profile, profile_rows(part)])
             self._minutes.add(part)
-            yield write_data_file(part, self._lake.messages, date.isoformat() if date else None, name, self._lake.s3)
+            yield write_data_file(part, self._lake.messages, text, name, self._lake.s3, close_later=later)
         self._files += 1
 
 

@@ -7,8 +7,9 @@ the attempt whose manifest arrives are committed.
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +42,7 @@ _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
 
 _MOST_BATCHES = 8  # each keeps all of the kernel's buffers, however little it fills of them
 _MOST_SPLITS = 8  # of one task, which is done again as a whole
+_MAX_CLOSING = 16  # files of a task that are open at once: rows of a broken clock have as many dates
 
 
 @dataclass(frozen=True)
@@ -90,19 +92,18 @@ class ArchiveTasks:
         # Two attempts of one task at the same time must not write into one another's files.
         name = f"part-{numbers[0]:05d}-{self.run_id}-{secrets.token_hex(4)}"
         minutes = MinutesFiles(self.lake, name, self.run_id)
-        waiting = WaitingRows(self.lake, name, minutes, profiled=self.profiled)
         refusals = Refusals(self.lake, name, self.run_id, self.parser_version)
         pack_bytes = 0
         with ThreadPoolExecutor(1) as background:
-            closing: list[Future[None]] = []
+            closing = _Closing(background)
+            waiting = WaitingRows(self.lake, name, minutes, closing.add, profiled=self.profiled)
             for number in numbers:
                 with ExitStack() as open_packs:
                     packs = open_packs.enter_context(BodyPacks(self.splits[number], open_store(self.bodies)))
                     rows, refused = _read(self.splits[number], packs, refusals)
                     yield from refused
                     written = packs.finish()
-                    # The disk takes them meanwhile.
-                    closing.append(background.submit(open_packs.pop_all().close))
+                    closing.add(open_packs.pop_all().close)
                 pack_bytes += sum(pack.refs.end for pack in written)
                 if rows:
                     yield from _manifest_of(waiting.add(rows, written))
@@ -110,12 +111,34 @@ class ArchiveTasks:
             yield from _manifest_of(waiting.write())
             yield from (ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish())
             yield from refusals.finish()
-            for one in closing:
-                one.result()
-        profile: TaskProfile | None = None
-        if waiting.profile is not None:
-            profile = stage_profile(waiting.profile, self.lake, self.run_id, name, most_inline)
+            profile: TaskProfile | None = None
+            if waiting.profile is not None:
+                profile = stage_profile(waiting.profile, self.lake, self.run_id, name, most_inline)
+            closing.finish()
         yield ManifestRow.of_task(pack_bytes, refusals.counts, refusals.first, profile)
+
+
+class _Closing:
+    """Files of a task that are closed by another thread: the disk takes them while the task goes on."""
+
+    def __init__(self, thread: Executor) -> None:
+        self._thread = thread
+        self._pending: deque[Future[None]] = deque()
+
+    def add(self, close: Callable[[], None]) -> None:
+        """Close a file later; wait for others if too many are open."""
+        if len(self._pending) >= _MAX_CLOSING:
+            self._pending.popleft().result()
+        self._pending.append(self._thread.submit(close))
+
+    def finish(self) -> None:
+        """Wait for all files.
+
+        Raises:
+            Exception: what closing one has raised.
+        """
+        for one in self._pending:
+            one.result()
 
 
 def _manifest_of(files: Iterable[DataFile]) -> Iterator[ManifestRow]:

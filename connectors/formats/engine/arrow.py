@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel import strings as kernel
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDING
+
+_MAX_CONSTANTS = 16  # each may take some MiB, if the text is long
 
 
 def fixed(values: Array, data_type: pa.DataType) -> pa.Array:
@@ -76,3 +80,20 @@ class Dictionary:
         data = np.empty(kernel.expanded_size(codes, self._offsets) + OVERWRITE, np.uint8)
         kernel.expand(codes, self._offsets, self._data, offsets, data)
         return strings(offsets, data, codes >= 0)
+
+
+def constant(text: str, rows: int, *, encoded: bool) -> pa.Array:
+    """The same string in every row, of one array that all batches share.
+
+    Args:
+        text: the string.
+        rows: how many rows; no more than a batch holds.
+        encoded: give a dictionary array.
+    """
+    return _constant(text, 1 << max(0, rows - 1).bit_length(), encoded=encoded).slice(0, rows)
+
+
+@lru_cache(maxsize=_MAX_CONSTANTS)
+def _constant(text: str, rows: int, *, encoded: bool) -> pa.Array:
+    dictionary, codes = Dictionary([text]), np.zeros(rows, np.int32)
+    return dictionary.encoded(codes) if encoded else dictionary.expanded(codes)

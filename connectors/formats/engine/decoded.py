@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -183,6 +182,9 @@ class DecodedBatch:
     def _repeated(self, dictionary: Dictionary, codes: Array) -> pa.Array:
         return dictionary.encoded(codes) if self.encoded else dictionary.expanded(codes)
 
+    def _constant(self, text: str) -> pa.Array:
+        return arrow.constant(text, self.rows, encoded=self.encoded)
+
     @property
     def topic_codes(self) -> Array:
         """The number of each record's topic, in `topics`."""
@@ -190,15 +192,11 @@ class DecodedBatch:
 
     def brokers(self) -> pa.Array:
         """The store's name in every row."""
-        return self._repeated(self._broker_dictionary, np.zeros(self.rows, np.int32))
+        return self._constant(self.broker)
 
     def formats(self) -> pa.Array:
         """The format's name in every row."""
-        return self._repeated(Dictionary([self.format_name]), np.zeros(self.rows, np.int32))
-
-    @cached_property
-    def _broker_dictionary(self) -> Dictionary:
-        return Dictionary([self.broker])
+        return self._constant(self.format_name)
 
     def topic_column(self) -> pa.Array:
         """Topics; bytes that are not UTF-8 become U+FFFD."""
@@ -236,7 +234,7 @@ class DecodedBatch:
         """How each body is compressed."""
         bits = self.sys_flags & (COMPRESSED | COMPRESSION_MASK)
         if not bits.any():
-            return self._repeated(_NO_CODEC, np.zeros(self.rows, np.int32))
+            return self._constant(_NO_CODEC)
         flags, codes = np.unique(bits, return_inverse=True)
         return self._repeated(Dictionary([str(body_codec(int(flag))) for flag in flags]), codes.astype(np.int32))
 
@@ -298,7 +296,7 @@ class DecodedBatch:
         return self._timestamps("store_timestamp")
 
 
-_NO_CODEC = Dictionary([str(body_codec(0))])
+_NO_CODEC = str(body_codec(0))
 
 _BUILDERS: dict[str, str] = {
     "broker": "brokers",

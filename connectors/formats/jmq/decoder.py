@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.arrow import Dictionary
 from commitlake.connectors.formats.engine.decoded import DecodedBatch, MendedText
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.distinct import Distinct, DistinctValues, utf8_text
@@ -56,7 +55,6 @@ _BITS = {
     "producer_group": b.WANT_TEXT | b.WANT_PRODUCER_GROUP,
 }
 _ZEROS = {"flag": pa.int32(), "reconsume_times": pa.int32(), "prepared_transaction_offset": pa.int64()}
-_KIND = Dictionary([str(Kind.NORMAL)])
 _SPECIAL = re.compile(r"[\\\n=]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _OWN_NAMES = dict(zip(OWN_NAMES, (APP, RECEIVE_TIMESTAMP), strict=True))
@@ -96,7 +94,7 @@ class JournalBatch(DecodedBatch):
 
     def kinds(self) -> pa.Array:
         """Retries and dead letters have no record of their own."""
-        return self._repeated(_KIND, np.zeros(self.rows, np.int32))
+        return self._constant(str(Kind.NORMAL))
 
     def origin_topics(self) -> pa.Array:
         """No record lies in a topic of the broker's."""

@@ -7,6 +7,7 @@ because they become its columns.
 
 from __future__ import annotations
 
+import mmap
 from typing import NamedTuple
 
 import numpy as np
@@ -69,12 +70,21 @@ class Interner(NamedTuple):
     texts: Array
 
 
+def _fresh_zeros(count: int, number: type[np.int32 | np.int64]) -> Array:
+    """Return zeros that cost nothing until they are touched.
+
+    numpy gets them from the C library, which takes memory that was used before, and clears all of it.
+    """
+    size = count * np.dtype(number).itemsize
+    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), number)
+
+
 def make_interner() -> Interner:
-    """One that knows nothing yet. Fresh zeros cost nothing until they are touched."""
+    """One that knows nothing yet."""
     return Interner(
         counts=np.zeros(2, np.int64),
-        table=np.zeros(2 * _DISTINCT, np.int32),
-        starts=np.zeros(_DISTINCT + 1, np.int64),
+        table=_fresh_zeros(2 * _DISTINCT, np.int32),
+        starts=_fresh_zeros(_DISTINCT + 1, np.int64),
         texts=np.empty(_TEXT_BYTES + PADDING, np.uint8),
     )
 
@@ -236,7 +246,7 @@ def make_scratch(most_entries: int = MOST_ENTRIES) -> Scratch:
     """Empty scratch for records of at most so many properties."""
     return Scratch(
         serial=np.zeros(1, np.int64),
-        seen=np.zeros(_DISTINCT, np.int64),
+        seen=_fresh_zeros(_DISTINCT, np.int64),
         likely=np.full(most_entries, -1, np.int64),
         values=np.empty((2, most_entries), np.int64),
     )

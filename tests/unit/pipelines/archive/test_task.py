@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import errno
 import json
 import os
 import re
@@ -316,3 +317,21 @@ def test_no_value_is_above_what_the_statistics_call_the_greatest(tmp_path: Path)
     assert "unique_key" not in greatest
     assert greatest["topic"] >= sent[0].topic
     assert "tags" not in greatest
+
+
+@pytest.mark.parametrize("folder", ["bodies", "messages"])
+def test_a_file_that_cannot_be_closed_fails_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    sync = os.fsync
+
+    def fail(descriptor: int) -> None:
+        if f"/lake/{folder}/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(errno.ENOSPC, "no space left")
+        sync(descriptor)
+
+    tasks = tasks_of(write_store(tmp_path / "store", [(0, open_segment(messages(20), SIZE))]), tmp_path / "lake")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no space left"):
+        run_all(tasks)
+    assert not [path for path in (tmp_path / "lake" / folder).rglob("*") if path.is_file()]
