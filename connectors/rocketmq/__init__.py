@@ -10,7 +10,7 @@
     admin.py                        asking
     queue_reading.py                ranges of queues, answer by answer
     time_search.py                  where a time begins in a queue
-    source/, data_source.py         `format("rocketmq")`; spark_options.py: what reads and writes have in common
+    source/, sink/, data_source.py  `format("rocketmq")`; spark_options.py: what reads and writes have in common
 
 It works with brokers 4.9 and 5.x, and with broker_lite.
 """

@@ -1,28 +1,37 @@
-"""The Spark data source `rocketmq`: messages of live brokers, read over the remoting protocol.
+"""The Spark data source `rocketmq`: messages of live brokers, read and written over the remoting protocol.
 
     from commitlake import register
     register(spark)
     df = spark.read.format("rocketmq").option("namesrv", "mq:9876").option("topics", "orders").load()
+    df.select("topic", "body", "tags").write.format("rocketmq").mode("append").option("namesrv", "mq:9876").save()
     stream = spark.readStream.format("rocketmq").option("namesrv", "mq:9876").option("topics", "orders").load()
 
 Rows are those of `messages`, as the source `commitlog` gives them of the broker's files. Options of reads are in
 `connectors.rocketmq.source.options`. Offsets of consumer groups are neither used nor changed. What only a broker's
 files have cannot be read: half messages and delayed ones are seen under the broker's own topics, as far as it lets
 clients read these.
+
+Written are the columns in `connectors.rocketmq.sink.rows`, with the options in `connectors.rocketmq.sink.options`, at
+least once: see `connectors.rocketmq.sink.writer`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.rocketmq.sink.options import SinkOptions
+from commitlake.connectors.rocketmq.sink.writer import RocketmqStreamWriter, RocketmqWriter
 from commitlake.connectors.rocketmq.source.batch import RocketmqReader, schema_of
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.worker_errors import carry_errors
 
 
 class RocketmqDataSource(DataSource):
-    """Reads topics of live brokers; see the module."""
+    """Reads and writes topics of live brokers; see the module."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,3 +54,24 @@ class RocketmqDataSource(DataSource):
         from commitlake.connectors.rocketmq.source.stream import RocketmqStreamReader  # noqa: PLC0415
 
         return RocketmqStreamReader(SourceOptions.parse(self.options).for_stream(), schema)
+
+    @carry_errors()
+    def writer(self, schema: StructType, overwrite: bool) -> RocketmqWriter:
+        """Return a writer of these columns."""
+        return RocketmqWriter(_sink_options(self.options, overwrite=overwrite), schema)
+
+    @carry_errors()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> RocketmqStreamWriter:  # noqa: N802 (Spark's name)
+        """Return a writer of these columns, micro-batch by micro-batch."""
+        given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
+        return RocketmqStreamWriter(_sink_options(given, overwrite=overwrite), schema)
+
+
+_OF_STREAMS = frozenset({"checkpointlocation", "queryname", "path"})
+
+
+def _sink_options(given: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
+    options = SinkOptions.parse(given)
+    if overwrite:
+        raise OptionError("mode overwrite: expected append, as a topic's messages are only added to")
+    return options

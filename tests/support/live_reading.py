@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -22,7 +22,12 @@ Row = dict[str, Any]
 def options(cluster: LiveCluster, **given: object) -> SourceOptions:
     """Options of a read of the topic `orders`, unless they say otherwise."""
     values = {"namesrv": cluster.address, "topics": "orders", "retrySeconds": "0", "timeoutMs": "3000"}
-    return SourceOptions.parse(values | {name: str(value) for name, value in given.items()})
+    return parsed(values | {name: str(value) for name, value in given.items()})
+
+
+def parsed(given: Mapping[str, str]) -> SourceOptions:
+    """Options of a read."""
+    return SourceOptions.parse(given)
 
 
 def partitions(chosen: SourceOptions) -> list[Partition]:

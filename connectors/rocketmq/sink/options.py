@@ -1,0 +1,102 @@
+"""The options of the sink `rocketmq`, checked at once: an unknown or wrong one is an error, never a default.
+
+| option | default | meaning |
+| --- | --- | --- |
+| namesrv | (needed) | name servers, `host:port`, with semicolons or commas between |
+| topic | the column | where all rows go |
+| group | commitlake_writer | the producer group |
+| body | (none) | stored: `body` is as it was stored, and `body_codec` says how it is compressed; decompressed: it is |
+| | | as the producer gave it. Needed where `body_codec` says that one was compressed |
+| maxBodyBytes | 4 MiB | larger bodies are refused |
+| maxBatchBytes | 1 MiB | bytes of one request; a larger row goes alone. Brokers take 4 MiB by default |
+| maxBatchMessages | 1000 | rows of one request |
+| maxInFlight | 8 | requests of one task that wait for their answers at a time |
+| timeoutMs | 10000 | how long an answer may take |
+| retrySeconds | 60 | how long rows are sent again, from the first attempt on |
+| tlsConfig | the environment's | a `tls.properties` file on every machine, see `connectors.rocketmq.options` |
+| credentialsProvider | the environment | as in `connectors.rocketmq.source.options` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.formats.engine.option_values import OptionValues
+from commitlake.connectors.formats.engine.options import BodyForm
+from commitlake.connectors.option_names import known_options
+from commitlake.connectors.rocketmq.errors import InvalidMessageError
+from commitlake.connectors.rocketmq.messages import DEFAULT_MAX_BODY_BYTES, check_group, check_topic
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
+from commitlake.connectors.rocketmq.sink.rows import RowSettings
+from commitlake.connectors.rocketmq.sink.sender import DEFAULT_GROUP, RowSender, SendSettings
+from commitlake.connectors.rocketmq.spark_options import (
+    DEFAULT_TIMEOUT_MS,
+    SHARED,
+    client_options,
+    credentials_of,
+    provider,
+    refuse_secrets,
+)
+
+KNOWN = (*SHARED, "topic", "body", "maxBodyBytes", "maxBatchBytes", "maxBatchMessages", "maxInFlight")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of one write; see the module's table.
+
+    Attributes:
+        client: where RocketMQ is.
+        settings: how rows are sent.
+        credentials_provider: see `spark_options.credentials_of`.
+    """
+
+    client: Options
+    settings: SendSettings
+    credentials_provider: str | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SinkOptions:
+        """Options as Spark hands them over: strings, names in any case.
+
+        Raises:
+            OptionError: for a name that is not known, or a value that does not fit.
+        """
+        refuse_secrets(given)
+        values = known_options(given, KNOWN, OptionError)
+        read = OptionValues(values)
+        client = client_options(values, read)
+        try:
+            group = check_group(values.get("group", DEFAULT_GROUP))
+            topic = check_topic(values["topic"]) if "topic" in values else None
+        except InvalidMessageError as error:
+            raise OptionError(f"option {error}") from None
+        settings = SendSettings(
+            group,
+            RowSettings(topic, read.size("maxBodyBytes", DEFAULT_MAX_BODY_BYTES), _is_stored(values, read)),
+            BatchLimits(read.size("maxBatchBytes", 1 << 20), read.least("maxBatchMessages", 1000, 1, "message")),
+            max_in_flight=read.least("maxInFlight", 8, 1, "request"),
+            answer_seconds=read.least("timeoutMs", DEFAULT_TIMEOUT_MS, 1, "ms") / 1000,
+            retry_seconds=read.least("retrySeconds", 60, 0, "seconds"),
+        )
+        return cls(client, settings, provider(values))
+
+    def open_sender(self) -> RowSender:
+        """Return a sender of this process.
+
+        Raises:
+            OptionError: if the keys, or the settings of TLS, cannot be used.
+        """
+        return RowSender(self.client, self.settings, credentials_of(self.credentials_provider))
+
+
+def _is_stored(values: Mapping[str, str], read: OptionValues) -> bool | None:
+    if "body" not in values:
+        return None
+    form = read.choice("body", BodyForm, BodyForm.DECOMPRESSED)
+    if form is BodyForm.NONE:
+        raise OptionError(f"option body: expected stored or decompressed, found {values['body']!r}")
+    return form is BodyForm.STORED

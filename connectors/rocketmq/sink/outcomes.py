@@ -1,0 +1,142 @@
+"""What became of each row: where it is, or why it is not there.
+
+| column | type | meaning |
+| --- | --- | --- |
+| status | string | sent: the message is in the log; invalid: it cannot be sent; refused: the broker will not take it; |
+| | | in_doubt: it may be in the log, as an answer was lost; failed: it is not in the log; skipped: not tried, as an |
+| | | earlier row of its queue could not be sent |
+| topic | string | where to |
+| broker, queue_id, queue_offset | string, int, long | where it is; null where it was not sent |
+| msg_id | string | its offset message id |
+| store_status | string | SEND_OK, or what the disk or a copy lacks still: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, |
+| | | SLAVE_NOT_AVAILABLE |
+| attempts | int | how many requests with it were sent |
+| may_be_twice | boolean | an attempt before the last one may have stored it, too |
+| error | string | why it was not sent |
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.rocketmq.messages import SendStatus
+from commitlake.connectors.rocketmq.sending import Stored
+from commitlake.connectors.rocketmq.sink.rows import PreparedRows
+
+
+class RowStatus(StrEnum):
+    """What became of a row."""
+
+    SENT = "sent"
+    INVALID = "invalid"
+    REFUSED = "refused"
+    IN_DOUBT = "in_doubt"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+OUTCOME = pa.schema(
+    [
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("topic", pa.string()),
+        pa.field("broker", pa.string()),
+        pa.field("queue_id", pa.int32()),
+        pa.field("queue_offset", pa.int64()),
+        pa.field("msg_id", pa.string()),
+        pa.field("store_status", pa.string()),
+        pa.field("attempts", pa.int32(), nullable=False),
+        pa.field("may_be_twice", pa.bool_(), nullable=False),
+        pa.field("error", pa.string()),
+    ]
+)
+_STATUSES = list(RowStatus)
+
+
+class Outcomes:
+    """Collects what became of the rows of one batch."""
+
+    def __init__(self, rows: PreparedRows) -> None:
+        """Note the rows that cannot be sent; the others are skipped until something is noted of them."""
+        count = len(rows.items)
+        self._rows = rows
+        self._statuses = np.full(count, _STATUSES.index(RowStatus.SKIPPED), np.int32)
+        self._queue_ids = np.zeros(count, np.int32)
+        self._offsets = np.full(count, -1, np.int64)
+        self._attempts = np.zeros(count, np.int32)
+        self._may_be_twice = np.zeros(count, np.bool_)
+        self._brokers = _Texts(count)
+        self._stored = _Texts(count)
+        self._errors = _Texts(count)
+        self._msg_ids: list[str | None] = [None] * count
+        for row, error in rows.errors.items():
+            self._statuses[row] = _STATUSES.index(RowStatus.INVALID)
+            self._errors.put(np.array([row]), error)
+
+    def sent(self, numbers: Array, stored: Stored, attempts: int, *, may_be_twice: bool) -> None:
+        """Note rows that are in the log.
+
+        Raises:
+            ValueError: if the broker has not given an id for each.
+        """
+        ids = stored.response.msg_id.split(",")
+        if len(ids) != len(numbers):
+            raise ValueError(f"expected {len(numbers)} message ids, found {len(ids)}")
+        self._statuses[numbers] = _STATUSES.index(RowStatus.SENT)
+        self._brokers.put(numbers, stored.queue.broker_name)
+        self._queue_ids[numbers] = stored.queue.queue_id
+        self._offsets[numbers] = stored.response.queue_offset + np.arange(len(numbers))
+        self._stored.put(numbers, SendStatus(stored.code).name)
+        self._attempts[numbers] = attempts
+        self._may_be_twice[numbers] = may_be_twice
+        for row, msg_id in zip(numbers.tolist(), ids, strict=True):
+            self._msg_ids[row] = msg_id
+
+    def not_sent(
+        self, numbers: Array, status: RowStatus, error: str, attempts: int, *, may_be_twice: bool = False
+    ) -> None:
+        """Note rows that are not, or may not be, in the log."""
+        self._statuses[numbers] = _STATUSES.index(status)
+        self._errors.put(numbers, error)
+        self._attempts[numbers] = attempts
+        self._may_be_twice[numbers] = may_be_twice
+
+    def to_batch(self) -> pa.RecordBatch:
+        """Return a row for each row, in their order; see the module."""
+        rows = self._rows
+        is_nowhere = pa.array(self._offsets < 0)
+        topics = pa.array([target.topic for target in rows.targets], pa.string())
+        columns = [
+            pa.array([str(status) for status in _STATUSES]).take(pa.array(self._statuses)),
+            topics.take(pa.array(rows.target_numbers)),
+            self._brokers.column(),
+            pc.if_else(is_nowhere, pa.scalar(None, pa.int32()), pa.array(self._queue_ids)),
+            pc.if_else(is_nowhere, pa.scalar(None, pa.int64()), pa.array(self._offsets)),
+            pa.array(self._msg_ids, pa.string()),
+            self._stored.column(),
+            pa.array(self._attempts),
+            pa.array(self._may_be_twice),
+            self._errors.column(),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=OUTCOME)
+
+
+class _Texts:
+    """Texts that many rows share."""
+
+    def __init__(self, count: int) -> None:
+        self._numbers = np.full(count, -1, np.int32)
+        self._values: dict[str, int] = {}
+
+    def put(self, numbers: Array, text: str) -> None:
+        """Give rows a text."""
+        self._numbers[numbers] = self._values.setdefault(text, len(self._values))
+
+    def column(self) -> pa.Array:
+        """Return the texts, null for rows without one."""
+        codes = pa.array(self._numbers, mask=self._numbers < 0)
+        return pa.array(list(self._values), pa.string()).take(codes)

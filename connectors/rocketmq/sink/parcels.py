@@ -1,0 +1,107 @@
+"""Rows as requests: by topic and queue, in the order of the rows, as many together as the limits allow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.rocketmq.sending import Parcel
+from commitlake.connectors.rocketmq.sink.rows import PreparedRows, Target
+
+BATCH_PROPERTIES = "WAIT\x01true\x02"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How much goes into one request.
+
+    Attributes:
+        max_bytes: of bodies and properties together; a larger row goes alone.
+        max_messages: how many rows.
+    """
+
+    max_bytes: int = 1 << 20
+    max_messages: int = 1000
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RowParcel:
+    """Rows that go in one request.
+
+    Attributes:
+        target: where to.
+        rows: their numbers, in order.
+    """
+
+    target: Target
+    rows: Array
+
+    def halves(self) -> list[RowParcel]:
+        """Return the same rows in two requests."""
+        middle = len(self.rows) // 2
+        return [RowParcel(self.target, self.rows[:middle]), RowParcel(self.target, self.rows[middle:])]
+
+
+def divide(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]:
+    """Give the requests for each target, in order.
+
+    Args:
+        rows: those with an error are left out.
+        limits: how much goes into one request.
+    """
+    sizes = np.diff(_offsets(rows.items))
+    is_sound = np.ones(len(sizes), np.bool_)
+    is_sound[list(rows.errors)] = False
+    is_alone = rows.is_single | (sizes > limits.max_bytes)
+    for number, target in enumerate(rows.targets):
+        chosen = np.flatnonzero(is_sound & (rows.target_numbers == number))
+        if len(chosen):
+            edges = _edges(sizes[chosen], is_alone[chosen], limits)
+            yield [RowParcel(target, chosen[begin:end]) for begin, end in itertools.pairwise(edges)]
+
+
+def to_parcel(rows: PreparedRows, parcel: RowParcel) -> Parcel:
+    """Return what is sent for some rows."""
+    topic = parcel.target.topic
+    if len(parcel.rows) == 1:
+        row = int(parcel.rows[0])
+        body, properties = rows.bodies[row].as_py(), rows.properties[row].as_py()
+        return Parcel(topic, body, properties, (), int(rows.sys_flags[row]), int(rows.flags[row]))
+    items = rows.items
+    first, count = int(parcel.rows[0]), len(parcel.rows)
+    # Neighbours, as nearly all rows of one target are, need no copy but the one into the request.
+    chosen = items.slice(first, count) if parcel.rows[-1] - first == count - 1 else items.take(pa.array(parcel.rows))
+    offsets = _offsets(chosen)
+    data = chosen.buffers()[2]
+    body = b"" if data is None else bytes(memoryview(data)[int(offsets[0]) : int(offsets[-1])])
+    return Parcel(topic, body, BATCH_PROPERTIES, (), is_batch=True)
+
+
+def _edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[int]:
+    """Where requests begin and end, in rows of one target."""
+    ends = np.cumsum(sizes)
+    alone = np.flatnonzero(is_alone)
+    edges, begin, count = [0], 0, len(sizes)
+    while begin < count:
+        if is_alone[begin]:
+            begin += 1
+        else:
+            before = int(ends[begin - 1]) if begin else 0
+            by_bytes = int(np.searchsorted(ends, before + limits.max_bytes, "right"))
+            next_alone = int(np.searchsorted(alone, begin))
+            until = int(alone[next_alone]) if next_alone < len(alone) else count
+            begin = max(begin + 1, min(by_bytes, begin + limits.max_messages, until))
+        edges.append(begin)
+    return edges
+
+
+def _offsets(column: pa.Array) -> Array:
+    """Arrow's offsets of a large binary column."""
+    buffer = column.buffers()[1]
+    found: Array = np.frombuffer(buffer, np.int64)[column.offset : column.offset + len(column) + 1]
+    return found

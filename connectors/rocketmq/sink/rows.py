@@ -1,0 +1,425 @@
+"""Columns as messages that are ready to go; no Python object is made for a row.
+
+| column | type | meaning |
+| --- | --- | --- |
+| body | binary | needed; at least one byte |
+| topic | string | where to; needed unless one topic is given for all rows |
+| tags | string | one tag |
+| keys | array<string> | business keys; none holds a blank |
+| properties | map<string,string> | the application's own; those that brokers set on each message are left out, and |
+| | | others that mean something to RocketMQ are refused, but for TAGS, KEYS, UNIQ_KEY and WAIT |
+| unique_key | string | the message's id; made where there is none, neither here nor in `properties` |
+| flag | int | the application's own number |
+| delay_level | int | 1 to 18; 0 or null for none |
+| deliver_timestamp | timestamp | 5.x: when it is to be delivered |
+| target_broker, target_queue_id | string, int | the queue; null for any queue of the topic |
+| body_codec | string | how `body` is compressed, where rows hold bodies as they were stored |
+
+Where there is a column `tags`, `keys` or `unique_key`, it counts, and `properties` does not. What is wrong with a row
+is an error of that row alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.rocketmq.errors import InvalidMessageError
+from commitlake.connectors.rocketmq.messages import (
+    DEFAULT_MAX_BODY_BYTES,
+    MAX_DELAY_LEVEL,
+    NOT_FOR_SENDING,
+    RESERVED_PROPERTIES,
+    SET_BY_BROKERS,
+    TIMER_DELIVER_MS,
+    check_topic,
+)
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.remoting.batch import ITEM, MIN_ITEM_SIZE
+
+_TEXT, _BYTES = pa.large_string(), pa.large_binary()
+TYPES: dict[str, pa.DataType] = {
+    "body": _BYTES,
+    "topic": _TEXT,
+    "tags": _TEXT,
+    "keys": pa.list_(pa.string()),
+    "properties": pa.map_(pa.string(), pa.string()),
+    "unique_key": _TEXT,
+    "flag": pa.int32(),
+    "delay_level": pa.int32(),
+    "deliver_timestamp": pa.timestamp("ms", tz="UTC"),
+    "target_broker": _TEXT,
+    "target_queue_id": pa.int32(),
+    "body_codec": _TEXT,
+}
+_ALLOWED = (props.TAGS, props.KEYS, props.UNIQ_KEY, props.WAIT)
+_OVERRIDDEN_BY = {props.TAGS: "tags", props.KEYS: "keys", props.UNIQ_KEY: "unique_key"}
+_REFUSED = sorted(RESERVED_PROPERTIES - SET_BY_BROKERS - set(_ALLOWED))
+_CODECS = [BodyCodec.NONE, BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD]
+_ITEM_TYPE = np.dtype([(field.name, ">i4") for field in ITEM.fields])
+assert _ITEM_TYPE.itemsize == ITEM.size
+
+
+class Target(NamedTuple):
+    """Where rows go; None for any broker, and for any queue."""
+
+    topic: str
+    broker_name: str | None
+    queue_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowSettings:
+    """What holds for all rows.
+
+    Attributes:
+        topic: where all rows go; None for the column.
+        max_body_bytes: larger bodies are refused.
+        is_stored: whether bodies are as they were stored, and `body_codec` says how each is compressed. None where
+            that is not said: then rows whose `body_codec` names a codec are refused.
+    """
+
+    topic: str | None = None
+    max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
+    is_stored: bool | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRows:
+    """Rows that are ready to go, in their order.
+
+    Attributes:
+        items: each row as an item of a batch (see `schemas.remoting.batch`).
+        bodies: of each row.
+        properties: in their stored form, as text.
+        flags: int32, the applications' own.
+        sys_flags: int32, how bodies are compressed.
+        targets: where rows go.
+        target_numbers: int32, which of `targets` each row has.
+        is_single: bool, which rows cannot go in a batch with others.
+        errors: by row, what is wrong with it; such a row is not to be sent.
+    """
+
+    items: pa.Array
+    bodies: pa.Array
+    properties: pa.Array
+    flags: Array
+    sys_flags: Array
+    targets: list[Target]
+    target_numbers: Array
+    is_single: Array
+    errors: dict[int, str]
+
+
+def prepare(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[int], pa.Array]) -> PreparedRows:
+    """Check rows and put them into the form in which they are sent.
+
+    Args:
+        rows: columns as in the module's table; others are not looked at.
+        settings: what holds for all rows.
+        make_keys: gives so many new ids.
+
+    Raises:
+        InvalidMessageError: for a batch without a column that is needed, or with one of another type.
+    """
+    return _Preparing(rows, settings, make_keys).run()
+
+
+def check_columns(schema: pa.Schema, settings: RowSettings) -> None:
+    """See that rows have the columns that are needed, of types that fit.
+
+    Raises:
+        InvalidMessageError: if not.
+    """
+    for name in (
+        "body",
+        *(("topic",) if settings.topic is None else ()),
+        *(("body_codec",) if settings.is_stored else ()),
+    ):
+        if name not in schema.names:
+            raise InvalidMessageError(f"rows: expected a column {name}, found {', '.join(schema.names) or 'none'}")
+    for name, wanted in TYPES.items():
+        if name in schema.names and not _fits(schema.field(name).type, wanted):
+            expected = str(wanted).removeprefix("large_")
+            raise InvalidMessageError(f"column {name}: expected {expected}, found {schema.field(name).type}")
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_map(wanted) or pa.types.is_list(wanted):
+        return bool(pa.types.is_map(found) if pa.types.is_map(wanted) else pa.types.is_list(found))
+    if pa.types.is_timestamp(wanted):
+        return bool(pa.types.is_timestamp(found))
+    if pa.types.is_large_binary(wanted):
+        return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
+    if pa.types.is_large_string(wanted):
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+    return bool(pa.types.is_integer(found) and found.bit_width <= wanted.bit_width)
+
+
+class _Preparing:
+    def __init__(self, rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[int], pa.Array]) -> None:
+        check_columns(rows.schema, settings)
+        self._rows = rows
+        self._count = rows.num_rows
+        self._settings = settings
+        self._make_keys = make_keys
+        self._errors: dict[int, str] = {}
+
+    def run(self) -> PreparedRows:
+        bodies = self._bodies()
+        targets, numbers = self._targets()
+        sys_flags, delays = self._sys_flags(), self._delays()
+        properties = self._properties()
+        flags = self._numbers("flag")
+        items = _items(flags, bodies, properties)
+        is_retry = np.array([target.topic.startswith(RETRY_PREFIX) for target in targets] or [False], np.bool_)
+        is_single = is_retry[numbers] | delays | (sys_flags != 0)
+        return PreparedRows(items, bodies, properties, flags, sys_flags, targets, numbers, is_single, self._errors)
+
+    # --- columns ---
+
+    def _column(self, name: str) -> pa.Array | None:
+        """A column in the type that is declared for it; None where there is none, or all of it is null."""
+        if name not in self._rows.schema.names:
+            return None
+        column = self._rows.column(name)
+        if column.null_count == self._count:
+            return None
+        wanted = TYPES[name]
+        if pa.types.is_timestamp(wanted):
+            return column.cast(wanted, safe=False)
+        return column if pa.types.is_nested(wanted) else column.cast(wanted)
+
+    def _numbers(self, name: str) -> Array:
+        column = self._column(name)
+        if column is None:
+            return np.zeros(self._count, np.int32)
+        return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.int32)
+
+    def _refuse(self, which: pa.Array | Array, say: Callable[[int], str]) -> None:
+        """Note what is wrong with the rows of a mask."""
+        mask = which if isinstance(which, np.ndarray) else which.to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(mask).tolist():
+            self._errors.setdefault(row, say(row))
+
+    def _bodies(self) -> pa.Array:
+        column = self._column("body")
+        bodies = pa.array([b""] * self._count, _BYTES) if column is None else pc.fill_null(column, b"")
+        sizes = pc.binary_length(bodies).to_numpy()
+        most = self._settings.max_body_bytes
+        self._refuse(sizes == 0, lambda _: "body: expected at least one byte, found none")
+        self._refuse(sizes > most, lambda row: f"body: expected at most {most} bytes, found {sizes[row]}")
+        return bodies
+
+    def _targets(self) -> tuple[list[Target], Array]:
+        topic = self._settings.topic
+        topics = pa.repeat(pa.scalar(topic, _TEXT), self._count) if topic is not None else self._column("topic")
+        if topics is None:
+            topics = pa.nulls(self._count, _TEXT)
+        brokers, queues = self._column("target_broker"), self._column("target_queue_id")
+        table = pa.table(
+            {
+                "topic": pc.fill_null(topics, ""),
+                "broker": pa.nulls(self._count, _TEXT) if brokers is None else brokers,
+                "queue": pa.nulls(self._count, pa.int32()) if queues is None else queues,
+            }
+        )
+        codes = np.zeros(self._count, np.int64)
+        for column in table.columns:
+            encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
+            codes = codes * max(1, len(encoded.dictionary)) + encoded.indices.to_numpy()
+            _, codes = np.unique(codes, return_inverse=True)
+        _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
+        chosen = table.take(pa.array(first, pa.int64())).to_pylist()
+        targets = [Target(row["topic"], row["broker"], row["queue"]) for row in chosen]
+        for number, target in enumerate(targets):
+            if (problem := _problem(target)) is not None:
+                self._refuse(numbers == number, lambda _, problem=problem: problem)  # type: ignore[misc]
+        return targets, numbers.astype(np.int32)
+
+    def _sys_flags(self) -> Array:
+        codecs = self._column("body_codec")
+        if codecs is None:
+            return np.zeros(self._count, np.int32)
+        codecs = pc.fill_null(codecs, str(BodyCodec.NONE))
+        if self._settings.is_stored is None:
+            self._refuse(
+                pc.not_equal(codecs, str(BodyCodec.NONE)),
+                lambda row: (
+                    f"body: expected to be told whether it is still compressed with {codecs[row]} (the sink's "
+                    "option body: stored) or not (decompressed)"
+                ),
+            )
+        if not self._settings.is_stored:
+            return np.zeros(self._count, np.int32)
+        known = pa.array([str(codec) for codec in _CODECS], _TEXT)
+        found = pc.fill_null(pc.index_in(codecs, known), -1).to_numpy()
+        self._refuse(found < 0, lambda row: f"body_codec: expected none, zlib, lz4 or zstd, found {codecs[row]}")
+        bits = np.array([compression_bits(codec) for codec in _CODECS], np.int32)
+        flags: Array = np.where(found < 0, 0, bits[found])
+        return flags
+
+    def _delays(self) -> Array:
+        """Which rows are to be delayed."""
+        levels = self._numbers("delay_level")
+        self._refuse(
+            (levels < 0) | (levels > MAX_DELAY_LEVEL),
+            lambda row: f"delay_level: expected 0 to {MAX_DELAY_LEVEL}, found {levels[row]}",
+        )
+        times = self._column("deliver_timestamp")
+        timed = np.zeros(self._count, np.bool_) if times is None else times.is_valid().to_numpy(zero_copy_only=False)
+        self._refuse(timed & (levels != 0), lambda _: "delay: expected a level or a time, found both")
+        delayed: Array = timed | (levels != 0)
+        return delayed
+
+    # --- properties ---
+
+    def _properties(self) -> pa.Array:
+        """Return all properties in their stored form; a row with what they cannot hold gets an error."""
+        own, has_unique_key, has_wait = self._own_properties()
+        levels, times = self._numbers("delay_level"), self._column("deliver_timestamp")
+        parts = [own, self._named(props.TAGS, self._column("tags")), self._named(props.KEYS, self._keys())]
+        parts.append(self._named(props.DELAY, pa.array(levels).cast(_TEXT), levels == 0))
+        if times is not None:
+            parts.append(self._named(TIMER_DELIVER_MS, times.cast(pa.int64()).cast(_TEXT)))
+        parts += [
+            self._named(props.UNIQ_KEY, self._unique_keys(has_unique_key), has_unique_key),
+            self._named(props.WAIT, pa.repeat(pa.scalar("true", _TEXT), self._count), has_wait),
+        ]
+        text = pc.binary_join_element_wise(*parts, pa.scalar("", _TEXT))
+        sizes = pc.binary_length(text).to_numpy()
+        self._refuse(
+            sizes > props.MAX_SIZE,
+            lambda row: f"properties: expected at most {props.MAX_SIZE} bytes, found {sizes[row]}",
+        )
+        return text
+
+    def _named(self, name: str, values: pa.Array | None, left_out: Array | None = None) -> pa.Array:
+        """Return `name 0x01 value 0x02` for each row, or nothing where it has no value."""
+        if values is None:
+            return pa.repeat(pa.scalar("", _TEXT), self._count)
+        self._check_separators(name, values)
+        texts = pc.binary_join_element_wise(
+            pa.scalar(f"{name}\x01", _TEXT), values, pa.scalar("\x02", _TEXT), pa.scalar("", _TEXT)
+        )
+        present = pc.fill_null(pc.greater(pc.binary_length(values), 0), False)
+        if left_out is not None:
+            present = pc.and_(present, pa.array(~left_out))
+        return pc.if_else(present, texts, pa.scalar("", _TEXT))
+
+    def _check_separators(self, name: str, values: pa.Array) -> None:
+        for separator in ("\x01", "\x02"):
+            found = pc.fill_null(pc.match_substring(values, separator), False)
+            if pc.any(found).as_py():
+                self._refuse(found, lambda _: f"properties: expected no 0x01 or 0x02 in {name}, found one")
+
+    def _keys(self) -> pa.Array | None:
+        keys = self._column("keys")
+        if keys is None:
+            return None
+        keys = keys.cast(pa.large_list(_TEXT))
+        flat, rows = keys.flatten(), pc.list_parent_indices(keys).to_numpy()
+        wrong = pc.fill_null(pc.or_(pc.equal(flat, ""), pc.match_substring(flat, props.KEY_SEPARATOR)), True)
+        if pc.any(wrong).as_py():
+            mask = np.zeros(self._count, np.bool_)
+            mask[rows[wrong.to_numpy(zero_copy_only=False)]] = True
+            self._refuse(mask, lambda _: "keys: expected keys without blanks, and no empty one")
+        return pc.binary_join(keys, pa.scalar(props.KEY_SEPARATOR, _TEXT))
+
+    def _unique_keys(self, has_own: Array) -> pa.Array:
+        given = self._column("unique_key")
+        if given is not None and not given.null_count:
+            return given
+        if has_own.all():
+            return pa.nulls(self._count, _TEXT)
+        made = self._make_keys(self._count).cast(_TEXT)
+        return made if given is None else pc.coalesce(given, made)
+
+    def _own_properties(self) -> tuple[pa.Array, Array, Array]:
+        """Return the text of `properties`, and which rows have a UNIQ_KEY and a WAIT among them."""
+        nothing = np.zeros(self._count, np.bool_)
+        column = self._column("properties")
+        if column is None:
+            return pa.repeat(pa.scalar("", _TEXT), self._count), nothing, nothing.copy()
+        if not isinstance(column, pa.MapArray):
+            raise InvalidMessageError(f"column properties: expected a map, found {column.type}")
+        edges = column.offsets.to_numpy()
+        names = column.keys.slice(edges[0], edges[-1] - edges[0]).cast(_TEXT)
+        values = column.items.slice(edges[0], edges[-1] - edges[0]).cast(_TEXT)
+        lengths = np.diff(edges)
+        rows = np.repeat(np.arange(self._count), lengths)
+        kept = column.is_valid().to_numpy(zero_copy_only=False)[rows]
+        kept &= ~_is_in(names, SET_BY_BROKERS)
+        overridden = [name for name, other in _OVERRIDDEN_BY.items() if other in self._rows.schema.names]
+        kept &= ~_is_in(names, overridden)
+        self._refuse_entries(names, values, rows, kept)
+        entries = pc.binary_join_element_wise(names, pc.fill_null(values, ""), pa.scalar("\x01", _TEXT))
+        entries = pc.binary_join_element_wise(entries, pa.scalar("\x02", _TEXT), pa.scalar("", _TEXT))
+        entries = entries.filter(pa.array(kept))
+        offsets = np.zeros(self._count + 1, np.int64)
+        np.cumsum(np.bincount(rows[kept], minlength=self._count), out=offsets[1:])
+        text = pc.binary_join(pa.LargeListArray.from_arrays(offsets, entries), pa.scalar("", _TEXT))
+        has_unique_key, has_wait = nothing, nothing.copy()
+        has_unique_key[rows[kept & _is_in(names, [props.UNIQ_KEY])]] = True
+        has_wait[rows[kept & _is_in(names, [props.WAIT])]] = True
+        return text, has_unique_key, has_wait
+
+    def _refuse_entries(self, names: pa.Array, values: pa.Array, rows: Array, kept: Array) -> None:
+        """Note rows with a property that cannot be sent."""
+        refused = kept & _is_in(names, _REFUSED)
+        for entry in np.flatnonzero(refused).tolist():
+            text = f"properties: expected names of your own, found {names[entry]}, which is RocketMQ's"
+            self._errors.setdefault(int(rows[entry]), text)
+        wrong = pc.or_(pc.equal(names, ""), pc.fill_null(pc.equal(values, ""), True))
+        for separator in ("\x01", "\x02"):
+            in_value = pc.fill_null(pc.match_substring(values, separator), False)
+            wrong = pc.or_(wrong, pc.or_(pc.match_substring(names, separator), in_value))
+        mask = np.zeros(self._count, np.bool_)
+        mask[rows[kept & wrong.to_numpy(zero_copy_only=False)]] = True
+        self._refuse(mask, lambda _: "properties: expected names and values, and no 0x01 or 0x02 in them")
+
+
+def _problem(target: Target) -> str | None:
+    try:
+        check_topic(target.topic)
+    except InvalidMessageError as error:
+        return str(error)
+    if target.topic in NOT_FOR_SENDING:
+        return f"topic: expected one for applications, found {target.topic}, which is the broker's"
+    if (target.broker_name is None) != (target.queue_id is None):
+        return "target: expected both target_broker and target_queue_id, or neither"
+    return None
+
+
+def _is_in(names: pa.Array, wanted: object) -> Array:
+    found: Array = pc.is_in(names, pa.array(sorted(wanted), _TEXT)).to_numpy(zero_copy_only=False)  # type: ignore[call-overload]
+    return found
+
+
+def _items(flags: Array, bodies: pa.Array, properties: pa.Array) -> pa.Array:
+    """Return each row as an item of a batch."""
+    body_sizes, text_sizes = pc.binary_length(bodies).to_numpy(), pc.binary_length(properties).to_numpy()
+    heads = np.zeros(len(flags), _ITEM_TYPE)
+    heads["total_size"] = MIN_ITEM_SIZE + body_sizes + text_sizes
+    heads["flag"] = flags
+    heads["body_length"] = body_sizes
+    lengths = np.minimum(text_sizes, props.MAX_SIZE).astype(">i2")
+    return pc.binary_join_element_wise(
+        _fixed(heads), bodies, _fixed(lengths), properties.cast(_BYTES), pa.scalar(b"", _BYTES)
+    )
+
+
+def _fixed(values: Array) -> pa.Array:
+    """Return the bytes of each value as a column."""
+    offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
+    return pa.Array.from_buffers(_BYTES, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values.tobytes())])

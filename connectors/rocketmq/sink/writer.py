@@ -1,0 +1,139 @@
+"""The glue to Spark: checks columns on the driver, sends on workers.
+
+At least once: a task that Spark runs again, and a micro-batch that is done again after a crash, send their rows again.
+Each message keeps the id that its row gives it (`unique_key`, or UNIQ_KEY among `properties`), by which consumers can
+tell that they have it already. A row that cannot be sent fails its task; rows that were sent before stay sent.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.rocketmq.errors import InvalidMessageError, NotSentError
+from commitlake.connectors.rocketmq.sink.options import SinkOptions
+from commitlake.connectors.rocketmq.sink.outcomes import RowStatus
+from commitlake.connectors.rocketmq.sink.rows import TYPES, check_columns
+from commitlake.connectors.rocketmq.sink.sender import RowSender
+from commitlake.connectors.worker_errors import carry_errors
+from commitlake.schemas.tables.messages import MESSAGES, SOURCE
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 3
+
+
+@dataclass
+class Sent(WriterCommitMessage):
+    """What one task has sent.
+
+    Attributes:
+        messages: how many.
+        repeated: how many of them took more than one attempt.
+        may_be_twice: how many of them may be in the log twice.
+    """
+
+    messages: int = 0
+    repeated: int = 0
+    may_be_twice: int = 0
+
+
+def check_schema(schema: StructType, options: SinkOptions) -> None:
+    """See that a DataFrame has the columns that are needed, and none that nobody knows.
+
+    Raises:
+        OptionError: if not.
+    """
+    known = {*TYPES, *MESSAGES.names, *SOURCE.names}
+    for name in schema.names:
+        if name not in known:
+            close = difflib.get_close_matches(name, list(TYPES), n=1)
+            nearest = f" (did you mean {close[0]!r}?)" if close else ""
+            raise OptionError(
+                f"the DataFrame's column {name!r} cannot be sent{nearest}; sent are {', '.join(TYPES)}, and columns of "
+                "messages are left out. Put what is yours into properties"
+            )
+    try:
+        check_columns(to_arrow_schema(schema, timezone="UTC"), options.settings.rows)
+    except InvalidMessageError as error:
+        raise OptionError(str(error)) from None
+
+
+def send_batches(sender: RowSender, batches: Iterator[pa.RecordBatch]) -> Sent:
+    """Send the rows of a task.
+
+    Raises:
+        NotSentError: for rows that could not be sent, once those that went with them are.
+    """
+    sent = Sent()
+    for batch in batches:
+        if batch.num_rows:
+            outcomes = sender.send(batch)
+            _check_sent(outcomes)
+            sent.messages += outcomes.num_rows
+            sent.repeated += sum(attempts > 1 for attempts in outcomes.column("attempts").to_pylist())
+            sent.may_be_twice += outcomes.column("may_be_twice").true_count
+    return sent
+
+
+def _check_sent(outcomes: pa.RecordBatch) -> None:
+    statuses = Counter(outcomes.column("status").to_pylist())
+    if statuses.keys() == {str(RowStatus.SENT)}:
+        return
+    reasons: Counter[str] = Counter()
+    for row in outcomes.select(["status", "topic", "error"]).to_pylist():
+        if row["status"] not in (RowStatus.SENT, RowStatus.SKIPPED):
+            reasons[f"{row['status']}, topic {row['topic']}: {row['error']}"] += 1
+    missing = outcomes.num_rows - statuses[RowStatus.SENT]
+    shown = "; ".join(f"{count} {text}" for text, count in reasons.most_common(_SHOWN))
+    raise NotSentError(
+        f"expected to send {outcomes.num_rows} rows, {missing} were not sent: {shown}"
+        + (f"; and {len(reasons) - _SHOWN} other reasons" if len(reasons) > _SHOWN else "")
+    )
+
+
+class _Writing:
+    """What both writers do."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_schema(schema, options)
+        self._options = options
+
+    @carry_errors()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+        """Send the rows of one task."""
+        with self._options.open_sender() as sender:
+            return send_batches(sender, iterator)
+
+    def _log(self, messages: list[WriterCommitMessage | None]) -> None:
+        done = [message for message in messages if isinstance(message, Sent)]
+        logger.info(
+            "%d messages sent to %s; %d took more than one attempt, %d may be there twice",
+            sum(each.messages for each in done), self._options.client.name_servers,
+            sum(each.repeated for each in done), sum(each.may_be_twice for each in done),
+        )  # fmt: skip
+
+
+class RocketmqWriter(_Writing, DataSourceArrowWriter):
+    """Writes a batch."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Log what all tasks have sent."""
+        self._log(messages)
+
+
+class RocketmqStreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
+        """Log what all tasks have sent."""
+        self._log(messages)

@@ -1,0 +1,146 @@
+"""`format("rocketmq")` against real brokers: rows are those of the broker's own log, and streams give each once."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from commitlake import register
+from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer
+from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from commitlake.connectors.rocketmq.sink.options import SinkOptions
+from tests.servers.rocketmq import BrokerOptions, RocketMQ
+from tests.support.comparing import with_entries
+from tests.support.live_reading import parsed, rows
+from tests.support.waiting import wait_until
+
+WAIT_SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> SparkSession:
+    """A session with all formats."""
+    register(spark)
+    return spark
+
+
+def read(spark: SparkSession, servers: RocketMQ, topic: str, **given: object) -> DataFrame:
+    values = {"namesrv": servers.name_server_address, "topics": topic} | {key: str(it) for key, it in given.items()}
+    return spark.read.format("rocketmq").options(**values).load()
+
+
+def test_rows_are_those_of_the_log_and_can_be_written_again(
+    registered: SparkSession, servers: RocketMQ, admin: Admin, options: Options, topic: str
+) -> None:
+    spark, copy = registered, f"{topic}Copy"
+    for name in (topic, copy):
+        admin.create_topic(name, queues=3)
+    with Producer("DataSource", options) as producer:
+        producer.send_batch([OutgoingMessage(topic, b"in a batch", tags="batch"), OutgoingMessage(topic, b"x")])
+        for number in range(70):
+            message = OutgoingMessage(
+                topic, b"body %d" % number, f"tag{number % 3}", (f"k{number}",), {"n": str(number)}
+            )
+            producer.send(message)
+        producer.send(OutgoingMessage(topic, b"long " * 2000))
+        sent_ms = time.time_ns() // 1_000_000
+    count = 73
+    wait_until(lambda: sum(one.max_offset for one in admin.topic_stats(topic).offset_table.values()) == count, 30)
+    found = read(spark, servers, topic, body="stored", minPartitions=7).cache()
+    log = spark.read.format("commitlog").options(body="stored", topics=topic, broker=servers.broker_name)
+    assert found.count() == count
+    assertDataFrameEqual(with_entries(found), with_entries(log.load(str(servers.store))))
+
+    # What was read is written, with its properties, and is the same but for its place.
+    columns = ["body", "body_codec", "properties", "tags", "keys", "unique_key", "flag"]
+    given = {"namesrv": servers.name_server_address, "topic": copy, "body": "stored", "maxBatchMessages": "20"}
+    found.select(columns).write.format("rocketmq").mode("append").options(**given).save()
+    wait_until(lambda: sum(one.max_offset for one in admin.topic_stats(copy).offset_table.values()) == count, 30)
+    own = ["body", "body_codec", "tags", "keys", "unique_key", "flag", "body_crc", "kind"]
+    copied = read(spark, servers, copy, body="stored")
+    assertDataFrameEqual(copied.select(own), found.select(own))
+    originals = {row.unique_key: row.properties for row in found.select("unique_key", "properties").collect()}
+    for key, properties in copied.select("unique_key", "properties").collect():
+        for name in ("n", "KEYS", "TAGS", "UNIQ_KEY"):
+            assert properties.get(name) == originals[key].get(name)
+
+    assert read(spark, servers, topic, tags="tag1 || batch").count() == 24
+    assert read(spark, servers, topic, sql="n BETWEEN 10 AND 19").count() == 10
+    assert read(spark, servers, topic, startingTimestamp=sent_ms + 1).count() == 0
+    half = found.selectExpr("percentile_approx(unix_millis(store_timestamp), 0.5)").first()
+    assert half is not None
+    expected = found.where(f"unix_millis(store_timestamp) >= {half[0]}").count()
+    assert read(spark, servers, topic, startingTimestamp=half[0]).count() == expected
+    assert read(spark, servers, topic, endingTimestamp=half[0]).count() == count - expected
+
+    with pytest.raises(
+        PySparkException, match=r"found topic .*, queue 9 of broker-a, which is not one of the 3 queues"
+    ):
+        read(spark, servers, topic, startingOffsets=f'{{"{topic}": {{"broker-a": {{"9": 1}}}}}}').count()
+    empty = spark.createDataFrame([(b"",)], "body binary")
+    with pytest.raises(PySparkException, match=r"expected to send 1 rows, 1 were not sent: 1 invalid, topic .*: body"):
+        empty.write.format("rocketmq").mode("append").options(**{**given, "body": "decompressed"}).save()
+
+
+def test_a_stream_from_topic_to_topic_gives_each_message_once(
+    registered: SparkSession, servers: RocketMQ, admin: Admin, options: Options, topic: str, tmp_path: Path
+) -> None:
+    spark, copy = registered, f"{topic}Copy"
+    for name in (topic, copy):
+        admin.create_topic(name, queues=2)
+
+    def send(first: int, count: int) -> None:
+        with Producer("DataSource", options) as producer:
+            for number in range(first, first + count):
+                producer.send(OutgoingMessage(topic, str(number).encode()))
+        total = first + count
+        wait_until(lambda: sum(one.max_offset for one in admin.topic_stats(topic).offset_table.values()) == total, 30)
+
+    def run() -> list[int]:
+        """Let the stream take what is there; the sizes of its micro-batches."""
+        given = {"namesrv": servers.name_server_address, "topics": topic, "body": "stored",
+                 "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}  # fmt: skip
+        frame = spark.readStream.format("rocketmq").options(**given).load().select("body")
+        writer = frame.writeStream.format("rocketmq").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.options(namesrv=servers.name_server_address, topic=copy).trigger(availableNow=True).start()
+        assert query.awaitTermination(WAIT_SECONDS)
+        return [each.numInputRows for each in query.recentProgress if each.numInputRows]
+
+    send(0, 30)
+    assert run() == [20, 10]
+    send(30, 5)
+    assert run() == [5]
+    wait_until(lambda: sum(one.max_offset for one in admin.topic_stats(copy).offset_table.values()) == 35, 30)
+    bodies = [int(row.body) for row in read(spark, servers, copy, body="stored").select("body").collect()]
+    assert sorted(bodies) == list(range(35))
+
+
+@pytest.mark.long("it starts a broker of its own, and 5.5.0 has another kind of accounts")
+def test_keys_of_the_environment_sign_reads_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "rocketmq"
+    accounts = folder / "home" / "conf" / "plain_acl.yml"
+    accounts.parent.mkdir(parents=True)
+    accounts.write_text("accounts:\n- accessKey: the-shop\n  secretKey: secret-of-the-shop\n  admin: true\n")
+    body = zlib.compress(b"signed")
+    with RocketMQ("4.9.7", folder, options=BrokerOptions(extra={"aclEnable": True})) as servers:
+        monkeypatch.setenv(ACCESS_KEY_VARIABLE, "the-shop")
+        monkeypatch.setenv(SECRET_KEY_VARIABLE, "secret-of-the-shop")
+        with Admin(Options(servers.name_server_address)) as admin:
+            admin.create_topic("Signed", queues=1)
+        given = {"namesrv": servers.name_server_address, "retrySeconds": "5"}
+        batch = pa.RecordBatch.from_pydict({"body": [body] * 3, "topic": ["Signed"] * 3})
+        with SinkOptions.parse(given).open_sender() as sender:
+            assert set(sender.send(batch).column("status").to_pylist()) == {"sent"}
+        chosen = parsed({**given, "topics": "Signed", "body": "stored"})
+        wait_until(lambda: [row["body"] for row in rows(chosen)] == [body] * 3, 30)
+        monkeypatch.setenv(SECRET_KEY_VARIABLE, "another-secret")
+        with SinkOptions.parse(given).open_sender() as sender:
+            (status,) = set(sender.send(batch).column("status").to_pylist())
+            assert status == "refused"

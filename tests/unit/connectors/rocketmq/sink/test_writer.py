@@ -1,0 +1,114 @@
+"""The sink's options and columns, and what its tasks say; without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.rocketmq.data_source import RocketmqDataSource
+from commitlake.connectors.rocketmq.errors import NotSentError
+from commitlake.connectors.rocketmq.sink import options as module
+from commitlake.connectors.rocketmq.sink.options import SinkOptions
+from commitlake.connectors.rocketmq.sink.writer import RocketmqWriter, Sent, check_schema
+from tests.support.live_brokers import LiveCluster
+from tests.support.live_reading import create_topic
+
+NEEDED = {"namesrv": "mq:9876"}
+TYPES: dict[str, DataType] = {
+    "binary": BinaryType(), "int": IntegerType(), "long": LongType(), "string": StringType(),
+}  # fmt: skip
+
+
+def struct(columns: str) -> StructType:
+    """A schema of columns as `name type`, with commas between; Spark's own parser needs a JVM."""
+    pairs = [column.split() for column in columns.split(",")]
+    return StructType([StructField(name, TYPES[kind]) for name, kind in pairs])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        create_topic(made.brokers["broker-a"])
+        yield made
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    settings = SinkOptions.parse(NEEDED).settings
+    assert (settings.group, settings.rows.topic, settings.rows.is_stored) == ("commitlake_writer", None, None)
+    assert (settings.limits.max_bytes, settings.limits.max_messages, settings.max_in_flight) == (1 << 20, 1000, 8)
+    assert (settings.answer_seconds, settings.retry_seconds, settings.resend_in_doubt) == (10.0, 60, True)
+
+
+def test_every_option_is_documented() -> None:
+    assert module.__doc__ is not None
+    for name in module.KNOWN:
+        assert f"| {name} |" in module.__doc__
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"topics": "x"}, r"unknown option 'topics' \(did you mean 'topic'\?\); known are namesrv, group"),
+        ({"topic": "a b"}, "option topic: expected letters"),
+        ({"group": ""}, "option group: expected a name"),
+        ({"body": "none"}, "option body: expected stored or decompressed, found 'none'"),
+        ({"maxInFlight": "0"}, "option maxInFlight: expected at least 1"),
+        ({"maxBatchBytes": "1k"}, "option maxBatchBytes: expected a whole number, found '1k'"),
+        ({"secretKey": "hunter2"}, "keys are not given as options"),
+    ],
+)
+def test_a_wrong_option_is_told(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        SinkOptions.parse(NEEDED | given)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("topic string", "expected a column body, found topic"),
+        ("body binary", "expected a column topic, found body"),
+        ("body string, topic string", "column body: expected binary, found string"),
+        ("body binary, topic string, tag string", r"column 'tag' cannot be sent \(did you mean 'tags'\?\)"),
+        ("body binary, topic string, keys string", "column keys: expected list"),
+    ],
+)
+def test_wrong_columns_are_told(schema: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        check_schema(struct(schema), SinkOptions.parse(NEEDED))
+
+
+def test_columns_of_messages_are_left_out() -> None:
+    schema = struct("body binary, topic string, broker string, physical_offset long, queue_id int")
+    check_schema(schema, SinkOptions.parse(NEEDED))
+
+
+def test_topics_are_not_overwritten() -> None:
+    source = RocketmqDataSource(NEEDED)
+    with pytest.raises(OptionError, match="mode overwrite: expected append"):
+        source.writer(struct("body binary, topic string"), overwrite=True)
+
+
+def test_a_task_tells_what_it_has_sent_or_why_not(cluster: LiveCluster) -> None:
+    options = SinkOptions.parse({"namesrv": cluster.address, "topic": "orders", "retrySeconds": "0"})
+    writer = RocketmqWriter(options, struct("body binary"))
+    good = pa.RecordBatch.from_pydict({"body": [b"x"] * 5})
+    sent = writer.write(iter([good, good.slice(0, 0), good]))
+    assert sent == Sent(messages=10)
+    writer.commit([sent, None])
+    bad = pa.RecordBatch.from_pydict({"body": [b"x", b"", b""]})
+    expected = "expected to send 3 rows, 2 were not sent: 2 invalid, topic orders: body: expected at least one byte"
+    with pytest.raises(NotSentError, match=expected):
+        writer.write(iter([bad]))
