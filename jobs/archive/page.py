@@ -12,11 +12,11 @@ from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.decoded import bytes_text, decode_first_bytes, decode_value, offset_text
 from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.pages.history import history_section, read_history
+from commitlake.jobs.pages.history import history_section, read_history, seconds_text
 from commitlake.jobs.pages.line_chart import Series, line_chart, sparkline
 from commitlake.jobs.pages.markup import Html, joined, name
-from commitlake.jobs.pages.output import Facts, PageFile, made_at, names_text, period_text, time_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict
+from commitlake.jobs.pages.output import Facts, PageFile, names_text, period_text, time_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now
 from commitlake.jobs.pages.parts import folded, paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.archive.refused_ranges import RefusalGroup, read_refused
@@ -81,7 +81,7 @@ def run_page(run: ShownRun) -> Page:
         history_section(read_history(run.lake), run.run_id),
     ]  # fmt: skip
     text = run.verdict.text
-    return Page(TITLE, Verdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, made_at())
+    return Page(TITLE, Verdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, made_now("archive"))
 
 
 def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str) -> Page:
@@ -99,7 +99,7 @@ def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str) -> P
         facts.append(("Last run", time_text(last.ended_at)))
     sections = [history_section(history)]
     said = sentence[:1].upper() + sentence[1:]
-    return Page(TITLE, Verdict(Kind.GOOD, said, "Nothing new"), facts, sections, made_at())
+    return Page(TITLE, Verdict(Kind.GOOD, said, "Nothing new"), facts, sections, made_now("archive"))
 
 
 def _facts(run: ShownRun) -> Facts:
@@ -139,7 +139,7 @@ def _figures(run: ShownRun) -> Html:
         shown["topics"] = f"{figures.topics:,}"
         shown["queues"] = f"{figures.queues:,}"
     if run.seconds is not None:
-        shown["took"] = duration_text(datetime.timedelta(seconds=run.seconds))
+        shown["took"] = seconds_text(run.seconds)
         if counts is not None and run.seconds > 0:
             shown["messages per second"] = f"{counts.messages / run.seconds:,.0f}"
     return joined([tiles(shown), *_ranges(run.ranges)])

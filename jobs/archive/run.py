@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
         use_system_memory()
     lake = lake_of(arguments)
     facts = [("Lake", lake.root), ("Store", arguments.store)]
-    with failure_page(file, TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):
+    with failure_page(file, "archive", TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):
         return _archive(arguments, lake, judge, file)
 
 

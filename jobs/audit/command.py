@@ -109,7 +109,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     file = page_file(arguments.html)
     lake = lake_of(arguments)
     facts = [("Lake", lake.root), *([("Store", arguments.store)] if arguments.store else [])]
-    with failure_page(file, TITLE, facts, lake):
+    with failure_page(file, "audit", TITLE, facts, lake):
         return _audit(arguments, lake, file)
 
 

@@ -10,8 +10,8 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.pages.history import history_section, read_history
 from commitlake.jobs.pages.markup import Html, joined, name
-from commitlake.jobs.pages.output import made_at, names_text, period_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge
+from commitlake.jobs.pages.output import names_text, period_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
 from commitlake.jobs.pages.parts import paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.audit.moment import Moment
@@ -22,16 +22,19 @@ from commitlake.pipelines.audit.verdicts import Verdict as Comparison
 TITLE = "Audit of a lake"
 _MAX_NOTES = 100
 _SIDES = {
-    "runs": "what the runs counted",
+    "runs": "the runs' counts",
     "messages": "the table messages",
-    "packs": "the bodies in the packs",
+    "packs": "the packs",
     "store": "the stores",
     "hbase": "HBase",
 }
 _DIFFERENCES = {
-    "missing": ("Missing", "windows that {expected} have and {found} do not"),
-    "unexpected": ("Unexpected", "windows that {found} have and {expected} do not"),
-    "different": ("Different", "windows in which {found} have other messages than {expected}"),
+    "missing": ("Missing", "These windows are in {expected} and not in {found}"),
+    "unexpected": ("Unexpected", "These windows are in {found} and not in {expected}"),
+    "different": (
+        "Different",
+        "These windows are not the same in {expected} and {found}; a checksum is of every value",
+    ),
 }
 _BYTE_FIGURES = ("bytes", "body_bytes")
 
@@ -70,7 +73,7 @@ def audit_page(
         *_notes([*(f"{_title(each)}: {note}" for each in comparisons for note in each.notes), *notes]),
         history_section(read_history(lake)),
     ]
-    return Page(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, made_at())
+    return Page(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, made_now("audit"))
 
 
 def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:
@@ -151,7 +154,7 @@ def _differences(comparison: Comparison) -> Iterator[FindingGroup]:
             Kind.CRITICAL,
             f"{title}: {sides['expected']} and {sides['found']}",
             count,
-            why.format(**sides).capitalize(),
+            why.format(**sides),
             "compare with --store while the broker still has the messages; "
             "'commitlake maintain --repair --dry-run' tells what can be brought back",
             [_example(row) for row in rows],

@@ -87,7 +87,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     file = page_file(arguments.html)
     lake = lake_of(arguments)
     facts = [("Lake", lake.root), ("Store", arguments.store)]
-    with failure_page(file, TITLE, facts, lake):
+    with failure_page(file, "guard", TITLE, facts, lake):
         progress, watched = _watch(arguments, lake, now)
         if file is not None:
             command = ["commitlake", "archive", "--store", arguments.store, "--lake", lake.root, "--local"]

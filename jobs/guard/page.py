@@ -14,8 +14,8 @@ from commitlake.jobs.pages.decoded import bytes_text, offset_text
 from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.pages.history import history_section, read_history
 from commitlake.jobs.pages.markup import Html, joined, name
-from commitlake.jobs.pages.output import Facts, made_at, names_text, period_text, time_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge
+from commitlake.jobs.pages.output import Facts, names_text, period_text, time_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
 from commitlake.jobs.pages.parts import paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.retention.rules import Cause
@@ -79,8 +79,8 @@ def stores_page(
             "runs", "Archive runs", paragraph("There is no lake in this place yet: nothing is archived.")
         ),
     ]  # fmt: skip
-    return Page(TITLE, Verdict(kind, f"{text} within {duration_text(within)}", word), _facts(stores, lake, within),
-                sections, made_at(now))  # fmt: skip
+    return Page(TITLE, Verdict(kind, f"{text} within {duration_text(within)}", word), _facts(stores, lake, within, now),
+                sections, made_now("guard"))  # fmt: skip
 
 
 def _worst(groups: Sequence[FindingGroup]) -> Kind:
@@ -88,7 +88,11 @@ def _worst(groups: Sequence[FindingGroup]) -> Kind:
     return Kind.WARNING if kinds & {Kind.WARNING, Kind.CRITICAL} else Kind.GOOD
 
 
-def _facts(stores: Sequence[WatchedStore], lake: LakePaths, within: datetime.timedelta) -> Facts:
+def _facts(
+    stores: Sequence[WatchedStore], lake: LakePaths, within: datetime.timedelta, now: datetime.datetime
+) -> Facts:
+    gone = [watched.fate.deleted_at for store in stores for watched in store.segments
+            if watched.fate.deleted_at is not None]  # fmt: skip
     written = [watched.fate.segment.modified for store in stores for watched in store.segments
                if watched.fate.segment.begun]  # fmt: skip
     return [
@@ -97,13 +101,13 @@ def _facts(stores: Sequence[WatchedStore], lake: LakePaths, within: datetime.tim
         ("Folder" if len(stores) == 1 else "Folders", names_text([store.root for store in stores], 3)),
         ("Segments written", period_text(min(written), max(written)) if written else "none"),
         ("Must live for", duration_text(within)),
+        ("Next deletion", f"{time_text(min(gone))}, in {duration_text(min(gone) - now)}" if gone else "none foreseen"),
     ]
 
 
 def _figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Html:
     count = {verdict: sum(store.count(verdict) for store in stores) for verdict in SegmentVerdict}
     used = [watched for store in stores for watched in store.segments if watched.verdict is not SegmentVerdict.UNUSED]
-    gone = [watched.fate.deleted_at for watched in used if watched.fate.deleted_at is not None]
     lost = [store.lost for store in stores if store.lost is not None]
     return tiles(
         {
@@ -113,7 +117,6 @@ def _figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Html
             f"at risk within {duration_text(within)}": f"{count[SegmentVerdict.AT_RISK]:,}",
             "lost": size_text(sum(end - start for start, end in lost)),
             "log": size_text(sum(watched.fate.segment.size for watched in used)),
-            "next deletion": time_text(min(gone)) if gone else "none foreseen",
         }
     )
 

@@ -156,8 +156,15 @@ def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
     lost = sum(store.lost is not None for store in stores)
     at_risk = sum(store.count(Verdict.AT_RISK) > 0 for store in stores)
     replaced = sum(bool(store.replaced) for store in stores)
-    counts = {"have lost segments": lost, "have segments at risk": at_risk, "are not the ones archived": replaced}
-    found = [f"{count} stores {what}" for what, count in counts.items() if count]
+    found = []
+    if lost:
+        found.append("1 store has lost segments" if lost == 1 else f"{lost} stores have lost segments")
+    if at_risk:
+        found.append("1 store has segments at risk" if at_risk == 1 else f"{at_risk} stores have segments at risk")
+    if replaced:
+        found.append(
+            "1 store is not the one archived" if replaced == 1 else f"{replaced} stores are not those archived"
+        )
     if not found:
         return GuardVerdict("nothing is lost or at risk", ExitCode.OK)
     return GuardVerdict(", ".join(found), ExitCode.DAMAGE if lost or at_risk else ExitCode.REFUSED)

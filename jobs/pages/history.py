@@ -67,6 +67,11 @@ def history_section(history: RunHistory, this_run: str = "") -> Section:
     return Section("runs", "Archive runs", content)
 
 
+def seconds_text(seconds: float) -> str:
+    """Return how long something took: `0.4 s`, `12 s`, `1.5 h`."""
+    return f"{seconds:.1f} s" if seconds < 10 else duration_text(datetime.timedelta(seconds=seconds))
+
+
 def _row(run: PastRun, *, is_this: bool) -> list[Cell]:
     number = "stopped" if run.sequence is None else f"{run.sequence}"
     seconds = run.seconds
@@ -79,7 +84,7 @@ def _row(run: PastRun, *, is_this: bool) -> list[Cell]:
         Cell(f"{run.quarantined:,}", run.quarantined),
         Cell(f"{run.gaps:,}", run.gaps),
         Cell("not judged" if run.unmet is None else f"{run.unmet:,}", run.unmet),
-        Cell("" if seconds is None else duration_text(datetime.timedelta(seconds=seconds)), seconds),
+        Cell("" if seconds is None else seconds_text(seconds), seconds),
     ]
 
 

@@ -13,7 +13,7 @@ from commitlake.jobs.cli.html import check_html_argument
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.pages.history import history_section, read_history
 from commitlake.jobs.pages.markup import joined, name, tag
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, write_page
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now, write_page
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.schemas.errors import ExitCode
 
@@ -63,6 +63,7 @@ def page_file(path: Path | None) -> PageFile | None:
 @contextmanager
 def failure_page(
     file: PageFile | None,
+    job: str,
     title: str,
     facts: Facts,
     lake: LakePaths | None = None,
@@ -73,6 +74,7 @@ def failure_page(
 
     Args:
         file: Where it goes; nowhere where None.
+        job: The job's name.
         title: Of the job's pages.
         facts: What is known of the run by now.
         lake: Whose archive runs are shown, as far as they can be read.
@@ -85,11 +87,11 @@ def failure_page(
         is_shown = file is not None and file.is_written and isinstance(error, (OutputError, *shown))
         if file is not None and not is_shown and is_error(error):
             with suppress(OSError):  # the error is told in any case
-                file.write(failure(title, facts, explain_error(error), lake))
+                file.write(failure(job, title, facts, explain_error(error), lake))
         raise
 
 
-def failure(title: str, facts: Facts, told: ErrorText, lake: LakePaths | None = None) -> Page:
+def failure(job: str, title: str, facts: Facts, told: ErrorText, lake: LakePaths | None = None) -> Page:
     """Return the page of a job that has failed; the arguments are those of `failure_page`."""
     first, *others = told.message.strip().splitlines() or ["no message"]
     sentence = first if len(first) <= _MAX_SENTENCE else f"{first[:_MAX_SENTENCE]}…"
@@ -105,13 +107,7 @@ def failure(title: str, facts: Facts, told: ErrorText, lake: LakePaths | None = 
         sections.append(history_section(read_history(lake)))
     exit_code = f"{code}, {_CODES[code]}" if code in _CODES else f"{code}"
     verdict = Verdict(Kind.CRITICAL, f"Failed: {sentence}", "Failed")
-    return Page(title, verdict, [*facts, ("Exit code", exit_code)], sections, made_at())
-
-
-def made_at(now: datetime.datetime | None = None) -> str:
-    """Return the sentence on when a page was made."""
-    moment = (now or datetime.datetime.now(datetime.UTC)).astimezone(datetime.UTC)
-    return f"Made {moment:%Y-%m-%d %H:%M:%S} UTC by CommitLake. The page is one file, and loads nothing."
+    return Page(title, verdict, [*facts, ("Exit code", exit_code)], sections, made_now(job))
 
 
 def time_text(moment: datetime.datetime) -> str:

@@ -83,7 +83,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     file = page_file(arguments.html)
     lake = lake_of(arguments) if arguments.lake else None
     facts = [("Store", arguments.store), *([("Lake", lake.root)] if lake else [])]
-    with failure_page(file, TITLE, facts, lake):
+    with failure_page(file, "verify", TITLE, facts, lake):
         reports = _look(arguments)
         if file is not None:
             file.write(stores_page(reports, lake))

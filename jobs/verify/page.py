@@ -10,8 +10,8 @@ from commitlake.jobs.pages.decoded import decode_value, offset_text, time_of_ms
 from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.pages.history import history_section, read_history
 from commitlake.jobs.pages.markup import Html, joined, name, tag
-from commitlake.jobs.pages.output import made_at, names_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge
+from commitlake.jobs.pages.output import names_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
 from commitlake.jobs.pages.parts import tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
@@ -52,7 +52,7 @@ def stores_page(reports: Sequence[StoreReport], lake: LakePaths | None = None) -
         facts.insert(0, ("Lake", lake.root))
         sections.append(history_section(read_history(lake)))
     text = verdict.text
-    return Page(TITLE, Verdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, made_at())
+    return Page(TITLE, Verdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, made_now("verify"))
 
 
 def _period(reports: Sequence[StoreReport]) -> str:
@@ -119,23 +119,19 @@ def _stores(reports: Sequence[StoreReport]) -> Html:
     columns = [
         Column("store"),
         Column("verdict"),
-        *(
-            Column(title, is_number=True)
-            for title in ("segments", "log", "records", "queues", "index files", "groups", *map(str, Severity))
-        ),
+        *(Column(title, is_number=True) for title in ("records", "log", "queues", *map(str, Severity))),
     ]
     order = sorted(reports, key=lambda report: [-report.findings.count(severity) for severity in Severity])
     rest = "" if len(order) <= MAX_STORES else f"{len(order) - MAX_STORES:,} more stores are left out of this page."
     rows = [_store_row(report) for report in order[:MAX_STORES]]
-    return table("All figures are of the whole store, the worst store first", columns, rows, rest=rest)
+    return table("The worst store first", columns, rows, rest=rest)
 
 
 def _store_row(report: StoreReport) -> list[Cell]:
     worst = report.findings.worst
     kind = Kind.GOOD if worst is None else _KINDS[worst]
     live = " a broker has it open" if report.is_live else ""
-    figures = (report.segments, report.bytes, report.records, report.queues, report.index_files, report.groups)
-    counts = [*figures, *(report.findings.count(severity) for severity in Severity)]
+    counts = [report.records, report.bytes, report.queues, *(report.findings.count(severity) for severity in Severity)]
     shown = [size_text(count) if place == 1 else f"{count:,}" for place, count in enumerate(counts)]
     return [
         Cell(joined([name(report.broker), " ", tag("span", name(report.root), class_="quiet")])),

@@ -54,8 +54,8 @@ def test_a_lake_that_is_the_same_everywhere_says_so_with_its_numbers() -> None:
     assert root.all("h1")[0].text == "The same everywhere: 3,400 messages in 2 comparisons"
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
     assert table_of(root.by_id("compared"))[1:] == [
-        ["what the runs counted and the table messages", "✓the same", "3,400", "12", "0"],
-        ["the table messages and the bodies in the packs", "✓the same", "3,400", "12", "0"],
+        ["the runs' counts and the table messages", "✓the same", "3,400", "12", "0"],
+        ["the table messages and the packs", "✓the same", "3,400", "12", "0"],
         ["the table messages and HBase", "inot done", "", "", ""],
     ]
     assert "Nothing: every message is everywhere, and the same." in root.text
@@ -135,7 +135,7 @@ def test_the_page_has_the_numbers_of_the_audit(root: Path, capsys: pytest.Captur
     articles = page.by_id("findings").all("article")
     assert [article.all("h3")[0].text for article in articles] == [
         "✕Damaged Damaged: message_keys · 1 keys",
-        "✕Missing Missing: what the runs counted and the table messages · 1 window",
+        "✕Missing Missing: the runs' counts and the table messages · 1 window",
         "✕Missing Missing: the stores and the table messages · 1 window",
     ]
 

@@ -75,7 +75,7 @@ def test_a_store_that_is_archived_is_safe() -> None:
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
     assert tiles_of(root) == {
         "segments": "3", "archived": "2", "not archived yet": "1", "at risk within 12 h": "0", "lost": "0 B",
-        "log": "3.0 GiB", "next deletion": "none foreseen",
+        "log": "3.0 GiB",
     }  # fmt: skip
     assert "Nothing is lost or at risk, and no disk is too full." in root.text
 
@@ -96,8 +96,8 @@ def test_what_is_at_risk_is_grouped_with_the_command_that_saves_it() -> None:
     assert "140 more like this" in article.text
     assert "is deleted at 2026-11-20 15:00:00 UTC: its age, at an hour of deleteWhen" in article.all("li")[0].text
     assert [code.text for code in article.of_class("command")[0].all("code")] == [" ".join(COMMAND)]
-    assert root.all("h1")[0].text == "1 stores have segments at risk within 12 h"
-    assert tiles_of(root)["next deletion"] == "2026-11-20 15:00:00 UTC"
+    assert root.all("h1")[0].text == "1 store has segments at risk within 12 h"
+    assert "Next deletion2026-11-20 15:00:00 UTC, in 1 h" in root.of_class("facts")[0].text
 
 
 def test_what_is_lost_and_what_is_another_store_is_told() -> None:

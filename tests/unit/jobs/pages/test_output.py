@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.command import ErrorText, JobError
 from commitlake.jobs.cli.process import OutputError
-from commitlake.jobs.pages.history import RunHistory, history_section, read_history
+from commitlake.jobs.pages.history import RunHistory, history_section, read_history, seconds_text
 from commitlake.jobs.pages.output import PageFile, failure, failure_page, names_text, page_file, period_text
 from commitlake.jobs.pages.page import Kind, Page, Verdict, render_page
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun
@@ -26,7 +26,7 @@ GOOD = Page("Audit", Verdict(Kind.GOOD, "The same everywhere"), [], [])
 def test_a_failed_job_has_a_page_that_says_why_and_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("yesterday's success")
-    with pytest.raises(JobError), failure_page(page_file(path), "Audit", FACTS):
+    with pytest.raises(JobError), failure_page(page_file(path), "audit", "Audit", FACTS):
         raise JobError("the lake is gone", "Bring it back")
     root = parse_page(path.read_text())
     assert root.all("h1")[0].text == "Failed: the lake is gone"
@@ -38,14 +38,14 @@ def test_a_failed_job_has_a_page_that_says_why_and_what_to_do(tmp_path: Path) ->
 
 def test_a_lake_that_cannot_be_read_is_said_on_the_page(tmp_path: Path) -> None:
     told = ErrorText("something", exit_code=ExitCode.DAMAGE)
-    text = render_page(failure("Audit", FACTS, told, LakePaths(str(tmp_path / "nowhere"))))
+    text = render_page(failure("audit", "Audit", FACTS, told, LakePaths(str(tmp_path / "nowhere"))))
     assert_self_contained(text)
     assert "The runs before could not be read" in parse_page(text).by_id("runs").text
 
 
 def test_an_error_of_many_long_lines_is_shown_bounded_and_as_text() -> None:
     told = ErrorText("\n".join([HOSTILE * 100] * 1000))
-    text = render_page(failure("Audit", [], told))
+    text = render_page(failure("audit", "Audit", [], told))
     assert len(text) < 500_000
     root = parse_page(text)
     assert len(root.all("script")) == 1
@@ -55,7 +55,7 @@ def test_an_error_of_many_long_lines_is_shown_bounded_and_as_text() -> None:
 
 def fail(file: PageFile, error: Exception, shown: tuple[type[Exception], ...] = ()) -> None:
     """Write a page, and fail."""
-    with failure_page(file, "Audit", [], shown=shown):
+    with failure_page(file, "audit", "Audit", [], shown=shown):
         file.write(GOOD)
         raise error
 
@@ -77,16 +77,16 @@ def test_an_error_after_the_page_of_an_earlier_run_replaces_it(tmp_path: Path) -
 
 def test_an_interrupt_and_a_job_without_a_page_write_none(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "page.html")
-    with pytest.raises(KeyboardInterrupt), failure_page(file, "Audit", []):
+    with pytest.raises(KeyboardInterrupt), failure_page(file, "audit", "Audit", []):
         raise KeyboardInterrupt
-    with pytest.raises(JobError), failure_page(None, "Audit", []):
+    with pytest.raises(JobError), failure_page(None, "audit", "Audit", []):
         raise JobError("x")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_page_that_cannot_be_written_hides_no_error(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "gone" / "page.html")
-    with pytest.raises(JobError, match="the lake"), failure_page(file, "Audit", []):
+    with pytest.raises(JobError, match="the lake"), failure_page(file, "audit", "Audit", []):
         raise JobError("the lake is gone")
 
 
@@ -114,6 +114,12 @@ def test_the_history_has_the_numbers_of_the_runs() -> None:
         ["1", "2026-11-20 12:00:00", "✓sound finished by a later run", "10", "0 B", "0", "0", "0", ""],
         ["0", "2026-11-20 12:00:00", "✓archived", "10", "0 B", "0", "0", "not judged", ""],
     ]
+
+
+def test_a_short_time_has_a_tenth() -> None:
+    assert [seconds_text(seconds) for seconds in (0.04, 9.94, 12.3, 75.0, 5400)] == [
+        "0.0 s", "9.9 s", "12 s", "1.2 min", "1.5 h"
+    ]  # fmt: skip
 
 
 def test_a_long_history_says_that_it_is_not_all() -> None:

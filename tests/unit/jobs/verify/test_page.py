@@ -49,7 +49,7 @@ def test_a_sound_store_says_so_with_its_numbers() -> None:
     assert "Broker" + "broker-a" in facts
     assert "2026-11-20 14:00:00.000 to 2026-11-20 14:01:00.500 UTC" in facts
     assert table_of(root.by_id("stores"))[1] == [
-        "broker-a /data/broker-a", "✓Sound", "2", "3.0 MiB", "1,200", "12", "1", "4", "0", "0", "0"
+        "broker-a /data/broker-a", "✓Sound", "1,200", "3.0 MiB", "12", "0", "0", "0"
     ]  # fmt: skip
 
 
