@@ -104,6 +104,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     for sentence in missing:
         warn("commitlake lag", sentence)
     if not arguments.quiet:
+        for group in answer.broadcasting:
+            print_line(str(group))
         times = sorted({row.as_of for row in answer.rows})
         as_of = f", as of {times[0]:%Y-%m-%dT%H:%M:%SZ}" if times else ""
         print_line(f"{summary(answer.rows)}{as_of}")

@@ -63,12 +63,16 @@ def measure_lag(arguments: argparse.Namespace) -> Answer:
         [row for answer in answers for row in answer.rows],
         [sentence for answer in answers for sentence in answer.missing],
         {position for answer in answers for position in answer.known},
+        [group for answer in answers for group in answer.broadcasting],
     )
 
 
 def unknown_names(arguments: argparse.Namespace, answer: Answer) -> list[str]:
     """Return a sentence for each group and topic that was asked for, and of which no group's offset is known."""
-    known = {name: {getattr(position, name) for position in answer.known} for name in ("group", "topic")}
+    known = {
+        name: {getattr(place, name) for places in (answer.known, answer.broadcasting) for place in places}
+        for name in ("group", "topic")
+    }
     return [
         f"--{name}: no offset of the {name} {asked!a} is known.{did_you_mean(asked, names)}"
         for name, names in known.items()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.stores import Store
@@ -22,7 +23,7 @@ from commitlake.pipelines.lag.messages import Messages
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
-from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at
+from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.waiting import DelayLag, DelayLevels, TimerLag
 from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.files import read_store_progress
@@ -47,6 +48,18 @@ class Given:
     bodies: str | None = None
 
 
+class Broadcasting(NamedTuple):
+    """A group that broadcasts a topic, of which the broker has no offsets."""
+
+    broker: str
+    group: str
+    topic: str
+
+    def __str__(self) -> str:
+        clients = "each of its clients keeps its own offsets, so how far they are behind is not known"
+        return f"{self.broker}: {self.group} broadcasts {self.topic}: {clients}"
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Rows, and what is missing.
@@ -55,11 +68,13 @@ class Answer:
         rows: A row for each group and queue, and for what brokers hold back.
         missing: Sentences on stores of which nothing is known at the time.
         known: Positions of all groups, whether or not they were asked for.
+        broadcasting: Groups that have no row, because each of their clients keeps its own offsets.
     """
 
     rows: Sequence[Lag]
     missing: Sequence[str]
     known: Collection[Position] = ()
+    broadcasting: Sequence[Broadcasting] = ()
 
 
 def lag_of_lake(
@@ -90,6 +105,7 @@ def lag_of_lake(
     known = [] if offsets is None else snapshot_brokers(offsets, OFFSETS)
     rows: list[Lag] = []
     missing: list[str] = []
+    broadcasting: list[Broadcasting] = []
     positions: set[Position] = set()
     for broker in sorted(brokers or {*known, *archived}):
         moments = {} if offsets is None else offsets_at(offsets, broker, at)
@@ -99,11 +115,21 @@ def lag_of_lake(
         when = moments[OffsetKind.GROUP].at
         positions |= _all_groups(moments[OffsetKind.GROUP])
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, when)
+        broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], choice)
         levels = _levels(given.delay_levels_ms.get(broker), _settings(lake, broker, when))
         store = LakeMessages(messages, broker, given.bodies or lake.bodies)
         known_until = archived.get(broker, 0)
         rows += _measure(moments, store, subscriptions.with_given(given.filters), choice, levels, known_until)
-    return Answer(rows, missing, positions)
+    return Answer(rows, missing, positions, broadcasting)
+
+
+def _broadcasting(broker: str, subscriptions: Subscriptions, moment: Moment, choice: Choice) -> Iterator[Broadcasting]:
+    """Yield each broadcasting group that the broker has no offsets of."""
+    known = {GroupTopic(position.group, position.topic) for position in moment.offsets}
+    for key, subscribed in sorted(subscriptions.found.items()):
+        is_wanted = choice.takes(Position(OffsetKind.GROUP, key.group, key.topic, 0))
+        if subscribed.message_model == BROADCASTING and is_wanted and key not in known:
+            yield Broadcasting(broker, *key)
 
 
 def _settings(lake: LakePaths, broker: str, at: datetime.datetime) -> Mapping[str, object]:

@@ -225,9 +225,9 @@ class BacklogCounter:
         }
 
 
-def milliseconds(batch: pa.RecordBatch) -> Array:
-    """Return the store times, ms since 1970."""
-    column = batch.column("store_timestamp")
+def milliseconds(batch: pa.RecordBatch, name: str = "store_timestamp") -> Array:
+    """Return a column of times, ms since 1970."""
+    column = batch.column(name)
     times = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     return np.asarray(times.to_numpy(zero_copy_only=False))
 

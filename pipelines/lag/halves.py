@@ -23,6 +23,7 @@ from commitlake.pipelines.lag.waiting import waiting_row
 from commitlake.pipelines.snapshot.progress import OffsetKind, Position
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
 from commitlake.schemas.layouts.rocketmq.transactions import (
+    CHECK_TIMES,
     PREPARED_QUEUE_OFFSET,
     TRANSACTION_GROUP,
     finished_offsets,
@@ -88,7 +89,7 @@ class HalfLag:
 class _Halves:
     """Collects the halves of a queue from an offset on; see `Count`."""
 
-    columns: Collection[str] = (*COLUMNS, "unique_key", "properties")
+    columns: Collection[str] = (*COLUMNS, "born_timestamp", "unique_key", "properties")
     log_start: int | None = None
     since_ms: int | None = None
 
@@ -103,6 +104,10 @@ class _Halves:
         if (kept := _rows_of(batch, self._queue, self._start, self.until_ms)).num_rows:
             properties = kept.column("properties")
             first = pc.map_lookup(properties, pa.scalar(PREPARED_QUEUE_OFFSET, properties.type.key_type), "last")
+            checks = pc.map_lookup(properties, pa.scalar(CHECK_TIMES, properties.type.key_type), "last")
+            is_again = pc.or_(pc.is_valid(first), pc.is_valid(checks))
+            # Of a half that was stored again, its producer's clock is all that tells since when it is in flight.
+            stored, born = pa.array(milliseconds(kept)), pa.array(milliseconds(kept, "born_timestamp"))
             places = pc.cast(kept.column("queue_offset"), pa.string())
             self._batches.append(
                 pa.record_batch(
@@ -110,7 +115,7 @@ class _Halves:
                         "queue_offset": kept.column("queue_offset"),
                         "prepared": first.cast(pa.string()),
                         "size": kept.column("size").cast(pa.int64()),
-                        "time": pa.array(milliseconds(kept)),
+                        "time": pc.if_else(is_again, pc.min_element_wise(stored, born), stored),
                         "name": pc.coalesce(kept.column("unique_key").cast(pa.string()), places),
                     }
                 )

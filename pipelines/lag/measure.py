@@ -14,7 +14,7 @@ from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Qu
 from commitlake.pipelines.lag.messages import Count
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions
+from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions
 from commitlake.pipelines.lag.verdicts import Judged, Movement, judge
 from commitlake.pipelines.lag.wanted import ALL, Wanted
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
@@ -196,7 +196,7 @@ class _Plan:
         next_time = None if most.next_time_ms is None else EPOCH + most.next_time_ms * MILLISECOND
         subscribed = self.subscribed
         movement = Movement(
-            offset=self.offset.low,
+            offset=self.offset.low if self.offset.reached is None else self.offset.reached,
             compared=moment.compared.get(self.position) if moment.compared_at else None,
             moves=moment.moves.get(self.position, ()),
             seconds=0.0 if moment.compared_at is None else (moment.taken - moment.compared_at).total_seconds(),
@@ -204,12 +204,14 @@ class _Plan:
         )
         judged = judge(span, movement, most.messages, next_time, moment.at, is_complete=not missing)
         notes = [judged.reason, subscribed.note, missing]
+        if self.offset.reached is not None:
+            notes.append("between these two snapshots the group may have been anywhere")
         if span is not None and span.floor is not None:
             notes.append(
                 f"queue offsets begin again at physical offset {span.floor}; messages that were stored before do not "
                 "count: the topic was deleted and made again"
             )
-        broadcasts = subscribed.message_model == "BROADCASTING"
+        broadcasts = subscribed.message_model == BROADCASTING
         if broadcasts:
             notes.append("the group broadcasts: its clients keep their own offsets")
         is_all = not missing

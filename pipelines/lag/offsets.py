@@ -1,8 +1,10 @@
 """Where groups were at a time, as the snapshots of `consumer_offsets` tell.
 
 At the time of a snapshot the offsets are exact. Between two snapshots a group was somewhere between its two offsets; if
-they are the same it did not move. If the second one is lower the group was set back at a time that is not known: it may
-have been anywhere from there on. After the last snapshot a group may have consumed everything.
+they are the same it did not move. If the second one is lower the group was set back at a time that is not known, and
+may have been anywhere. After the last snapshot a group may have consumed everything. A group that was set back and has
+come as far again by the next snapshot looks like one that went on: its bounds are those of a group that was never set
+back.
 """
 
 from __future__ import annotations
@@ -31,10 +33,12 @@ class OffsetAt:
     Attributes:
         low: The smallest that it can have been.
         high: The largest; None where the group may have consumed everything.
+        reached: An offset that a snapshot tells, where `low` is none.
     """
 
     low: int
     high: int | None
+    reached: int | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -167,4 +171,4 @@ def _between(first: int | None, second: int | None) -> OffsetAt | None:
     """Return the bounds between two snapshots; None where the broker had no offset in either."""
     if first is None or second is None:  # made or dropped between the two, at a time that is not known
         return None if first == second else OffsetAt(0, None)
-    return OffsetAt(first, second) if first <= second else OffsetAt(second, None)
+    return OffsetAt(first, second) if first <= second else OffsetAt(0, None, reached=second)

@@ -15,6 +15,8 @@ from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.progress import GroupTopic, Source
 from commitlake.schemas.times import EPOCH
 
+BROADCASTING = "BROADCASTING"
+"""Message model of a group each of whose clients gets every message."""
 MANY_CHANGES = 3
 """Changes of a subscription that tell that a group's clients do not agree: each heartbeat replaces the other's."""
 Row = Mapping[str, Any]

@@ -23,7 +23,7 @@ from commitlake.pipelines.lag.verdicts import Judged, Verdict
 from commitlake.pipelines.snapshot.progress import OffsetKind, Position
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC, TIMER_OUT
-from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
 _TIMER_DELETED = "TIMER_DEL_UNIQKEY"
@@ -70,7 +70,10 @@ class DelayLag:
 
     def __init__(self, moment: Moment, levels: DelayLevels, missing: str) -> None:
         self._moment, self._levels, self._missing = moment, levels, missing
-        self._offsets = dict(sorted(moment.offsets.items()))
+        topic = next((position.topic for position in moment.offsets), SCHEDULE_TOPIC)
+        every_level = (Position(OffsetKind.DELAY, "", topic, number) for number in range(len(levels.delays_ms)))
+        # A level of which nothing was delivered yet may have no offset.
+        self._offsets = dict.fromkeys(every_level, OffsetAt(0, 0)) | dict(sorted(moment.offsets.items()))
         cursors = (
             cursor
             for position, offset in self._offsets.items()

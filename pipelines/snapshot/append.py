@@ -2,7 +2,8 @@
 
 A row is added for each offset and subscription that differs from the last one, and one row for each kind that was
 read. A snapshot in which nothing has moved adds nothing, but for the heartbeat: once in ten minutes the rows without a
-topic. A snapshot that is no newer than the last one adds nothing at all: run twice, the tables are the same.
+topic. How far timers are delivered moves every second: that is a row where timers have come, and with the heartbeat. A
+snapshot that is no newer than the last one adds nothing at all: run twice, the tables are the same.
 """
 
 from __future__ import annotations
@@ -133,12 +134,17 @@ def _offset_rows(progress: Progress, known: list[Row]) -> list[Row] | None:
         for row in known
         if row["topic"] is not None and row["offset"] is not None
     }
+    new_timers = any(
+        before.get(position) != offset
+        for position, offset in progress.offsets.items()
+        if position.kind == OffsetKind.TIMER
+    )
     rows: list[Row] = []
     for kind, as_of in newer.items():
         now = {position: offset for position, offset in progress.offsets.items() if position.kind == kind}
         gone = {position: None for position in before if position.kind == kind and position not in now}
         moved = {position: offset for position, offset in now.items() if before.get(position) != offset} | gone
-        if kind == OffsetKind.TIMER_TIME and kind in last and as_of - last[kind] < HEARTBEAT:
+        if kind == OffsetKind.TIMER_TIME and kind in last and as_of - last[kind] < HEARTBEAT and not new_timers:
             moved = {}  # it moves every second, with or without timers
         if moved or kind not in last or as_of - last[kind] >= HEARTBEAT:
             whole = {"topic": None, "queue_id": None, "log_end": progress.log_end, "log_start": progress.log_start}

@@ -14,6 +14,8 @@ from __future__ import annotations
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+"""Property of a half that was stored again because its producer is asked: how often."""
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 """Property of a half that was stored again because it was too young to be asked about: its first queue offset."""
 

@@ -110,6 +110,15 @@ def test_the_clock_of_the_timers_is_kept_with_the_heartbeat_only(lake: LakePaths
     assert [place[3] for place in places(lake) if place[1]] == [0, 600]
 
 
+def test_the_clock_of_the_timers_is_kept_where_timers_have_come(lake: LakePaths) -> None:
+    clock = Position(OffsetKind.TIMER_TIME, "", "rmq_sys_wheel_timer", 0)
+    wheel = Position(OffsetKind.TIMER, "", "rmq_sys_wheel_timer", 0)
+    for seconds, entered in ((0, 0), (1, 0), (2, 5), (3, 5)):
+        offsets = {clock: seconds, wheel: entered}
+        append_progress(lake, snapshot(seconds, offsets, OffsetKind.TIMER, OffsetKind.TIMER_TIME))
+    assert [row["offset"] for row in rows(lake) if row["kind"] == clock.kind and row["topic"]] == [0, 2]
+
+
 def test_the_end_of_the_log_is_kept_in_the_row_of_the_snapshot(lake: LakePaths) -> None:
     progress = Progress("a", Source.FILE, {OffsetKind.GROUP: at(0)}, {queue("orders", 0): 1}, log_end=4096)
     append_progress(lake, progress)
