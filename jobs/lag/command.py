@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
@@ -26,6 +28,7 @@ from commitlake.jobs.lag.conditions import parse_condition
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
+    from commitlake.pipelines.lag.answer import Answer
     from commitlake.pipelines.lag.measure import Lag
 
 DESCRIPTION = (
@@ -38,6 +41,7 @@ EXAMPLES = (
     ("lag --lake /data/lake", "all groups that are behind, the worst first"),
     ("lag --lake /data/lake --group shipping --all", "one group, every queue"),
     ("lag --lake /data/lake --at 2026-11-20T14:05", "as it was at that minute"),
+    ("lag --lake /data/lake --html lag.html", "a page with charts"),
     ("lag --store /data/rocketmq/store", "a store of which nothing is archived"),
     ("lag --store /data/rocketmq/store --filter 'shipping@orders=paid || refunded'", "a filter that no file tells"),
     ("lag --lake /data/lake --fail-if 'time_lag > 10m' --fail-if 'verdict = stopped'", "for a check: exit code 3"),
@@ -62,6 +66,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--all", action="store_true", help="print groups that are not behind, too")
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    html_help = "write a page as well: the worst groups, lag over time, what to do; it works offline"
+    parser.add_argument("--html", type=Path, metavar="FILE", help=html_help)
     fail_help = (
         "exit with 3 if a row meets this: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; of a "
         "figure with bounds the upper one counts; may be repeated"
@@ -85,8 +91,9 @@ def _filter(text: str) -> tuple[str, str, str]:
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Measure, print, and judge."""
     from commitlake.jobs.cli.rows_output import write
-    from commitlake.jobs.lag.rows import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows, worst_first
+    from commitlake.jobs.lag.rows import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows
     from commitlake.jobs.lag.source import measure_lag, unknown_names
+    from commitlake.pipelines.lag.groups import worst_first
 
     if arguments.store is not None and arguments.at is not None:
         raise JobError(
@@ -101,6 +108,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         write(arguments.output, plain_rows(rows), list(PLAIN_COLUMNS))
     sys.stdout.flush()
     missing = [*answer.missing, *unknown_names(arguments, answer)]
+    if arguments.html is not None:
+        _write_page(arguments, replace(answer, missing=missing))
     for sentence in missing:
         warn("commitlake lag", sentence)
     if not arguments.quiet:
@@ -113,6 +122,16 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         where = f"{row.group or row.kind} on {row.topic}, queue {row.queue_id}"
         print_line(f"failed: {where}: {condition.text}")
     return ExitCode.DAMAGE if failing or missing else ExitCode.OK
+
+
+def _write_page(arguments: argparse.Namespace, answer: Answer) -> None:
+    from commitlake.jobs.lag.source import measure_history
+    from commitlake.jobs.pages.lag import MAX_HEAT_GROUPS, LagSource, lag_page
+    from commitlake.jobs.pages.page import made_now, write_page
+
+    option = ("--store", arguments.store) if arguments.lake is None else ("--lake", arguments.lake)
+    history = measure_history(arguments, answer, MAX_HEAT_GROUPS)
+    write_page(arguments.html, lag_page(answer, history, LagSource(option, arguments.at), made_now("lag")))
 
 
 def _is_behind(row: Lag) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
+from commitlake.pipelines.lag.groups import worst_first
 from commitlake.pipelines.lag.measure import Bounds, Lag
 from commitlake.pipelines.lag.verdicts import Verdict
 
@@ -22,13 +23,6 @@ PLAIN_COLUMNS = (
 Row = dict[str, Any]
 
 
-def worst_first(rows: Iterable[Lag]) -> list[Lag]:
-    """Return rows by gravity of their verdicts, then by time."""
-    return sorted(
-        rows, key=lambda row: (-row.judged.verdict.gravity, -(row.seconds.high or row.seconds.low), row.topic)
-    )
-
-
 def table_rows(rows: Iterable[Lag]) -> Iterator[Row]:
     """Yield rows for people."""
     for row in rows:
@@ -37,22 +31,24 @@ def table_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "group": row.group or f"({row.kind})",
             "topic": row.topic,
             "queue_id": row.queue_id,
-            "messages": _bounded(row.messages, lambda number: f"{number:,.0f}"),
-            "time_lag": _bounded(row.seconds, _seconds_text),
-            "bytes": _bounded(row.bytes, size_text),
+            "messages": bounded_text(row.messages, lambda number: f"{number:,.0f}"),
+            "time_lag": bounded_text(row.seconds, seconds_text),
+            "bytes": bounded_text(row.bytes, size_text),
             "consume_tps": None if row.judged.consume_tps is None else f"{row.judged.consume_tps:,.1f}",
-            "drain": None if not drain else _seconds_text(drain),
+            "drain": None if not drain else seconds_text(drain),
             "verdict": str(row.judged.verdict),
             "filter": row.filter,
             "why": "; ".join(row.notes),
         }
 
 
-def _seconds_text(seconds: float) -> str:
+def seconds_text(seconds: float) -> str:
+    """Return a length of time for people."""
     return duration_text(datetime.timedelta(seconds=seconds))
 
 
-def _bounded(bounds: Bounds, text: Any) -> str:
+def bounded_text(bounds: Bounds, text: Callable[[float], str]) -> str:
+    """Return a figure, or both of its bounds, for people."""
     if bounds.high is None:
         return f"{text(bounds.low)} or more"
     return text(bounds.low) if bounds.is_exact else f"{text(bounds.low)} to {text(bounds.high)}"

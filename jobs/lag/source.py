@@ -19,6 +19,8 @@ from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean, some_names
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.pipelines.lag.answer import Answer, Given, lag_of_lake, lag_of_store
+from commitlake.pipelines.lag.groups import by_group
+from commitlake.pipelines.lag.history import LagHistory, lag_history
 from commitlake.pipelines.lag.measure import Choice
 from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.progress import GroupTopic
@@ -65,6 +67,28 @@ def measure_lag(arguments: argparse.Namespace) -> Answer:
         {position for answer in answers for position in answer.known},
         [group for answer in answers for group in answer.broadcasting],
     )
+
+
+def measure_history(arguments: argparse.Namespace, answer: Answer, most: int) -> LagHistory | None:
+    """Return how far the worst groups were behind over time; None of a store, which keeps no history.
+
+    Args:
+        arguments: As for `measure_lag`.
+        answer: What that returned.
+        most: So many groups at most.
+
+    Raises:
+        QueryError: A table cannot be read.
+    """
+    groups = [group.group for group in by_group(answer.rows)[:most]]
+    if arguments.lake is None or not groups:
+        return None
+    lake = lake_of(arguments)
+    until = max(row.as_of for row in answer.rows)
+    brokers = sorted({row.broker for row in answer.rows})
+    filters, topics = _filters(_given(arguments, "filter")), _given(arguments, "topic")
+    with naming_damaged_files(lake, _READ):
+        return lag_history(lake, groups, until, brokers, filters, topics)
 
 
 def unknown_names(arguments: argparse.Namespace, answer: Answer) -> list[str]:

@@ -1,0 +1,331 @@
+"""The page of `commitlake lag --html`: which group is worst off, since when, and what to do."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.lag.rows import bounded_text, seconds_text
+from commitlake.jobs.pages.heat_map import HeatRow, heat_map
+from commitlake.jobs.pages.line_chart import Mark, MarkKind, Series, line_chart
+from commitlake.jobs.pages.markup import Html, joined, name, tag
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge
+from commitlake.jobs.pages.parts import command, folded, notice, paragraph, tiles
+from commitlake.jobs.pages.tables import NO_FIGURE, Cell, Column, table
+from commitlake.pipelines.lag.answer import Answer
+from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, summed, worst_first
+from commitlake.pipelines.lag.history import LagHistory
+from commitlake.pipelines.lag.measure import Bounds, Lag
+from commitlake.pipelines.lag.verdicts import Verdict as LagVerdict
+
+MAX_HEAT_GROUPS = 20
+"""Groups, the worst, that have a strip of the heat map."""
+MAX_LINE_GROUPS = 6
+"""Groups, the worst, that have a line."""
+MAX_GROUPS = 200
+"""Groups, the worst, that have a row."""
+MAX_QUEUES = 300
+"""Queues, the worst, that have a row."""
+_MAX_NOTICES = 5
+_LARGE_RATIO = 50
+_KINDS = {
+    LagVerdict.OK: Kind.GOOD,
+    LagVerdict.UNKNOWN: Kind.INFO,
+    LagVerdict.SLOW: Kind.WARNING,
+    LagVerdict.AHEAD: Kind.WARNING,
+    LagVerdict.REWOUND: Kind.WARNING,
+    LagVerdict.STALLED: Kind.CRITICAL,
+    LagVerdict.STOPPED: Kind.CRITICAL,
+    LagVerdict.LOST: Kind.CRITICAL,
+}
+_HAPPENED = {
+    LagVerdict.UNKNOWN: "is behind",
+    LagVerdict.SLOW: "is too slow",
+    LagVerdict.AHEAD: "is ahead of the queue's end",
+    LagVerdict.REWOUND: "was set back",
+    LagVerdict.STALLED: "has stalled",
+    LagVerdict.STOPPED: "has stopped",
+    LagVerdict.LOST: "has lost messages",
+}
+_ADVICE = {
+    LagVerdict.UNKNOWN: "One snapshot does not tell whether the group moves: take another one.",
+    LagVerdict.SLOW: "Messages come in faster than the group goes through them. More clients help up to one for each "
+    "queue; beyond that each message has to take less time.",
+    LagVerdict.AHEAD: "The topic was made anew, or its log was cut: the group gets nothing until the queue has grown "
+    "that far. Reset its offset once you know that nothing before it is wanted.",
+    LagVerdict.REWOUND: "Its offset was set back, so it consumes messages again. If nobody meant that, look for a "
+    "client with old offsets of its own.",
+    LagVerdict.STALLED: "Messages wait, and its offset does not move. Often one message fails again and again: read "
+    "the clients' logs, and look at the message that it is at.",
+    LagVerdict.STOPPED: "Messages wait, and it has no client. Start its clients; they go on where it was.",
+    LagVerdict.LOST: "The broker deleted messages before the group came to them. The archive has those that were "
+    "archived in time.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LagSource:
+    """Where the figures of a page are from.
+
+    Attributes:
+        option: `--lake` or `--store`, with its value, as for a command line.
+        at: The time that was asked for; None for the last snapshot.
+    """
+
+    option: tuple[str, str]
+    at: datetime.datetime | None = None
+
+    @property
+    def is_lake(self) -> bool:
+        """Whether it is a lake, whose messages can be looked up."""
+        return self.option[0] == "--lake"
+
+
+def lag_page(answer: Answer, history: LagHistory | None, source: LagSource, made: str) -> Page:
+    """Return the page.
+
+    Args:
+        answer: The rows, those of groups that are not behind among them.
+        history: Of the worst groups; None where there is none.
+        source: Where the figures are from.
+        made: When and by what it is made.
+    """
+    groups = by_group(answer.rows)
+    times = sorted({row.as_of for row in answer.rows})
+    label, place = ("Lake", source.option[1]) if source.is_lake else ("Store", source.option[1])
+    as_of = _time(times[0]) if times else "not known"
+    if len(times) > 1:
+        as_of += f" to {_time(times[-1])}"
+    facts = [(label, place), ("Brokers", _brokers(answer.rows)), ("As of", f"{as_of} UTC" if times else as_of)]
+    held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
+    sections = [
+        Section("summary", "In short", _summary(groups)),
+        Section("do", "What to do", joined(_advice(groups, answer.missing, source))),
+        Section("history", "Lag over time", _history(groups, history, source)),
+        Section("groups", "Groups", _group_table(groups)),
+        Section("queues", "Queues", _queue_table([row for row in answer.rows if row.kind in GROUP_KINDS], "group")),
+    ]
+    if held:
+        sections.append(Section("held", "Held back by brokers", _queue_table(held, "kind")))
+    return Page("Consumer lag", _verdict(groups, answer.missing), facts, sections, made)
+
+
+def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
+    unknown = " Of some stores nothing is known." if missing else ""
+    if not groups:
+        return Verdict(Kind.WARNING if missing else Kind.INFO, f"No group's offsets are known.{unknown}")
+    ill = [group for group in groups if group.verdict is not LagVerdict.OK]
+    if ill:
+        worst = ill[0]
+        sentence = f"{worst.group} {_HAPPENED[worst.verdict]} on {worst.worst.topic}: {_behind(worst)}."
+        if len(ill) > 1:
+            others = len(ill) - 1
+            sentence += f" {others:,} other {'group needs' if others == 1 else 'groups need'} a look."
+        return Verdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
+    most = max(groups, key=lambda group: group.messages.low)
+    sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
+    sentence += f"; {most.group} is furthest behind: {_behind(most)}." if most.messages.low else "; none is behind."
+    return Verdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
+
+
+def _behind(group: GroupSummary) -> str:
+    sentence = f"{_messages(group.messages)} messages behind"
+    return f"{sentence}, the next one has waited for {_waited(group.seconds)}" if group.seconds.low else sentence
+
+
+def _summary(groups: Sequence[GroupSummary]) -> Html:
+    verdicts = Counter(group.verdict for group in groups)
+    worst = max((group.seconds.low for group in groups), default=0.0)
+    figures = {
+        "groups": f"{len(groups):,}",
+        "messages behind": _messages(summed(group.messages for group in groups)),
+        "longest wait": seconds_text(worst),
+    }
+    figures |= {str(verdict): f"{verdicts[verdict]:,}" for verdict in reversed(LagVerdict) if verdicts[verdict]}
+    return tiles(figures)
+
+
+def _advice(groups: Sequence[GroupSummary], missing: Sequence[str], source: LagSource) -> Iterator[Html]:
+    for sentence in missing[:_MAX_NOTICES]:
+        yield notice(Kind.WARNING, sentence, word="Missing")
+    ill = [group for group in groups if group.verdict is not LagVerdict.OK]
+    for group in ill[:_MAX_NOTICES]:
+        row = group.worst
+        title = tag("span", name(group.group), f" {_HAPPENED[group.verdict]} on ", name(row.topic))
+        reasons = dict.fromkeys(note for row in group.rows for note in row.notes)
+        yield notice(
+            _KINDS[group.verdict],
+            title,
+            paragraph(f"{_behind(group)}. {_ADVICE[group.verdict]}"),
+            *_commands(group, source),
+            folded("Notes", *(paragraph(reason, is_quiet=True) for reason in list(reasons)[:_MAX_NOTICES]))
+            if reasons
+            else Html(),
+            word=str(group.verdict),
+        )
+    if len(ill) > _MAX_NOTICES:
+        left = len(ill) - _MAX_NOTICES
+        yield paragraph(
+            f"{left:,} more {'group needs' if left == 1 else 'groups need'} a look: see the table of groups."
+        )
+    if not ill and not missing:
+        yield paragraph("Nothing: no group is stalled, stopped, slow or misplaced.")
+
+
+def _commands(group: GroupSummary, source: LagSource) -> Iterator[Html]:
+    row = group.worst
+    at = [] if source.at is None else ["--at", f"{source.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S}"]
+    if source.is_lake and group.verdict in {LagVerdict.STALLED, LagVerdict.LOST, LagVerdict.REWOUND}:
+        place = ["--broker", row.broker, "--topic", row.topic, "--queue", str(row.queue_id)]
+        first = f"queue_offset >= {row.offset.low}"
+        yield command(["commitlake", "query", *source.option, *place, "--where", first, "--limit", "20"])
+    if source.is_lake and group.verdict is LagVerdict.SLOW:
+        yield command(["commitlake", "tps", *source.option, "--topic", row.topic, "--by", "queue", "--window", "10m"])
+    yield command(["commitlake", "lag", *source.option, "--group", group.group, "--all", *at])
+
+
+def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Html:
+    if history is None:
+        why = "The lake has no snapshot of these groups" if source.is_lake else "A store keeps no history of its groups"
+        return paragraph(f"{why}: 'commitlake snapshot', or each run of 'archive', keeps their offsets.")
+    drawn = [group for group in groups if group.group in history.messages]
+    windows = history.windows
+    rows = [
+        HeatRow(
+            group.group,
+            history.messages[group.group],
+            joined([badge(_KINDS[group.verdict], str(group.verdict)), " ", _messages(group.messages)]),
+        )
+        for group in drawn
+    ]
+    lines = [Series(group.group, history.messages[group.group]) for group in drawn[:MAX_LINE_GROUPS]]
+    values = [value for line in lines for value in line.values if value]
+    is_log = bool(values) and max(values) > _LARGE_RATIO * min(values)
+    note = "Figures are those of snapshots; a time without one has no figure"
+    left = len(groups) - len(drawn)
+    rest = (
+        paragraph(f"The {len(drawn):,} worst of {len(groups):,} groups are drawn.", is_quiet=True) if left else Html()
+    )
+    return joined([
+        heat_map("Messages behind, the worst group first", windows, rows, _whole, note=note),
+        rest,
+        line_chart(f"Messages behind, of the {len(lines)} worst groups" if len(drawn) > len(lines) else
+                   "Messages behind", windows, lines, _whole, marks=list(_untold(history)), is_log=is_log,
+                   note="The scale is logarithmic" if is_log else ""),
+    ])  # fmt: skip
+
+
+def _untold(history: LagHistory) -> Iterator[Mark]:
+    """Yield the times of which no group has a figure."""
+    windows = history.windows
+    start: int | None = None
+    for number in range(windows.count + 1):
+        is_told = number == windows.count or any(line[number] is not None for line in history.messages.values())
+        if not is_told and start is None:
+            start = number
+        if is_told and start is not None:
+            first = windows.start + start * windows.length
+            yield Mark(MarkKind.MISSING, first, windows.start + number * windows.length, "no snapshot")
+            start = None
+
+
+def _group_table(groups: Sequence[GroupSummary]) -> Html:
+    columns = [
+        Column("group"), Column("verdict", is_ranked=True), Column("messages behind", is_number=True),
+        Column("next one has waited", is_number=True), Column("bytes behind", is_number=True),
+        Column("queues behind", is_number=True), Column("topics"),
+    ]  # fmt: skip
+    rows = [_group_row(group) for group in groups[:MAX_GROUPS]]
+    others = groups[MAX_GROUPS:]
+    rest = ""
+    if others:
+        behind = summed(group.messages for group in others)
+        rest = (
+            f"The {len(rows):,} worst of {len(groups):,} groups are shown; the {len(others):,} others are "
+            f"{_messages(behind)} messages behind."
+        )
+    return table("Groups, the worst first", columns, rows, rest=rest)
+
+
+def _group_row(group: GroupSummary) -> list[Cell]:
+    queues = sum(1 for row in group.rows if row.messages.low or row.messages.high is None or row.messages.high)
+    topics = group.topics
+    more = f" and {len(topics) - 3:,} more" if len(topics) > 3 else ""
+    return [
+        Cell(name(group.group)),
+        Cell(badge(_KINDS[group.verdict], str(group.verdict)), group.verdict.gravity),
+        *_figures(group.messages, group.seconds, group.bytes),
+        Cell(f"{queues:,} of {len(group.rows):,}", queues),
+        Cell(joined([joined(map(name, topics[:3]), ", "), more])),
+    ]
+
+
+def _queue_table(rows: Sequence[Lag], first: str) -> Html:
+    columns = [
+        Column(first), Column("topic"), Column("queue", is_number=True), Column("broker"),
+        Column("verdict", is_ranked=True), Column("messages behind", is_number=True),
+        Column("next one has waited", is_number=True), Column("bytes behind", is_number=True),
+        Column("consumed/s", is_number=True), Column("filter"), Column("notes", can_sort=False),
+    ]  # fmt: skip
+    ordered = worst_first(rows)
+    shown, others = ordered[:MAX_QUEUES], ordered[MAX_QUEUES:]
+    lines = [_queue_row(row, row.group if first == "group" else row.kind) for row in shown]
+    rest = ""
+    if others:
+        behind = summed(row.messages for row in others)
+        rest = (
+            f"The {len(shown):,} worst of {len(ordered):,} queues are shown; the {len(others):,} others are "
+            f"{_messages(behind)} messages behind."
+        )
+    return table("Queues, the worst first", columns, lines, rest=rest)
+
+
+def _queue_row(row: Lag, first: str) -> list[Cell]:
+    verdict, consumed = row.judged.verdict, row.judged.consume_tps
+    return [
+        Cell(name(first)),
+        Cell(name(row.topic)),
+        Cell(str(row.queue_id), row.queue_id),
+        Cell(name(row.broker)),
+        Cell(badge(_KINDS[verdict], str(verdict)), verdict.gravity),
+        *_figures(row.messages, row.seconds, row.bytes),
+        Cell("" if consumed is None else f"{consumed:,.1f}", consumed),
+        Cell("" if row.filter in {None, "*"} else name(row.filter)),
+        Cell("; ".join(row.notes)),
+    ]
+
+
+def _figures(messages: Bounds, seconds: Bounds, size: Bounds) -> list[Cell]:
+    return [
+        Cell(_messages(messages), _order(messages)),
+        Cell(_waited(seconds), _order(seconds)),
+        Cell(bounded_text(size, size_text), _order(size)),
+    ]
+
+
+def _order(figure: Bounds) -> float:
+    return figure.low if figure.high is None else figure.high
+
+
+def _messages(figure: Bounds) -> str:
+    return bounded_text(figure, _whole)
+
+
+def _waited(figure: Bounds) -> str:
+    return bounded_text(figure, seconds_text) if figure.low or figure.high is None or figure.high else NO_FIGURE
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _brokers(rows: Sequence[Lag]) -> str:
+    brokers = sorted({row.broker for row in rows})
+    return ", ".join(brokers[:5]) + (f" and {len(brokers) - 5:,} more" if len(brokers) > 5 else "")
+
+
+def _time(moment: datetime.datetime) -> str:
+    return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S}"

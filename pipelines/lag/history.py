@@ -1,0 +1,329 @@
+"""How far groups were behind over time, from the snapshots of `consumer_offsets` and the times of messages.
+
+A time is cut into windows. The figure of a window is that of the last snapshot in it, and exact: offsets at a snapshot
+are known, and what had been stored by then is known from the messages. A window without a snapshot takes the last
+offsets before it where the snapshots around it, or the last one and the history's end, are no further apart than
+`MAX_DISTANCE`, as snapshots that find nothing moved are kept once in ten minutes only. Other windows have no figure:
+nothing is known of them. Nor have windows whose snapshot is of a log that is not archived up to there.
+
+Messages count that a group's last known subscription wants.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
+from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
+from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.lake_messages import LakeMessages
+from commitlake.pipelines.lag.queues import Times
+from commitlake.pipelines.lag.subscriptions import Subscriptions, subscriptions_at
+from commitlake.pipelines.lag.thresholds import ThresholdCounter
+from commitlake.pipelines.lag.wanted import ALL, Wanted
+from commitlake.pipelines.snapshot.append import HEARTBEAT
+from commitlake.pipelines.snapshot.progress import GroupTopic
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.time_windows import TimeWindows
+
+MAX_WINDOWS = 72
+"""Windows of a history."""
+MAX_DISTANCE = 2 * HEARTBEAT
+"""Snapshots that are no further apart than this tell of the time between them."""
+MIN_SNAPSHOTS = 24
+"""A history is of the last day where that has so many snapshots, else of a longer time."""
+_LENGTHS = tuple(datetime.timedelta(days=days) for days in (1, 7, 30, 365))
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LagHistory:
+    """How far groups were behind over time.
+
+    Attributes:
+        windows: The windows.
+        messages: By group, the messages behind in each window; None where that is not known.
+    """
+
+    windows: TimeWindows
+    messages: Mapping[str, Sequence[int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The snapshot that a window's figures are of.
+
+    Attributes:
+        number: Of the window.
+        at: The time that its figures are of.
+        log_start: Where the broker's log began.
+    """
+
+    number: int
+    at: datetime.datetime
+    log_start: int
+
+
+def lag_history(
+    lake: LakePaths,
+    groups: Collection[str],
+    until: datetime.datetime,
+    brokers: Collection[str] = (),
+    given: Mapping[GroupTopic, Wanted] | None = None,
+    topics: Collection[str] = (),
+) -> LagHistory | None:
+    """Return how far groups were behind, up to a time; None where no snapshot tells.
+
+    Args:
+        lake: Where the tables lie.
+        groups: The groups.
+        until: The end.
+        brokers: Only in these stores; all where empty.
+        given: Subscriptions that the user states.
+        topics: Only of these; all where empty.
+
+    Raises:
+        QueryError: A table cannot be read.
+    """
+    offsets = open_snapshots(lake, OFFSETS)
+    if offsets is None or not groups:
+        return None
+    stores = sorted(brokers or snapshot_brokers(offsets, OFFSETS))
+    windows = _windows(offsets, stores, until)
+    if windows is None:
+        return None
+    subscribed = open_snapshots(lake, SUBSCRIBED)
+    last = read_last_commit(lake.messages)
+    ends = {} if last is None else {broker: progress.end for broker, progress in last.stores.items()}
+    known: dict[str, list[int | None]] = {group: [None] * windows.count for group in groups}
+    missing: set[tuple[str, int]] = set()
+    for broker in stores:
+        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, until)
+        store = _StoreHistory(lake, offsets, broker, until, subscriptions.with_given(given or {}))
+        places = list(store.places(windows, ends.get(broker, 0)))
+        untold = set(range(windows.count)) - {window.number for window in places}
+        for group, figures in store.messages(windows, places, groups, topics).items():
+            missing |= {(group, number) for number in untold}
+            for number, messages in figures.items():
+                if messages is None:
+                    missing.add((group, number))
+                else:
+                    known[group][number] = (known[group][number] or 0) + messages
+    for group, number in missing:
+        known[group][number] = None
+    return LagHistory(windows, known)
+
+
+def _windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime) -> TimeWindows | None:
+    """Return the windows: of the last day, or of a longer time where snapshots are few."""
+    counts = ", ".join(
+        f"count(CASE WHEN as_of >= {timestamp_literal(until - length)} THEN 1 END) AS count_{number}, "
+        f"min(CASE WHEN as_of >= {timestamp_literal(until - length)} THEN as_of END) AS first_{number}"
+        for number, length in enumerate(_LENGTHS)
+    )
+    where = f"kind = 'group' AND topic IS NULL AND as_of <= {timestamp_literal(until)} AND {_of_brokers(brokers)}"
+    (row,) = run_sql(table, OFFSETS, f"SELECT {counts} FROM {OFFSETS} WHERE {where}").read_all().to_pylist()
+    last = len(_LENGTHS) - 1
+    if not row[f"count_{last}"]:
+        return None
+    number = next((number for number in range(last) if row[f"count_{number}"] >= MIN_SNAPSHOTS * len(brokers)), last)
+    first = row[f"first_{number}"]
+    sql = (
+        "SELECT median(distance) AS distance FROM (SELECT arrow_cast(as_of, 'Int64') - "
+        "arrow_cast(lag(as_of) OVER (PARTITION BY broker ORDER BY as_of), 'Int64') AS distance "
+        f"FROM {OFFSETS} WHERE {where} AND as_of >= {timestamp_literal(first)})"
+    )
+    (middle,) = run_sql(table, OFFSETS, sql).read_all().to_pylist()
+    distance = datetime.timedelta(microseconds=int(middle["distance"] or 0))
+    # A window for each snapshot, where they are regular; a little less, as they are never quite.
+    return TimeWindows.covering(first, until + datetime.timedelta(seconds=1), MAX_WINDOWS, least=distance * 0.95)
+
+
+def _of_brokers(brokers: Sequence[str]) -> str:
+    return f"broker IN ({', '.join(map(text_literal, brokers))})"
+
+
+class _StoreHistory:
+    """The history of one store.
+
+    Args:
+        lake: Where the tables lie.
+        offsets: The table `consumer_offsets`.
+        broker: The store's name.
+        until: The end.
+        subscriptions: What the groups want.
+    """
+
+    def __init__(
+        self, lake: LakePaths, offsets: DeltaTable, broker: str, until: datetime.datetime, subscriptions: Subscriptions
+    ) -> None:
+        self._messages = open_table(lake, "messages")
+        self._store = LakeMessages(self._messages, broker, lake.bodies)
+        self._offsets, self._broker, self._until, self._subscriptions = offsets, broker, until, subscriptions
+
+    def places(self, windows: TimeWindows, archived: int) -> Iterator[_Window]:
+        """Yield the windows that have figures.
+
+        Args:
+            windows: All of them.
+            archived: Physical offset up to which the log is archived.
+        """
+        rows = self._ask(
+            f"SELECT {_window_number(windows)} AS number, min(as_of) AS first, max(as_of) AS last, "
+            "last_value(log_end ORDER BY as_of) AS log_end, last_value(log_start ORDER BY as_of) AS log_start "
+            f"FROM {OFFSETS} WHERE {self._kind()} AND topic IS NULL AND as_of >= {timestamp_literal(windows.start)} "
+            f"AND as_of <= {timestamp_literal(self._until)} GROUP BY 1 ORDER BY 1"
+        )
+        following = [(row["first"], row["number"]) for row in rows[1:]] + [(self._until, windows.count)]
+        for row, (next_at, next_number) in zip(rows, following, strict=True):
+            if (row["log_end"] or 0) > archived:
+                continue
+            start = row["log_start"] or 0
+            yield _Window(row["number"], row["last"], start)
+            if next_at - row["last"] <= MAX_DISTANCE:
+                for number in range(row["number"] + 1, next_number):
+                    end = windows.start + (number + 1) * windows.length
+                    yield _Window(number, min(end, self._until), start)
+
+    def messages(
+        self, windows: TimeWindows, places: Sequence[_Window], groups: Collection[str], topics: Collection[str]
+    ) -> dict[str, dict[int, int | None]]:
+        """Return the messages behind by group and number of a window, of groups that have an offset in this store.
+
+        None is a figure that is not known: the queue's topic was made again after that time.
+        """
+        offsets = self._group_offsets(windows, groups, topics)
+        names = {queue.topic for _, queue in offsets}
+        known = self._store.measure(Times(until=self._until), names, [])
+        floors = {queue: span.floor for queue, span in known.items() if span.floor is not None}
+        ends = self._queue_ends(places, names, floors)
+        spans: dict[tuple[str, Queue], dict[int, tuple[int, int] | None]] = defaultdict(dict)
+        for key, found in offsets.items():
+            queue = key[1]
+            of_queue = ends.get(queue, [(0, 0)] * len(places))
+            for place, window in enumerate(places):
+                offset = found[window.number]
+                first, end = of_queue[place]
+                if offset is not None and queue in floors and not end:
+                    spans[key][window.number] = None
+                elif offset is not None:
+                    start = max(offset, first)
+                    spans[key][window.number] = (start, max(start, end))
+        return self._counted(spans, floors)
+
+    def _counted(
+        self, spans: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]], floors: Mapping[Queue, int]
+    ) -> dict[str, dict[int, int | None]]:
+        """Return the wanted messages of spans; those of a group that wants all are not counted one by one."""
+        places: dict[tuple[Queue, Wanted], list[int]] = defaultdict(list)
+        for (group, queue), of_windows in spans.items():
+            wanted = self._wanted(group, queue.topic)
+            offsets = [offset for span in of_windows.values() if span is not None for offset in span]
+            if offsets and not wanted.takes_all:
+                places[queue, wanted] += offsets
+        counter = ThresholdCounter(places, floors)
+        if places:
+            self._store.measure(Times(until=self._until), (), [counter])
+        figures: dict[str, dict[int, int | None]] = {group: {} for group, _ in spans}
+        for (group, queue), of_windows in spans.items():
+            wanted, mine = self._wanted(group, queue.topic), figures[group]
+            for number, span in of_windows.items():
+                before = mine.get(number, 0)
+                if span is None or before is None:
+                    mine[number] = None
+                else:
+                    start, end = span
+                    behind = end - start if wanted.takes_all else counter.between(queue, wanted, start, end)
+                    mine[number] = before + behind
+        return figures
+
+    def _wanted(self, group: str, topic: str) -> Wanted:
+        return ALL if topic.startswith(RETRY_PREFIX) else self._subscriptions.of(GroupTopic(group, topic)).wanted
+
+    def _group_offsets(
+        self, windows: TimeWindows, groups: Collection[str], topics: Collection[str]
+    ) -> dict[tuple[str, Queue], list[int | None]]:
+        """Return the offset at the end of each window, None where there is none, by group and queue."""
+        chosen = f' AND "group" IN ({", ".join(map(text_literal, sorted(groups)))})'
+        if topics:
+            chosen += f" AND topic IN ({', '.join(map(text_literal, sorted(topics)))})"
+        rows = self._ask(
+            f'SELECT "group", topic, queue_id, {_window_number(windows)} AS number, '
+            'last_value("offset" ORDER BY as_of) AS "offset" '
+            f"FROM {OFFSETS} WHERE {self._kind()} AND topic IS NOT NULL{chosen} "
+            f"AND as_of <= {timestamp_literal(self._until)} GROUP BY 1, 2, 3, 4 ORDER BY 4"
+        )
+        found: dict[tuple[str, Queue], list[int | None]] = {}
+        for row in rows:
+            key = row["group"], Queue(self._broker, row["topic"], row["queue_id"])
+            number = max(0, row["number"])
+            figures = found.setdefault(key, [None] * windows.count)
+            if number < windows.count:
+                figures[number:] = [row["offset"]] * (windows.count - number)
+        return found
+
+    def _queue_ends(
+        self, places: Sequence[_Window], topics: Collection[str], floors: Mapping[Queue, int]
+    ) -> dict[Queue, list[tuple[int, int]]]:
+        """Return, by queue, the first offset that the broker had and the end, at each window that has figures."""
+        if not places or not topics:
+            return {}
+        times = " ".join(
+            f"WHEN store_timestamp <= {timestamp_literal(window.at)} THEN {place}"
+            for place, window in enumerate(places)
+        )
+        starts = sorted({window.log_start for window in places})
+        offsets = " ".join(f"WHEN physical_offset >= {start} THEN {start}" for start in reversed(starts))
+        last = places[-1].at
+        since = " ".join(
+            f"WHEN topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} THEN {floor}"
+            for queue, floor in floors.items()
+        )
+        made_again = f" AND physical_offset >= CASE {since} ELSE 0 END" if since else ""
+        sql = (
+            f"SELECT topic, queue_id, CASE {times} END AS place, CASE {offsets} ELSE -1 END AS log_start, "
+            "min(queue_offset) AS first, max(queue_offset) AS last FROM messages "
+            f"WHERE broker = {text_literal(self._broker)} AND topic IN ({', '.join(map(text_literal, sorted(topics)))})"
+            f" AND store_timestamp <= {timestamp_literal(last)} AND store_date <= {date_literal(last)}{made_again} "
+            "GROUP BY 1, 2, 3, 4"
+        )
+        rows: dict[Queue, list[Row]] = defaultdict(list)
+        for row in run_sql(self._messages, "messages", sql).read_all().to_pylist():
+            rows[Queue(self._broker, row["topic"], row["queue_id"])].append(row)
+        return {queue: _ends(found, places) for queue, found in rows.items()}
+
+    def _kind(self) -> str:
+        return f"broker = {text_literal(self._broker)} AND kind = 'group'"
+
+    def _ask(self, sql: str) -> list[Row]:
+        rows: list[Row] = run_sql(self._offsets, OFFSETS, sql).read_all().to_pylist()
+        return rows
+
+
+def _window_number(windows: TimeWindows) -> str:
+    """Return SQL for the number of the window of `as_of`; below 0 before the first one."""
+    micros = windows.length // datetime.timedelta(microseconds=1)
+    start = timestamp_literal(windows.start)
+    return (
+        f"CAST(floor(CAST(arrow_cast(as_of, 'Int64') - arrow_cast({start}, 'Int64') AS DOUBLE) / {micros}) AS BIGINT)"
+    )
+
+
+def _ends(rows: Sequence[Row], places: Sequence[_Window]) -> list[tuple[int, int]]:
+    """Return the first offset that the broker had and the end, for each place, of one queue."""
+    found = []
+    for place, window in enumerate(places):
+        stored = [row for row in rows if row["place"] <= place]
+        end = max((row["last"] + 1 for row in stored), default=0)
+        first = min((row["first"] for row in stored if row["log_start"] >= window.log_start), default=end)
+        found.append((first, end))
+    return found

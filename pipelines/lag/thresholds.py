@@ -1,0 +1,71 @@
+"""Counts wanted messages between places in queues, batch by batch, in any order of batches.
+
+A history of lag asks for the messages between two places for each of many times. Memory is bounded by the places, not
+by the messages: each message adds one to the stretch between the two places that are nearest to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.arrays import Array
+from commitlake.pipelines.lag.counting import COLUMNS, Queue, numbers, rows_by_queue
+from commitlake.pipelines.lag.wanted import Wanted
+
+
+class ThresholdCounter:
+    """Counts messages between places; a `Count`.
+
+    Args:
+        places: By queue and choice, the offsets of interest, at least one each.
+        floors: For some queues, the physical offset before which their records do not count.
+
+    Attributes:
+        starts: The queues, each with its smallest offset.
+        columns: The columns that batches must have.
+        until_ms: None, as are `since_ms` and `log_start`: the places alone say what counts.
+    """
+
+    def __init__(
+        self, places: Mapping[tuple[Queue, Wanted], Iterable[int]], floors: Mapping[Queue, int] | None = None
+    ) -> None:
+        self._offsets = {key: np.unique(np.asarray(list(offsets), np.int64)) for key, offsets in places.items()}
+        self._counts = {key: np.zeros(len(offsets) + 1, np.int64) for key, offsets in self._offsets.items()}
+        self._floors = floors or {}
+        self._of_queue: dict[Queue, list[Wanted]] = defaultdict(list)
+        starts: dict[Queue, int] = {}
+        for (queue, wanted), offsets in self._offsets.items():
+            self._of_queue[queue].append(wanted)
+            starts[queue] = min(int(offsets[0]), starts.get(queue, int(offsets[0])))
+        self.starts: Mapping[Queue, int] = starts
+        self.columns: Collection[str] = (
+            *COLUMNS,
+            *(["tags"] if any(wanted.tags is not None for _, wanted in places) else []),
+            *(["properties"] if any(wanted.needs_properties for _, wanted in places) else []),
+        )
+        self.until_ms: int | None = None
+        self.since_ms: int | None = None
+        self.log_start: int | None = None
+
+    def add(self, broker: str, batch: pa.RecordBatch) -> None:
+        """Count a batch of a store's messages."""
+        offsets, physical = numbers(batch, "queue_offset"), numbers(batch, "physical_offset")
+        chosen: dict[Wanted, Array] = {}
+        for queue, rows in rows_by_queue(broker, batch):
+            for wanted in self._of_queue.get(queue, ()):
+                if wanted not in chosen:
+                    chosen[wanted] = wanted.select(batch)
+                here = rows[chosen[wanted][rows] & (physical[rows] >= self._floors.get(queue, 0))]
+                counts = self._counts[queue, wanted]
+                places = np.searchsorted(self._offsets[queue, wanted], offsets[here], side="right")
+                counts += np.bincount(places, minlength=len(counts))
+
+    def between(self, queue: Queue, wanted: Wanted, start: int, end: int) -> int:
+        """Return how many wanted messages are at or after `start` and before `end`, which are both of the places."""
+        offsets, counts = self._offsets[queue, wanted], self._counts[queue, wanted]
+        first, last = np.searchsorted(offsets, [start, end])
+        return int(counts[first + 1 : last + 1].sum())

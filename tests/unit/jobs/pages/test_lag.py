@@ -1,0 +1,176 @@
+"""The page of lag: the worst group first, numbers are those of the rows, no figure is no zero, bounded and safe."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.jobs.lag import command as lag
+from commitlake.jobs.pages.lag import MAX_GROUPS, MAX_QUEUES, LagSource, lag_page
+from commitlake.jobs.pages.page import Page, render_page
+from commitlake.jobs.pages.tables import NO_FIGURE
+from commitlake.pipelines.lag.answer import Answer
+from commitlake.pipelines.lag.history import LagHistory
+from commitlake.pipelines.lag.measure import Bounds, Lag
+from commitlake.pipelines.lag.offsets import OffsetAt
+from commitlake.pipelines.lag.verdicts import Judged, Verdict
+from commitlake.schemas.time_windows import TimeWindows
+from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
+from tests.support.lakes import GrowingLake
+from tests.support.shop_days import HOSTILE_GROUP, HOSTILE_TOPIC
+
+NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+LAKE = LagSource(("--lake", "/data/lake"))
+
+
+def row(group: str, verdict: Verdict = Verdict.OK, messages: int = 0, **changes: Any) -> Lag:
+    made = Lag(
+        broker="broker-a",
+        kind="group",
+        group=group,
+        topic="orders",
+        queue_id=0,
+        as_of=NOON,
+        offset=OffsetAt(7, 7),
+        end=7 + messages,
+        messages=Bounds(messages, messages),
+        bytes=Bounds(100 * messages, 100 * messages),
+        seconds=Bounds(60.0 * messages, 60.0 * messages),
+        next_time=None,
+        judged=Judged(verdict),
+    )
+    return replace(made, **changes)
+
+
+def parsed(page: Page) -> Element:
+    text = render_page(page)
+    assert_self_contained(text)
+    return parse_page(text)
+
+
+def page_of(*rows: Lag, missing: tuple[str, ...] = (), history: LagHistory | None = None) -> Element:
+    return parsed(lag_page(Answer(rows, missing), history, LAKE, "made"))
+
+
+@pytest.fixture(scope="module")
+def asked(shop: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> Element:
+    """The page of the shop's lake."""
+    path = tmp_path_factory.mktemp("page") / "lag.html"
+    assert lag.main(["--lake", shop.lake.root, "--html", str(path), "--quiet"]) == 0
+    assert_self_contained(path.read_text())
+    return parse_page(path.read_text())
+
+
+def test_the_tables_have_the_numbers_of_the_rows(
+    asked: Element, shop: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert lag.main(["--lake", shop.lake.root, "--all", "--output", "jsonl", "--quiet"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    queues = table_of(asked.by_id("queues"))[1:]
+    shown = [(line[0], line[1], int(line[2]), line[3], line[4][1:], int(line[5].replace(",", ""))) for line in queues]
+    names = ("group", "topic", "queue_id", "broker", "verdict", "messages_max")
+    assert shown == [tuple(_plain(row[name]) for name in names) for row in rows]
+    messages: dict[str, int] = defaultdict(int)
+    for one in rows:
+        messages[_plain(one["group"])] += one["messages_max"]
+    groups = table_of(asked.by_id("groups"))[1:]
+    assert {line[0]: int(line[2].replace(",", "")) for line in groups} == messages
+
+
+def _plain(value: Any) -> Any:
+    return value.replace("\u202e", "\\u202e") if isinstance(value, str) else value
+
+
+def test_the_worst_group_is_in_the_first_sentence(asked: Element) -> None:
+    shown = _plain(HOSTILE_GROUP)
+    sentence = asked.all("h1")[0].text
+    assert sentence.startswith(f"{shown} has stopped on {HOSTILE_TOPIC}: ")
+    assert asked.of_class("verdict")[0].attributes["class"] == "verdict critical"
+    assert [line[0] for line in table_of(asked.by_id("groups"))[1:3]] == [shown, "billing"]
+    assert [one.text for one in asked.of_class("heat-name")][:2] == [shown, "billing"]
+
+
+def test_a_time_without_a_snapshot_has_no_figure(asked: Element) -> None:
+    heat, lines = asked.by_id("history").all("figure")
+    for chart in (heat, lines):
+        rows = {line[0]: line[1:] for line in table_of(chart)[1:]}
+        assert {cell for hour in ("08", "09") for cell in rows[f"2023-11-15 {hour}:00"][:5]} == {NO_FIGURE}
+        assert NO_FIGURE not in rows["2023-11-15 10:00"]
+    strip = heat.of_class("strip")[0]
+    assert "no figures in 2 of 17 windows" in strip.attributes["aria-label"]
+    assert [one.attributes["d"].count("M") for one in lines.of_class("line") if "d" in one.attributes] == [2] * 5
+
+
+def test_the_history_ends_with_the_figures_of_the_table(asked: Element) -> None:
+    heat = table_of(asked.by_id("history").all("figure")[0])
+    groups = {line[0]: line[2] for line in table_of(asked.by_id("groups"))[1:]}
+    assert dict(zip(heat[0][1:], heat[-1][1:], strict=True)) == groups
+
+
+def test_commands_are_those_of_the_verdict() -> None:
+    page = page_of(row("it's", Verdict.STALLED, 3), row("slow", Verdict.SLOW, 2), row("well"))
+    commands = [code.text for code in page.by_id("do").all("code")]
+    place = "--broker broker-a --topic orders --queue 0"
+    assert commands == [
+        f"commitlake query --lake /data/lake {place} --where 'queue_offset >= 7' --limit 20",
+        "commitlake lag --lake /data/lake --group 'it'\"'\"'s' --all",
+        "commitlake tps --lake /data/lake --topic orders --by queue --window 10m",
+        "commitlake lag --lake /data/lake --group slow --all",
+    ]
+
+
+def test_groups_that_keep_up_are_good() -> None:
+    page = page_of(row("a"), row("b", messages=2))
+    assert page.all("h1")[0].text == (
+        "All 2 groups keep up; b is furthest behind: 2 messages behind, the next one has waited for 2 min."
+    )
+    assert page.of_class("verdict")[0].attributes["class"] == "verdict good"
+
+
+def test_what_is_not_known_is_no_good_news() -> None:
+    page = page_of(row("a"), missing=("broker-b: the lake has no snapshot",))
+    assert page.of_class("verdict")[0].attributes["class"] == "verdict warning"
+    assert "broker-b: the lake has no snapshot" in page.by_id("do").text
+    assert "No group's offsets are known" in page_of().all("h1")[0].text
+
+
+def test_bounds_are_shown_as_bounds() -> None:
+    page = page_of(replace(row("a"), messages=Bounds(3, 5)), replace(row("b"), messages=Bounds(3, None)))
+    assert {line[0]: line[2] for line in table_of(page.by_id("groups"))[1:]} == {"a": "3 to 5", "b": "3 or more"}
+
+
+def test_what_brokers_hold_back_has_a_table_of_its_own() -> None:
+    page = page_of(row("a"), row("", Verdict.SLOW, 4, kind="delay", topic="SCHEDULE_TOPIC_XXXX"))
+    assert [line[:2] for line in table_of(page.by_id("held"))[1:]] == [["delay", "SCHEDULE_TOPIC_XXXX"]]
+    assert len(table_of(page.by_id("groups"))) == 2
+
+
+def test_a_store_has_no_history(shop: GrowingLake, tmp_path: Path) -> None:
+    path = tmp_path / "lag.html"
+    assert lag.main(["--store", str(shop.store), "--html", str(path), "--quiet"]) == 3  # it has no file of offsets
+    page = parse_page(path.read_text())
+    assert "A store keeps no history" in page.by_id("history").text
+    assert not page.by_id("do").all("code")
+
+
+def test_of_thousands_of_groups_the_worst_are_shown_and_the_others_summed() -> None:
+    rows = [row(f"{number:05d}-" + "x" * 60, Verdict.SLOW, number) for number in range(10_000)]
+    windows = TimeWindows(NOON, datetime.timedelta(hours=1), 72)
+    worst = [one.group for one in reversed(rows[-20:])]
+    history = LagHistory(windows, {group: [*range(71), None] for group in worst})
+    page = lag_page(Answer(rows, ()), history, LAKE, "made")
+    assert len(render_page(page)) < 600_000
+    root = parsed(page)
+    assert len(table_of(root.by_id("groups"))) == 1 + MAX_GROUPS
+    assert len(table_of(root.by_id("queues"))) == 1 + MAX_QUEUES
+    left = sum(range(10_000 - MAX_GROUPS))
+    assert f"the 9,800 others are {left:,} messages behind" in root.by_id("groups").text
+    assert "The 20 worst of 10,000 groups are drawn" in root.by_id("history").text
+    assert "9,995 more groups need a look" in root.by_id("do").text
