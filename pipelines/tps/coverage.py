@@ -15,6 +15,7 @@ import numpy as np
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.tps.answers import rows_of, times_of
 from commitlake.pipelines.tps.question import MINUTE
 
 ALL, PART, NONE = "all", "part", "none"
@@ -86,7 +87,7 @@ def read_coverage(lake: LakePaths, brokers: Collection[str] = ()) -> Coverage:
         "SELECT broker, min(minute) AS first, max(minute) AS last FROM topic_minutes "
         f"WHERE minute IS NOT NULL{where} GROUP BY broker",
     )
-    spans = {row["broker"]: Span(row["first"], row["last"] + MINUTE) for row in rows.read_all().to_pylist()}
+    spans = {row["broker"]: Span(row["first"], row["last"] + MINUTE) for row in rows_of(rows)}
     return Coverage(spans, _times_of(lake, "gaps", spans))
 
 
@@ -128,7 +129,7 @@ def _times(lake: LakePaths, broker: str, span: Span, gaps: Sequence[tuple[int, i
         "SELECT minute, min(first_physical_offset) AS first, max(last_physical_offset) AS last FROM topic_minutes "
         f"WHERE broker = {text_literal(broker)} AND minute IS NOT NULL GROUP BY minute ORDER BY minute",
     ).read_all()
-    minutes = answer.column("minute").to_pylist()
+    minutes = times_of(answer.column("minute"))
     firsts, lasts = answer.column("first").to_numpy(), answer.column("last").to_numpy()
     found = []
     for start, end in sorted(gaps):

@@ -8,17 +8,21 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from datasketches import kll_doubles_sketch
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.pipelines.tps.answers import rows_of
 from commitlake.pipelines.tps.coverage import NONE, Coverage
-from commitlake.pipelines.tps.question import INSTEAD, SUMS, Origins, RatesQuestion
+from commitlake.pipelines.tps.peaks import can_number, find_peaks
+from commitlake.pipelines.tps.question import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
 
 MAX_CELLS = 200_000
 """Windows of all groups that are given at most."""
@@ -85,25 +89,42 @@ class Rates:
     def _table(self, question: RatesQuestion) -> DeltaTable:
         return open_table(self.lake, question.table.name)
 
+    def _batches(self, question: RatesQuestion, sql: str) -> Iterator[pa.RecordBatch]:
+        yield from run_sql(self._table(question), question.table.name, sql)
+
     def _ask(self, question: RatesQuestion, sql: str) -> Iterator[Row]:
-        for batch in run_sql(self._table(question), question.table.name, sql):
-            yield from batch.to_pylist()
+        yield from rows_of(self._batches(question, sql))
 
     def _in_all(self, question: RatesQuestion) -> list[Row]:
         seconds = (question.end - question.start).total_seconds()
         unit = question.table.unit.total_seconds()
-        found: dict[Key, Row] = {}
-        for part in self._parts(question):
-            for row in self._ask(part, part.in_all()):
-                if row["sum_messages"] is not None:  # the one row of no group
-                    _add(found, _key(question, row), row)
-            _check_count(len(found))
+        found = self._with_peaks(question)
         archived = self.coverage.of_window(question.start, question.end)
         rows = []
         for key, sums in found.items():
             row = _row(question, key, {name: int(sums[f"sum_{name}"]) for name in SUMS}, seconds)
             rows.append(row | {"peak_per_s": sums["peak"] / unit, "peak_at": sums["peak_at"], "archived": archived})
         return sorted(rows, key=lambda row: (-row["messages"], repr(_key_of(question, row))))
+
+    def _with_peaks(self, question: RatesQuestion) -> dict[Key, Row]:
+        """Return the sums of each group, and its busiest unit of time."""
+        found: dict[Key, Row] = {}
+        if question.table is MINUTES:
+            totals = {_key(question, row): row for row in self._ask(question, question.totals())}
+            found = {key: row for key, row in totals.items() if row["sum_messages"] is not None}
+            _check_count(len(found))
+            if can_number(list(found)):
+                peaks = find_peaks(partial(self._batches, question), question, list(found))
+                for key, row in found.items():
+                    row["peak"], row["peak_at"] = peaks[key]
+                return found
+            found = {}
+        for part in self._parts(question):
+            for row in self._ask(part, part.in_all()):
+                if row["sum_messages"] is not None:  # the one row of no group
+                    _add(found, _key(question, row), row)
+            _check_count(len(found))
+        return found
 
     def _parts(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
         """Divide a question by time, so that the engine holds the units of time of `_PART_ROWS` rows at most."""

@@ -234,12 +234,14 @@ class Scratch(NamedTuple):
         seen: int64, for each name: the serial number of the last record that had it, and which entry it was.
         likely: int64, the names of the entries of the last record: the next has the same, mostly.
         values: int64[2, n], positions and lengths of the values of this record.
+        named: int64[2, n], the same of those with a name of `NAMES`, where the record has one.
     """
 
     serial: Array
     seen: Array
     likely: Array
     values: Array
+    named: Array
 
 
 def make_scratch(most_entries: int = MOST_ENTRIES) -> Scratch:
@@ -249,4 +251,5 @@ def make_scratch(most_entries: int = MOST_ENTRIES) -> Scratch:
         seen=_fresh_zeros(_DISTINCT, np.int64),
         likely=np.full(most_entries, -1, np.int64),
         values=np.empty((2, most_entries), np.int64),
+        named=np.zeros((2, len(NAMES)), np.int64),
     )

@@ -65,7 +65,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
     # Taken out of their tuples once: within the loop numba would count references.
     name_counts, name_table, name_starts, name_texts = names
     group_counts, group_table, group_starts, group_texts = groups
-    serials, seen, likely_names, spans = scratch
+    serials, seen, likely_names, spans, _ = scratch
     likely_group = np.int64(-1)
     used, present, not_utf8 = text.used, text.present, text.not_utf8
     list_offsets, key_offsets, key_text = text.list_offsets, text.key_offsets, text.keys

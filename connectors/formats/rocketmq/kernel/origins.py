@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel import buffers as b
+from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
 from commitlake.connectors.formats.engine.kernel.memory import load_le_u64
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
@@ -16,6 +17,9 @@ _NONE = np.int64(-1)
 _RETRY, _RETRY_LENGTH = np.uint64(int.from_bytes(RETRY_PREFIX.encode(), "little")), len(RETRY_PREFIX)
 _DLQ, _DLQ_LENGTH = np.uint64(int.from_bytes(DLQ_PREFIX.encode(), "little")), len(DLQ_PREFIX)
 _RETRY_MASK, _DLQ_MASK = (np.uint64((1 << 8 * length) - 1) for length in (_RETRY_LENGTH, _DLQ_LENGTH))
+_PERCENT = np.uint8(ord("%"))
+ORIGINS = np.int64(sum(1 << name for name in (b.NAME_REAL_TOPIC, b.NAME_RETRY_TOPIC, b.NAME_DLQ_ORIGIN_TOPIC)))
+"""Bits of the names of properties that name an origin."""
 _PLUS, _UNDERLINE = (np.uint8(ord(separator)) for separator in POP_SEPARATORS)
 
 
@@ -62,8 +66,19 @@ def _without_group(window, position, length, group, group_length, dead, dead_len
     return found, found_length
 
 
+@inlined
+def may_name_origin(window, topic):
+    """Whether a stored topic may be a retry or a dead-letter topic, by its first byte."""
+    return window[topic] == _PERCENT
+
+
+@inlined
+def _value(named, found, name):
+    return named[0, name], named[1, name] if found >> name & 1 else _NONE
+
+
 @compiled
-def find_origin(window, topic, real, retry, dead, group):
+def find_origin(window, own, own_length, named, found):
     """The topic that a message was sent to, as the record's properties name it.
 
     Of a record that is neither in a retry topic nor in a dead-letter topic, this is where the message goes next, which
@@ -71,24 +86,26 @@ def find_origin(window, topic, real, retry, dead, group):
 
     Args:
         window: where the values lie.
-        topic: the stored topic.
-        real: the value of REAL_TOPIC.
-        retry: of RETRY_TOPIC.
-        dead: of DLQ_ORIGIN_TOPIC.
-        group: of ORIGIN_GROUP.
+        own: the place of the stored topic.
+        own_length: its bytes.
+        named: see `buffers.Scratch`.
+        found: a bit for each of `buffers.NAMES` that the record has.
     """
-    own, own_length = topic
     is_retry, is_dead = _is_retry(window, own, own_length), _is_dead_letter(window, own, own_length)
+    group, group_length = _value(named, found, b.NAME_ORIGIN_GROUP)
     consumer, consumer_length = own, _NONE
     if is_dead:
         consumer, consumer_length = own + _DLQ_LENGTH, own_length - _DLQ_LENGTH
-    found, length = own, _NONE
+    origin, length = own, _NONE
     if not is_retry and not is_dead:
-        found, length = _without_group(window, real[0], real[1], group[0], group[1], consumer, consumer_length)
+        value, value_length = _value(named, found, b.NAME_REAL_TOPIC)
+        origin, length = _without_group(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0:
-        found, length = _without_group(window, retry[0], retry[1], group[0], group[1], consumer, consumer_length)
+        value, value_length = _value(named, found, b.NAME_RETRY_TOPIC)
+        origin, length = _without_group(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0:
-        found, length = _without_group(window, dead[0], dead[1], group[0], group[1], consumer, consumer_length)
+        value, value_length = _value(named, found, b.NAME_DLQ_ORIGIN_TOPIC)
+        origin, length = _without_group(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0 and is_retry:
-        found, length = _without_group(window, own, own_length, group[0], group[1], consumer, consumer_length)
-    return found, length
+        origin, length = _without_group(window, own, own_length, group, group_length, consumer, consumer_length)
+    return origin, length

@@ -19,14 +19,14 @@ from commitlake.connectors.formats.engine.kernel.properties import (
 )
 from commitlake.connectors.formats.engine.kernel.strings import copy_span, intern_span
 from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
-from commitlake.connectors.formats.rocketmq.kernel.origins import find_origin
+from commitlake.connectors.formats.rocketmq.kernel.origins import ORIGINS, find_origin, may_name_origin
 from commitlake.schemas.layouts.rocketmq import properties as layout
 
 GRAMMAR = Grammar(layout.PROPERTY_SEPARATOR, layout.NAME_VALUE_SEPARATOR, escape=layout.NAME_VALUE_SEPARATOR)
 """Nothing is escaped."""
 _SPACE = ord(layout.KEY_SEPARATOR)
 _KNOWN_NAMES = len(b.NAMES)
-_PERCENT = np.uint8(ord("%"))  # begins the names of retry and dead-letter topics
+_PGROUP = np.int64(1) << b.NAME_PGROUP
 _NONE = np.int64(-1)
 
 
@@ -80,13 +80,15 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
     tag_counts, tag_table, tag_starts, tag_texts = tags
     group_counts, group_table, group_starts, group_texts = groups
     tag_codes, origin_codes, group_codes = codes[b.TAGS], codes[b.ORIGIN], codes[b.PRODUCER_GROUP]
-    serials, seen, likely_names, spans = scratch
+    serials, seen, likely_names, spans, named = scratch
     used, present, unique_offsets, unique_out, list_offsets = (
         text.used, text.present, text.unique_offsets, text.unique, text.list_offsets,
     )  # fmt: skip
     key_offsets, key_text, map_offsets, entry_names = text.key_offsets, text.keys, text.map_offsets, text.names
     value_offsets, values, not_utf8, priorities = text.value_offsets, text.values, text.not_utf8, text.priorities
     likely_tag, likely_origin, likely_group = _NONE, _NONE, _NONE
+    origin_codes[first_row : first_row + count] = -1
+    group_codes[first_row : first_row + count] = -1
     for row in range(first_row, first_row + count):
         position = parts[PROPERTIES, row]
         end = position + parts[PROPERTIES_LENGTH, row]
@@ -96,8 +98,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
         entries = np.int64(0)
         unique, keys, tag, priority = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
-        group, real, retry, dead, consumer = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
-        group_length, real_length, retry_length, dead_length, consumer_length = _NONE, _NONE, _NONE, _NONE, _NONE
+        found = np.int64(0)
         cursor = first_entry(position)
         while True:
             entry, cursor = next_entry(GRAMMAR, window, end, cursor)
@@ -121,16 +122,9 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
                     keys, keys_length = value, length
                 elif name == b.NAME_PRIORITY:
                     priority, priority_length = value, length
-                elif name == b.NAME_PGROUP:
-                    group, group_length = value, length
-                elif name == b.NAME_REAL_TOPIC:
-                    real, real_length = value, length
-                elif name == b.NAME_RETRY_TOPIC:
-                    retry, retry_length = value, length
-                elif name == b.NAME_DLQ_ORIGIN_TOPIC:
-                    dead, dead_length = value, length
-                elif name == b.NAME_ORIGIN_GROUP:
-                    consumer, consumer_length = value, length
+                else:
+                    named[0, name], named[1, name] = value, length
+                    found |= np.int64(1) << name
                 if wanted & b.WANT_ENTRIES:
                     place, entries = place_of(name, entries, first, serial, seen, likely_names, entry_names)
                     note_value(entry, place, spans)
@@ -139,7 +133,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
             used[b.NOT_UTF8] += 1
             entries = np.int64(0)
             unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
-            group_length, real_length, retry_length, dead_length, consumer_length = _NONE, _NONE, _NONE, _NONE, _NONE
+            found = np.int64(0)
         if wanted & b.WANT_ENTRIES:
             used[b.VALUE_BYTES] = copy_values(
                 GRAMMAR, window, spans, entries, first, values, value_offsets, used[b.VALUE_BYTES]
@@ -167,29 +161,20 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
                 tag_codes[row] = likely_tag
             else:
                 tag_codes[row] = -1
-        if wanted & b.WANT_PRODUCER_GROUP:
-            group_codes[row] = -1
-            if group_length >= 0:
-                likely_group = intern_span(
-                    window, group, group_length, seed, likely_group, group_counts, group_table, group_starts,
-                    group_texts,
+        if wanted & b.WANT_PRODUCER_GROUP and found & _PGROUP:
+            likely_group = intern_span(
+                window, named[0, b.NAME_PGROUP], named[1, b.NAME_PGROUP], seed, likely_group, group_counts, group_table,
+                group_starts, group_texts,
+            )  # fmt: skip
+            group_codes[row] = likely_group
+        if wanted & b.WANT_ORIGIN and (found & ORIGINS or may_name_origin(window, parts[TOPIC, row])):
+            origin, origin_length = find_origin(window, parts[TOPIC, row], parts[TOPIC_LENGTH, row], named, found)
+            if origin_length > 0:
+                likely_origin = intern_span(
+                    window, origin, origin_length, seed, likely_origin, topic_counts, topic_table, topic_starts,
+                    topic_texts,
                 )  # fmt: skip
-                group_codes[row] = likely_group
-        if wanted & b.WANT_ORIGIN:
-            origin_codes[row] = -1
-            topic, topic_length = parts[TOPIC, row], parts[TOPIC_LENGTH, row]
-            is_named = real_length >= 0 or retry_length >= 0 or dead_length >= 0
-            if is_named or (topic_length > 0 and window[topic] == _PERCENT):
-                origin, origin_length = find_origin(
-                    window, (topic, topic_length), (real, real_length), (retry, retry_length), (dead, dead_length),
-                    (consumer, consumer_length),
-                )  # fmt: skip
-                if origin_length > 0:
-                    likely_origin = intern_span(
-                        window, origin, origin_length, seed, likely_origin, topic_counts, topic_table, topic_starts,
-                        topic_texts,
-                    )  # fmt: skip
-                    origin_codes[row] = likely_origin
+                origin_codes[row] = likely_origin
         if wanted & b.WANT_PRIORITY and priority_length >= 0:
             number = used[b.PRIORITIES]
             priorities[0, number] = row

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.tps import command as tps
-from commitlake.pipelines.tps import rates
+from commitlake.pipelines.tps import peaks, rates
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.gaps import GAPS
@@ -84,11 +84,16 @@ def test_each_topic_over_all_time(ask: Ask, growing: GrowingLake) -> None:
     assert "from topic_minutes" in said
 
 
-def test_a_time_that_is_counted_in_parts_gives_the_same(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, whole, _ = ask("--by", "topic,queue")
+@pytest.mark.parametrize("by", ["topic,queue", "none", "tag,kind", "broker"])
+def test_a_time_that_is_counted_in_parts_gives_the_same(ask: Ask, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    _, whole, _ = ask("--by", by)
+    monkeypatch.setattr(peaks, "MAX_CELLS", 90)
+    _, in_parts, _ = ask("--by", by)
+    assert in_parts == whole
+    monkeypatch.setattr(peaks, "MAX_CODES", 0)  # more groups than can be numbered: the engine counts them
     monkeypatch.setattr(rates, "_PART_ROWS", 7)
-    _, parts, _ = ask("--by", "topic,queue")
-    assert parts == whole
+    _, by_engine, _ = ask("--by", by)
+    assert by_engine == whole
 
 
 @pytest.mark.parametrize(
