@@ -90,7 +90,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     with failure_page(file, "guard", TITLE, facts, lake):
         progress, watched = _watch(arguments, lake, now)
         if file is not None:
-            command = ["commitlake", "archive", "--store", arguments.store, "--lake", lake.root, "--local"]
+            command = ["commitlake", "archive", "--store", arguments.store, "--lake", lake.root]
+            command += ["--broker", watched[0].broker] if len(watched) == 1 else []
             is_lake = progress is not None
             file.write(stores_page(watched, lake, arguments.within, now, command=command, is_lake=is_lake))
     print_report(arguments.output, watched, now)

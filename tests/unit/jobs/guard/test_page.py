@@ -21,7 +21,7 @@ from commitlake.pipelines.retention.segments import StoredSegment
 from commitlake.pipelines.retention.watch import Verdict, WatchedSegment, WatchedStore
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
-from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.lakes import SEGMENT, GrowingLake, shop_messages
 
 NOW = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
@@ -156,4 +156,22 @@ def test_the_command_writes_the_page_of_a_lake_and_of_none(tmp_path: Path, capsy
     assert table_of(parse_page(page.read_text()).by_id("runs"))[1][3] == "10"
     assert guard.main([*arguments[:2], "--lake", str(growing.store), "--html", str(page)]) == 2
     assert "is not a lake" in parse_page(page.read_text()).all("h1")[0].text
+    capsys.readouterr()
+
+
+def test_the_command_on_the_page_archives_under_the_same_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(10))
+    moment = time.time() - 200 * 3600
+    for number in (0, 1):
+        segment = growing.store / "commitlog" / f"{number * SEGMENT:020d}"
+        segment.write_bytes((growing.store / "commitlog" / f"{0:020d}").read_bytes())
+        os.utime(segment, (moment, moment))
+    page = tmp_path / "guard.html"
+    arguments = ["--store", str(growing.store), "--lake", growing.lake.root, "--within", "48h", "--quiet"]
+    assert guard.main([*arguments, "--broker", "other", "--html", str(page)]) == 3
+    lines = [each.text for block in parse_page(page.read_text()).of_class("command") for each in block.all("code")]
+    assert lines == [f"commitlake archive --store {growing.store} --lake {growing.lake.root} --broker other"]
     capsys.readouterr()
