@@ -83,9 +83,10 @@ def failure_page(
     try:
         yield
     except BaseException as error:
-        # Whoever reads standard output may close it once the page is written.
-        is_shown = file is not None and file.is_written and isinstance(error, (OutputError, *shown))
-        if file is not None and not is_shown and is_error(error):
+        is_shown = file is not None and file.is_written and isinstance(error, shown)
+        # Whoever reads standard output may close it, as head does: that is no failure.
+        is_failure = is_error(error) and not isinstance(error, OutputError)
+        if file is not None and is_failure and not is_shown:
             with suppress(OSError):  # the error is told in any case
                 file.write(failure(job, title, facts, explain_error(error), lake))
         raise

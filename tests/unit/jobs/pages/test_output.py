@@ -68,6 +68,13 @@ def test_a_page_that_tells_of_the_error_stays(tmp_path: Path) -> None:
         assert "The same everywhere" in file.path.read_text()
 
 
+def test_standard_output_that_is_closed_is_no_failure(tmp_path: Path) -> None:
+    file = PageFile(tmp_path / "page.html")
+    with pytest.raises(OutputError), failure_page(file, "audit", "Audit", []):
+        raise OutputError("closed")
+    assert not file.path.exists()
+
+
 def test_an_error_after_the_page_of_an_earlier_run_replaces_it(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "page.html")
     with pytest.raises(ValueError, match="no"):
