@@ -12,14 +12,18 @@ twice, shipped at the third attempt.
 
 BoltMQ has no transactions: there an order is sent when it is decided, and those that are not to be never are.
 
-At the end the mail service is six hours behind, and the last reminders still wait. The clock is the story's own, so the
-same arguments give the same records; only the names of index files follow the machine's time zone.
+The mail service consumes the payments every three hours, and stops six hours before the end; the last reminders still
+wait then. The clock is the story's own, so the same arguments give the same records; only the names of index files
+follow the machine's time zone.
 """
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from commitlake.broker_lite.shop.cast import Cast, draw_cast
@@ -73,6 +77,7 @@ def fill_shop_store(
     seed: int = 0,
     start_ms: int = DEFAULT_START_MS,
     options: StoreOptions = SHOP_OPTIONS,
+    pause: Callable[[], None] | None = None,
 ) -> ShopTraffic:
     """Write the shop's three days into a new store, and close it.
 
@@ -82,6 +87,8 @@ def fill_shop_store(
         seed: of all chance.
         start_ms: when the story begins; it ends three days later.
         options: what the store is like.
+        pause: called every three hours of the story; the files of offsets are of that moment then, and their
+            modification times are.
 
     Raises:
         ValueError: for fewer orders than the story needs.
@@ -93,8 +100,25 @@ def fill_shop_store(
     with MessageStore.open(path, options, clock=clock) as store:
         check_is_empty(path, store.max_physical_offset)
         story = Story(store, clock, cast, rng)
+        if pause is not None:
+            story.pause = partial(_pause, store, clock, pause)
         story.play()
-        return _summary(story, cast, start_ms)
+        summary = _summary(story, cast, start_ms)
+    _stamp(summary.path, summary.end_ms)
+    return summary
+
+
+def _pause(store: MessageStore, clock: StoryClock, pause: Callable[[], None]) -> None:
+    store.config.save_changed()
+    _stamp(store.path, clock.now_ms)
+    pause()
+
+
+def _stamp(path: Path, now_ms: int) -> None:
+    """Let the files of offsets be written at a time of the story."""
+    for name in ("consumerOffset.json", "delayOffset.json"):
+        for file in path.glob(f"config/{name}"):
+            os.utime(file, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
 
 
 def _summary(story: Story, cast: Cast, start_ms: int) -> ShopTraffic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,6 +24,8 @@ REMINDER_LEVEL = "17"
 FEATURED_PAYS_IN_MS = 80 * MINUTE
 DECLINED_SHARE = 0.05
 MAIL_IS_BEHIND_MS = 6 * HOUR
+MAIL_EACH_MS = 3 * HOUR
+"""How often the mail service consumes, until it stops."""
 SETTLEMENT_BATCH = 16
 
 SHIPPING_GROUP = "shipping-service"
@@ -39,12 +42,14 @@ class Story:
         clock: the clock of that store.
         cast: who plays.
         rng: all chance.
+        pause: called after each round of the mail service, whether or not it still consumes.
     """
 
     store: MessageStore
     clock: StoryClock
     cast: Cast
     rng: random.Random
+    pause: Callable[[], None] = field(default=lambda: None)
     shop: Producer = field(default_factory=lambda: Producer("shop", Host.of("10.0.1.10", 41200), 0x1F90))
     cashier: Producer = field(default_factory=lambda: Producer("cashier", Host.of("10.0.1.11", 41300), 0x2A01))
     shipper: Producer = field(default_factory=lambda: Producer("shipper", Host.of("10.0.1.12", 41400), 0x0C3D))
@@ -65,12 +70,15 @@ class Story:
             self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
         for day in range(1, STORY_MS // DAY):
             self._timeline.at(start_ms + day * DAY, self._settle)
+        stops_ms = end_ms - MAIL_IS_BEHIND_MS
+        for mail_ms in range(start_ms + MAIL_EACH_MS, end_ms, MAIL_EACH_MS):
+            self._timeline.at(mail_ms, partial(self._round_of_mail, stops_ms))
         for time_ms, event in self._timeline.until(end_ms):
             self._advance(time_ms)
             event()
             self._ship()
         self._advance(end_ms)
-        self._send_mail(until_ms=end_ms - MAIL_IS_BEHIND_MS)
+        self._round_of_mail(stops_ms)
 
     def _set_up(self) -> None:
         for topic, queues in QUEUES.items():
@@ -170,6 +178,11 @@ class Story:
             return
         content = {"city": order.city, "attempt": message.reconsume_times + 1}
         self._send(self.shipper, ("orders", "shipped"), order, content)
+
+    def _round_of_mail(self, stops_ms: int) -> None:
+        """Consume the payments until now, or until the mail service stops."""
+        self._send_mail(min(self.clock.now_ms, stops_ms))
+        self.pause()
 
     def _send_mail(self, until_ms: int) -> None:
         """The mail service has consumed the payments up to a time."""

@@ -22,6 +22,7 @@ from commitlake.jobs.archive.run import VERSION, archive_progress, page_in
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.rows_output import plain_rows, write_table
+from commitlake.jobs.demo.offset_history import OffsetHistory
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.errors import ExitCode
 
@@ -37,7 +38,7 @@ EXAMPLES = (
 )
 _FILL: Mapping[str, Callable[..., object]] = {
     "rocketmq": fill_shop_store,
-    "jmq": fill_shop_journal,
+    "jmq": lambda store, *, orders, pause: fill_shop_journal(store, orders=orders),  # noqa: ARG005 (it has no pauses)
     "boltmq": partial(fill_shop_store, options=BOLTMQ_SHOP_OPTIONS),
 }
 _MARK = ".commitlake-demo"
@@ -73,16 +74,20 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     folder = _clean_folder(Path(arguments.dir))
     store, lake = folder / "broker-a" / "store", LakePaths(str(folder / "lake"))
     started = time.monotonic()
-    _FILL[arguments.layout](store, orders=arguments.orders)
-    _say(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
     config = Config(str(store), lake.root, parser_version=VERSION, page=page_in(lake))
+    offsets = OffsetHistory(config)
+    _FILL[arguments.layout](store, orders=arguments.orders, pause=offsets.read)
+    _say(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
     result = run_archive(
         SparkRunner(open_session("demo")), config, progress=partial(archive_progress, quiet=arguments.quiet)
     )
+    offsets.read()
+    offsets.append()
     _say("\n".join(summary(result)))
     _show(lake, "What lies in the log, by topic and kind:", _BY_TOPIC)
     _show(lake, f"What happened to {_ORDER}:", _BY_KEY)
     _say("\nGo on with, for example:")
+    _say(f"  .venv/bin/commitlake lag --lake {lake.root}")
     if arguments.layout != "jmq":
         _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
     _say(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")

@@ -8,6 +8,7 @@ import pytest
 
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.demo import command as demo
+from commitlake.jobs.lag import command as lag
 from commitlake.jobs.query import command as query
 from commitlake.jobs.verify import command as verify
 
@@ -37,3 +38,5 @@ def test_the_demo_archives_and_shows_a_shop(
     assert query.main(["--lake", lake, "--key", "order-4711", "--topic", "shipments", "--output", "jsonl"]) == 0
     assert capsys.readouterr().out.count('"topic":"shipments"') == 1
     assert audit.main(["--lake", lake, "--store", store, "--quiet"]) == 0
+    assert lag.main(["--lake", lake, "--group", "mail-service", "--quiet", "--output", "jsonl"]) == 0
+    assert '"verdict":"stalled"' in capsys.readouterr().out or layout == "jmq"  # there it has one snapshot

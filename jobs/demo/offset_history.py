@@ -1,0 +1,37 @@
+"""Snapshots of the shop's offsets, taken while its story is written, so that the demo's lake has a history of lag."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from commitlake.connectors.formats.engine.plan import take_snapshot
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.archive.snapshots import read_snapshots
+from commitlake.pipelines.archive.run import Config
+from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.progress import Progress
+
+
+class OffsetHistory:
+    """Reads snapshots of a run's stores, and keeps them until there is a lake.
+
+    Args:
+        config: the run's.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._read: list[Progress] = []
+
+    def read(self) -> None:
+        """Read the offsets of now."""
+        found = read_snapshots(self._config)
+        stores = find_stores(self._config.store, self._config.broker, self._config.layout.formats) if found else ()
+        ranges = take_snapshot(stores).ranges
+        self._read += [replace(progress, log_end=ranges[progress.broker].end) for progress in found]
+
+    def append(self) -> None:
+        """Add what was read to the lake, oldest first."""
+        for progress in self._read:
+            append_progress(LakePaths(self._config.lake), progress)

@@ -1,0 +1,39 @@
+"""Since when a group has not moved in a queue although messages wait for it."""
+
+from __future__ import annotations
+
+import datetime
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
+from commitlake.connectors.lake.sql import text_literal, timestamp_literal
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.snapshot.progress import OffsetKind
+
+
+def standing_since(lake: LakePaths, row: Lag) -> datetime.datetime | None:
+    """Return since when a group has not moved; None where no message waits for it.
+
+    That is when a snapshot first had the group's offset, or when the first message that waits was stored if that was
+    later.
+
+    Args:
+        lake: Where the tables lie.
+        row: The group's lag in the queue.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
+    table = open_snapshots(lake, OFFSETS)
+    if table is None or row.next_time is None:
+        return None
+    sql = (
+        f"SELECT max(as_of) AS moved FROM {OFFSETS} WHERE kind = {text_literal(OffsetKind.GROUP)} "
+        f'AND broker = {text_literal(row.broker)} AND "group" = {text_literal(row.group)} '
+        f"AND topic = {text_literal(row.topic)} AND queue_id = {row.queue_id} "
+        f"AND as_of <= {timestamp_literal(row.as_of)}"
+    )
+    moved: datetime.datetime | None = run_sql(table, OFFSETS, sql).read_all().column("moved")[0].as_py()
+    return None if moved is None else max(moved, row.next_time)

@@ -1,0 +1,40 @@
+"""The demo's lake has a history of lag, as the story tells it."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from commitlake.broker_lite.shop_traffic import fill_shop_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.demo.offset_history import OffsetHistory
+from commitlake.pipelines.archive.run import Config
+from commitlake.pipelines.lag.answer import lag_of_lake
+from commitlake.pipelines.lag.groups import by_group
+from commitlake.pipelines.lag.history import lag_history
+from commitlake.pipelines.lag.measure import Choice
+from commitlake.pipelines.lag.standing import standing_since
+from commitlake.pipelines.lag.verdicts import Verdict
+from tests.support.lakes import archive_store
+
+
+def test_the_mail_service_stops_six_hours_before_the_end(tmp_path: Path) -> None:
+    store, lake = tmp_path / "broker-a" / "store", LakePaths(str(tmp_path / "lake"))
+    offsets = OffsetHistory(Config(str(store), lake.root, broker="broker-a"))
+    shop = fill_shop_store(store, orders=60, pause=offsets.read)
+    archive_store(store, lake, "broker-a")
+    offsets.read()
+    offsets.append()
+    end = datetime.datetime.fromtimestamp(shop.end_ms / 1000, datetime.UTC)
+    history = lag_history(lake, ["mail-service"], end)
+    assert history is not None
+    known = [count for count in history.messages["mail-service"] if count is not None]
+    assert len(known) == 24
+    assert known[-3] == 0 < known[-2] < known[-1]
+    worst = by_group(lag_of_lake(lake, None, Choice()).rows)[0]
+    assert (worst.group, worst.verdict) == ("mail-service", Verdict.STALLED)
+    since = standing_since(lake, worst.worst)
+    assert since is not None
+    assert datetime.timedelta(hours=3) < end - since <= datetime.timedelta(hours=6)
+    before = by_group(lag_of_lake(lake, end - datetime.timedelta(hours=9), Choice()).rows)
+    assert {one.verdict for one in before} == {Verdict.OK}
