@@ -5,13 +5,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
-
-Row = dict[str, Any]
+from commitlake.connectors.lake.reader import open_table
+from commitlake.pipelines.archive_health.small_tables import ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def read_archive_state(lake: LakePaths) -> ArchiveState:
     last = read_last_commit(lake.messages)
     newest = {
         row["broker"]: row["newest"] + datetime.timedelta(minutes=1)
-        for row in _ask(
+        for row in ask(
             lake,
             "topic_minutes",
             "SELECT broker, max(minute) AS newest FROM topic_minutes WHERE minute IS NOT NULL GROUP BY broker",
@@ -95,20 +93,10 @@ def read_archive_state(lake: LakePaths) -> ArchiveState:
         )
         for broker, progress in sorted(({} if last is None else last.stores).items())
     ]
-    ended = _ask(lake, "archive_runs", "SELECT max(finished_at) AS ended FROM archive_runs")
+    ended = ask(lake, "archive_runs", "SELECT max(finished_at) AS ended FROM archive_runs")
     return ArchiveState(stores, ended[0]["ended"] if ended else None)
 
 
 def _ranges(lake: LakePaths, table: str) -> Mapping[str, Ranges]:
     sql = f"SELECT broker, count(*) AS count, sum(end_offset - start_offset) AS bytes FROM {table} GROUP BY broker"
-    return {row["broker"]: Ranges(row["count"], row["bytes"] or 0) for row in _ask(lake, table, sql)}
-
-
-def _ask(lake: LakePaths, table: str, sql: str) -> list[Row]:
-    """Return the answer to a question about a table; none where nothing was ever written to it."""
-    try:
-        opened = open_table(lake, table)
-    except NoTableError:
-        return []
-    rows: list[Row] = run_sql(opened, table, sql).read_all().to_pylist()
-    return rows
+    return {row["broker"]: Ranges(row["count"], row["bytes"] or 0) for row in ask(lake, table, sql)}

@@ -2,7 +2,7 @@
 
 A message is a dead letter in the topic `%DLQ%group`, once its consumer group has failed as often as it may. RocketMQ
 does not store why a consumer failed. What is known, and makes a cause here, is the group, the topic that the message
-was sent to (`RETRY_TOPIC`), its tag, the number of attempts, and the text of a property where a client sets one of
+was sent to, its tag, the number of attempts, and the text of a property where a client sets one of
 `EXCEPTION_PROPERTIES`. JMQ keeps dead letters in a database of its own, so that its journal, and the lake, have none.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from deltalake import DeltaTable
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
@@ -21,6 +23,7 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 
 EXCEPTION_PROPERTIES = ("EXCEPTION", "exception", "ERROR", "error")
 """Properties in which clients state why they failed, by precedence; none of them is RocketMQ's own."""
+ORIGIN_TOPIC = "origin_topic"
 MAX_CAUSES = 1000
 """Causes that an answer has at most; the largest."""
 MAX_REASON_LENGTH = 200
@@ -108,7 +111,7 @@ def group_by_cause(
         f"SELECT {keys}, count(*) AS messages, sum(count(*)) OVER () AS total, "
         "min(store_timestamp) AS first, max(store_timestamp) AS last, "
         "first_value(msg_id ORDER BY store_timestamp DESC, physical_offset DESC) AS example FROM "
-        f"(SELECT *, properties[{text_literal(RETRY_TOPIC)}] AS origin, "
+        f"(SELECT *, {_origin(table)} AS origin, "
         f"left(coalesce({reason}), {MAX_REASON_LENGTH}) AS reason FROM messages WHERE {where}) "
         f"GROUP BY {keys} ORDER BY messages DESC, {keys} LIMIT {MAX_CAUSES}"
     )
@@ -128,6 +131,14 @@ def group_by_cause(
         for row in rows
     ]
     return DeadLetters(causes, rows[0]["total"] if rows else 0)
+
+
+def _origin(table: DeltaTable) -> str:
+    """Return SQL for the topic that a message was sent to; rows of earlier versions have no column of it."""
+    named = f"properties[{text_literal(RETRY_TOPIC)}]"
+    if ORIGIN_TOPIC not in {field.name for field in table.schema().fields}:
+        return named
+    return f"nullif(coalesce({ORIGIN_TOPIC}, {named}), topic)"
 
 
 def count_by_group(lake: LakePaths) -> list[GroupCount]:

@@ -13,6 +13,7 @@ The modules:
     waiting.py         delay levels and timers
     halves.py          half messages of transactions in flight
     measure.py         the rows of groups
+    standing.py        since when a group has not moved
     answer.py          all stores of a lake, or of a path
 
 Nothing here needs Spark or a JVM.

@@ -150,12 +150,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/maintenance/test_repair.py": ("pipelines.message_keys.check",),
     "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
     "tests/unit/jobs/pages/test_tps.py": ("pipelines.tps.report",),
-    "tests/unit/jobs/tps/test_command.py": (
-        "pipelines.tps.answers",
-        "pipelines.tps.coverage",
-        "pipelines.tps.peaks",
-        "pipelines.tps.rates",
-    ),
     "tests/unit/jobs/tps/test_other_questions.py": (
         "pipelines.tps.delayed",
         "pipelines.tps.hot_queues",

@@ -11,8 +11,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.pipelines.archive_health.missing import DELETED, Missing, missing_by_reason, unmet_expectations
 from commitlake.pipelines.archive_health.state import ArchiveState, Ranges, StoreState, read_archive_state
 from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
 from commitlake.schemas.tables.quarantine import QUARANTINE
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake, shop_messages
 
@@ -59,3 +61,43 @@ def test_no_run_has_no_age() -> None:
 def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="is not a lake"):
         read_archive_state(LakePaths(str(tmp_path)))
+
+
+def test_what_is_missing_is_grouped_by_reason(growing: GrowingLake) -> None:
+    assert missing_by_reason(growing.lake) == []
+    bad = [
+        {"broker": "broker-a", "reason": reason, "start_offset": start, "end_offset": start + 5}
+        for reason, start in (("body_crc", 10), ("body_crc", 40), ("size", 70))
+    ]
+    for uri, schema, rows in (
+        (growing.lake.quarantine, QUARANTINE, bad),
+        (growing.lake.gaps, GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
+    ):
+        append_rows(uri, schema, pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC")))
+    assert missing_by_reason(growing.lake) == [
+        Missing("broker-a", DELETED, 1, 300, 100),
+        Missing("broker-a", "body_crc", 2, 10, 10),
+        Missing("broker-a", "size", 1, 5, 70),
+    ]
+
+
+def test_expectations_of_the_last_run_that_were_not_met(growing: GrowingLake) -> None:
+    assert unmet_expectations(growing.lake) == []
+    judged = [("old", 1, "a", False), ("new", 2, "b", True), ("new", 2, "c", False), ("new", 2, "verdict", False)]
+    rows = [
+        {
+            "run_id": run,
+            "suite": "run" if name == "verdict" else "topics",
+            "expectation": name,
+            "severity": "warning",
+            "success": success,
+            "judged_at": datetime.datetime(2026, 1, day, tzinfo=datetime.UTC),
+        }
+        for run, day, name, success in judged
+    ]
+    append_rows(
+        growing.lake.quality_results,
+        QUALITY_RESULTS,
+        pa.Table.from_pylist(rows, to_arrow_schema(QUALITY_RESULTS, timezone="UTC")),
+    )
+    assert [row["expectation"] for row in unmet_expectations(growing.lake)] == ["c"]

@@ -85,5 +85,11 @@ def test_what_is_left_out_of_many_causes_is_counted(growing: GrowingLake, monkey
     assert (len(found.causes), found.messages) == (2, len(SENT))
 
 
+def test_rows_of_earlier_versions_have_the_same_causes(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = group_by_cause(growing.lake)
+    monkeypatch.setattr(causes, "ORIGIN_TOPIC", "not_there")
+    assert group_by_cause(growing.lake) == found
+
+
 def test_groups_are_counted_from_minutes(growing: GrowingLake) -> None:
     assert count_by_group(growing.lake) == [GroupCount("broker-a", HOSTILE, 2), GroupCount("broker-a", "shipping", 5)]

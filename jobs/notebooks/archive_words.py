@@ -1,0 +1,153 @@
+"""The health of an archive in words, and the rows of its tables."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.notebooks.notebook import count_text, time_text
+from commitlake.pipelines.archive.past_runs import PastRun
+from commitlake.pipelines.archive_health.missing import Missing
+from commitlake.pipelines.archive_health.state import ArchiveState, StoreState
+
+Row = Mapping[str, Any]
+Figure = Callable[[PastRun], int]
+
+
+def answer(
+    state: ArchiveState, unmet: Sequence[Row], now: datetime.datetime, late: datetime.timedelta | None
+) -> Iterator[str]:
+    """Yield the sentences that say how the archive does.
+
+    Args:
+        state: Of the lake.
+        unmet: Expectations that the last run did not meet.
+        now: The time.
+        late: An archive whose last run is older is late; None where no archive is.
+    """
+    age = state.age(now)
+    if state.last_run is None or age is None:
+        yield "No archive run has found a message yet."
+    else:
+        is_late = late is not None and age > late
+        verdict = (
+            f"The archive is late, as it is older than {duration_text(late)}"
+            if is_late and late
+            else "The archive is on time"
+        )
+        yield (
+            f"{verdict}: the last run that found something ended {time_text(state.last_run)} UTC, "
+            f"{duration_text(age)} ago."
+        )
+    lacking = [store for store in state.stores if not store.is_whole]
+    if state.stores and not lacking:
+        yield f"Nothing is missing in the logs of {count_text(len(state.stores), 'store')}."
+    for store in sorted(lacking, key=lambda one: -(one.quarantined.bytes + one.gaps.bytes)):
+        yield f"{store.broker}: {_missing_text(store)}."
+    critical = sum(row["severity"] == "critical" for row in unmet)
+    if unmet:
+        yield (
+            f"The last run did not meet {count_text(len(unmet), 'expectation')}, {critical} of them critical; the "
+            f"first is '{_words(unmet[0]['expectation'])}'."
+        )
+
+
+def _missing_text(store: StoreState) -> str:
+    parts = []
+    if store.quarantined.count:
+        ranges = count_text(store.quarantined.count, "range")
+        parts.append(f"{ranges} of its log could not be read ({size_text(store.quarantined.bytes)})")
+    if store.gaps.count:
+        ranges = count_text(store.gaps.count, "range")
+        parts.append(f"{ranges} of it were deleted before they were archived ({size_text(store.gaps.bytes)})")
+    return ", and ".join(parts)
+
+
+def store_rows(state: ArchiveState, now: datetime.datetime) -> Iterator[dict[str, Any]]:
+    """Yield a row for each store."""
+    for store in state.stores:
+        yield {
+            "store": store.broker,
+            "newest message": store.newest,
+            "age": None if store.newest is None else duration_text(max(now - store.newest, datetime.timedelta())),
+            "archived up to offset": f"{store.end:,}",
+            "not readable": f"{store.quarantined.count:,} ({size_text(store.quarantined.bytes)})",
+            "deleted unarchived": f"{store.gaps.count:,} ({size_text(store.gaps.bytes)})",
+        }
+
+
+def missing_rows(missing: Iterable[Missing]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each store and reason."""
+    for one in missing:
+        yield {
+            "store": one.broker,
+            "reason": _words(one.reason),
+            "ranges": f"{one.ranges:,}",
+            "bytes": size_text(one.bytes),
+            "first at offset": f"{one.first:,}",
+        }
+
+
+def unmet_rows(unmet: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each expectation that was not met."""
+    for row in unmet:
+        observed = None if row["observed_value"] is None else json.loads(row["observed_value"])
+        yield {
+            "severity": row["severity"],
+            "suite": row["suite"],
+            "expectation": _words(row["expectation"]),
+            "observed": observed,
+            "rows that do not meet it": f"{row['unexpected_count'] or 0:,} of {row['judged_count'] or 0:,}",
+        }
+
+
+def run_rows(runs: Iterable[PastRun]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each run."""
+    for run in runs:
+        yield {
+            "ended": run.ended_at,
+            "took": None if run.seconds is None else duration_text(datetime.timedelta(seconds=run.seconds)),
+            "stores": run.stores,
+            "messages": f"{run.messages:,}",
+            "log": size_text(run.bytes),
+            "not readable": f"{run.quarantined:,}",
+            "deleted unarchived": f"{run.gaps:,}",
+            "not met": run.unmet,
+            "state": _state(run),
+        }
+
+
+def _state(run: PastRun) -> str:
+    if run.is_stopped:
+        return "stopped by a critical expectation"
+    return "finished by a later run" if run.is_recovered else "finished"
+
+
+def picture_of_runs(runs: Sequence[PastRun]) -> bytes:
+    """Draw the messages that each run added."""
+    return _picture("Messages added by each run", runs, {"messages": lambda run: run.messages}, "messages")
+
+
+def picture_of_missing_ranges(runs: Sequence[PastRun]) -> bytes:
+    """Draw the ranges of logs that each run could not read, or did not find."""
+    figures: dict[str, Figure] = {
+        "could not be read": lambda run: run.quarantined,
+        "deleted unarchived": lambda run: run.gaps,
+    }
+    return _picture("Ranges of logs that a run did not get", runs, figures, "ranges")
+
+
+def _picture(title: str, runs: Sequence[PastRun], figures: Mapping[str, Figure], unit: str) -> bytes:
+    from commitlake.jobs.notebooks import plots
+
+    ordered = sorted(runs, key=lambda run: run.ended_at)
+    series = {name: [float(figure(run)) for run in ordered] for name, figure in figures.items()}
+    return plots.lines(title, [run.ended_at for run in ordered], series, unit, is_count=True)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,260 @@
+"""Parameters of a notebook, and how it shows tables, pictures and words.
+
+On Databricks parameters are widgets. In Jupyter they are the environment's `COMMITLAKE_…` or the defaults. In a script,
+`python notebooks/lag_analysis.py --lake /data/lake`, arguments go before both. A script writes pictures only where
+`--plots FOLDER` says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.printable import printable, printable_line
+from commitlake.connectors.whole_files import write_whole
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.rows_output import write_table
+from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+ENVIRONMENT_PREFIX = "COMMITLAKE_"
+DEMO_LAKE = "commitlake-demo/lake"
+PLOTS = "plots"
+MAX_ROWS = 1000
+"""Rows of a table that are shown."""
+_NO_LIBRARY = "there are no pictures, as matplotlib is not installed: pip install 'commitlake[notebooks]'"
+T = TypeVar("T")
+
+
+class NotebookError(CommitLakeError):
+    """A parameter that has no meaning, or a library that is missing; the message is for a user."""
+
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter.
+
+    Attributes:
+        name: Of the widget, and of the script's option.
+        help: What it means.
+        default: Its value where nothing else is given.
+    """
+
+    name: str
+    help: str
+    default: str = ""
+
+
+LAKE = Parameter("lake", "the lake: a folder, or s3://bucket/prefix", DEMO_LAKE)
+BROKER = Parameter("broker", "only these stores, with commas between")
+FROM = Parameter("from", "from this time on: 2026-11-20T14:00, 2026-11-20, or -2h")
+TO = Parameter("to", "before this time")
+"""Parameters that several notebooks have."""
+
+
+@dataclass
+class Notebook:
+    """A notebook that runs.
+
+    Attributes:
+        values: The parameters as texts; empty where nothing is given.
+        names: What the notebook's own namespace has: `dbutils`, `display` and others, where they are there.
+    """
+
+    values: Mapping[str, str]
+    names: Mapping[str, Any]
+    _has_said: bool = field(default=False, init=False)
+
+    @property
+    def lake(self) -> LakePaths:
+        """The lake.
+
+        Raises:
+            LakeError: It cannot be in such a place.
+        """
+        if not self.values["lake"]:
+            raise NotebookError("lake: expected the folder of a lake, or s3://bucket/prefix, found nothing")
+        return LakePaths(self.values["lake"])
+
+    def time(self, name: str) -> datetime.datetime | None:
+        """Return a parameter that is a time; None where it is not given.
+
+        Raises:
+            NotebookError: It is no time.
+        """
+        return self._parsed(name, parse_time)
+
+    def length(self, name: str) -> datetime.timedelta | None:
+        """Return a parameter that is a length of time; None where it is not given.
+
+        Raises:
+            NotebookError: It is none.
+        """
+        return self._parsed(name, parse_duration)
+
+    def number(self, name: str) -> float | None:
+        """Return a parameter that is a positive number; None where it is not given.
+
+        Raises:
+            NotebookError: It is none.
+        """
+        return self._parsed(name, _positive)
+
+    def texts(self, name: str) -> list[str]:
+        """Return a parameter that has several values, with commas between."""
+        return [text for part in self.values[name].split(",") if (text := part.strip())]
+
+    def _parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
+        text = self.values[name].strip()
+        try:
+            return parse(text) if text else None
+        except argparse.ArgumentTypeError as error:
+            raise NotebookError(f"{name}: {error}") from None
+
+    def say(self, *sentences: str) -> None:
+        """Print sentences, each on a line."""
+        for sentence in sentences:
+            print(printable(sentence))
+
+    def show(self, title: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Show a table; where it has no row, say so."""
+        found = list(rows)
+        if not found:
+            self.say(f"{title}: none")
+            return
+        more = f" (the first {MAX_ROWS:,} of {len(found):,})" if len(found) > MAX_ROWS else ""
+        shown = [{printable_line(name): _plain(value) for name, value in row.items()} for row in found[:MAX_ROWS]]
+        self.say("", f"{title}{more}")
+        display = self._display()
+        if display is not None:
+            import pandas as pd
+
+            display(pd.DataFrame(shown))
+        else:
+            write_table(shown, list(shown[0]), sys.stdout)
+
+    def draw(self, name: str, draw: Callable[[], bytes]) -> None:
+        """Show a picture, or write it to the folder `plots`; do neither in a script without one.
+
+        Args:
+            name: Of the file, without its suffix.
+            draw: Makes the picture as PNG; is called only where somebody sees it.
+
+        Raises:
+            NotebookError: `plots` is given, and is no folder, or matplotlib is missing.
+        """
+        folder = self.values[PLOTS]
+        display_image = None if folder else self._display_image()
+        if not folder and display_image is None:
+            return
+        if importlib.util.find_spec("matplotlib") is None:
+            if folder:
+                raise NotebookError(f"{PLOTS} {folder}: {_NO_LIBRARY}")
+            if not self._has_said:
+                self.say(_NO_LIBRARY)
+                self._has_said = True
+            return
+        if display_image is not None:
+            display_image(draw())
+            return
+        if not Path(folder).is_dir():
+            raise NotebookError(f"{PLOTS}: expected a folder that is there, found {folder!r}")
+        with write_whole(Path(folder) / f"{name}.png") as file:
+            file.write(draw())
+
+    def _display(self) -> Callable[[object], object] | None:
+        """Return what shows a table beside the notebook's cell; None in a script."""
+        if "display" in self.names or "get_ipython" not in self.names:
+            return self.names.get("display")
+        found: Callable[[object], object] = importlib.import_module("IPython.display").display
+        return found
+
+    def _display_image(self) -> Callable[[bytes], object] | None:
+        """Return what shows a PNG beside the notebook's cell; None in a script."""
+        if "get_ipython" not in self.names:
+            return None
+        display = importlib.import_module("IPython.display")
+        return lambda png: display.display(display.Image(data=png))
+
+
+def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) -> Notebook:
+    """Return a notebook with the values of its parameters.
+
+    Args:
+        title: What the notebook tells.
+        names: The notebook's own namespace: `globals()`.
+        parameters: Its parameters; `plots` is one, too, outside Databricks.
+
+    Raises:
+        NotebookError: The environment or an argument has a value that is none.
+    """
+    dbutils = names.get("dbutils")
+    if dbutils is not None:
+        for one in parameters:
+            dbutils.widgets.text(one.name, one.default, f"{one.name}: {one.help}")
+        values = {one.name: dbutils.widgets.get(one.name).strip() for one in parameters}
+        return Notebook({**values, PLOTS: ""}, names)
+    is_script = names.get("__name__") == "__main__" and "get_ipython" not in names
+    parser = argparse.ArgumentParser(description=title, allow_abbrev=False)
+    for one in (*parameters, Parameter(PLOTS, "write pictures to this folder, which is there")):
+        default = os.environ.get(ENVIRONMENT_PREFIX + one.name.upper(), one.default)
+        told = f" (default: {one.default})" if one.default else ""
+        parser.add_argument(f"--{one.name}", default=default, metavar="TEXT", help=(one.help + told).replace("%", "%%"))
+    if is_script:
+        sys.excepthook = _say_error
+    arguments = join_times(sys.argv[1:], *(f"--{one.name}" for one in parameters)) if is_script else []
+    return Notebook(vars(parser.parse_args(arguments)), names)
+
+
+def _say_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print a user's error without a stack trace, and nothing where the reader has gone; the exit code is 1."""
+    if isinstance(error, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered is written at the end
+    elif isinstance(error, CommitLakeError):
+        print(f"{Path(sys.argv[0]).stem}: error: {printable(str(error))}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e18:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return number
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for a table: text that can do nothing, times in UTC."""
+    if isinstance(value, datetime.datetime):
+        return time_text(value)
+    if isinstance(value, float):
+        return round(value, 3)
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, list | tuple):
+        value = "; ".join(map(str, value))
+    return printable_line(str(value))
+
+
+def time_text(moment: datetime.datetime) -> str:
+    """Return a time to the second, UTC."""
+    return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def count_text(count: float, one: str, many: str = "") -> str:
+    """Return a count with its noun: `1 message`, `1,203 messages`."""
+    return f"{count:,.0f} {one if count == 1 else many or one + 's'}"

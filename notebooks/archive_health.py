@@ -1,0 +1,67 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Health of the archive
+# MAGIC How new the archive is, what of the brokers' logs it lacks, what its last runs did, and which expectations they
+# MAGIC did not meet. Whether all tables agree, message by message, is what `commitlake audit` checks.
+# MAGIC
+# MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/archive_health.py --help`).
+# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+
+# COMMAND ----------
+
+import datetime
+
+from commitlake.jobs.notebooks import archive_words as words
+from commitlake.jobs.notebooks.notebook import LAKE, Parameter, open_notebook
+from commitlake.pipelines.archive.past_runs import read_past_runs
+from commitlake.pipelines.archive_health.missing import missing_by_reason, unmet_expectations
+from commitlake.pipelines.archive_health.state import read_archive_state
+
+notebook = open_notebook(
+    "How new an archive is, and what it lacks.",
+    globals(),
+    LAKE,
+    Parameter("late", "an archive whose last run is older is late, as in 26h", "26h"),
+)
+lake, now = notebook.lake, datetime.datetime.now(datetime.UTC)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The answer
+
+# COMMAND ----------
+
+state, runs = read_archive_state(lake), read_past_runs(lake, limit=60)
+unmet = unmet_expectations(lake)
+notebook.say(*words.answer(state, unmet, now, notebook.length("late")))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Stores
+
+# COMMAND ----------
+
+notebook.show("Stores", words.store_rows(state, now))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## What is missing
+
+# COMMAND ----------
+
+notebook.show("Ranges of logs that are not archived", words.missing_rows(missing_by_reason(lake)))
+notebook.show("Expectations that the last run did not meet", words.unmet_rows(unmet))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Runs
+
+# COMMAND ----------
+
+notebook.show("The last runs", words.run_rows(runs))
+notebook.draw("messages_by_run", lambda: words.picture_of_runs(runs))
+notebook.draw("ranges_not_archived", lambda: words.picture_of_missing_ranges(runs))

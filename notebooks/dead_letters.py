@@ -1,0 +1,65 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Dead letters by cause
+# MAGIC Which messages consumer groups gave up, and why, as far as the log tells: the group, the topic that the message
+# MAGIC was sent to, its tag, how often it was tried, and what the client says in the property `EXCEPTION` or `ERROR`,
+# MAGIC if it sets one. JMQ has no dead letters in its log.
+# MAGIC
+# MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/dead_letters.py --help`).
+# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+
+# COMMAND ----------
+
+from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.notebooks import dead_letter_words as words
+from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
+from commitlake.pipelines.dead_letters.causes import group_by_cause
+from commitlake.pipelines.tps.coverage import read_coverage
+from commitlake.pipelines.tps.overview import overview
+from commitlake.pipelines.tps.rates import Rates
+
+notebook = open_notebook(
+    "Messages that consumer groups gave up, by group and cause.",
+    globals(),
+    LAKE,
+    Parameter("group", "only these groups, with commas between"),
+    BROKER,
+    FROM,
+    TO,
+)
+lake, chosen, brokers = notebook.lake, notebook.texts("group"), notebook.texts("broker")
+start, end = notebook.time("from"), notebook.time("to")
+check_brokers(lake, brokers)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The answer
+
+# COMMAND ----------
+
+letters = group_by_cause(lake, groups=chosen, brokers=brokers, start=start, end=end)
+notebook.say(*words.answer(letters))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Causes, the most frequent first
+
+# COMMAND ----------
+
+notebook.show("Causes", words.cause_rows(letters))
+notebook.draw("dead_letters_by_cause", lambda: words.picture_of_causes(letters))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Over time
+
+# COMMAND ----------
+
+coverage = read_coverage(lake, brokers)
+asked = overview(coverage, start=start, end=end, topics=words.topics_of(chosen), kinds=["dlq"], brokers=brokers)
+windows = Rates(lake, coverage).rows(asked.by_window)
+notebook.show("Windows with dead letters", words.window_rows(windows))
+notebook.draw("dead_letters_over_time", lambda: words.picture_over_time(windows))

@@ -1,0 +1,77 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Lag of consumer groups
+# MAGIC Which group is behind, by how much, since when, and whether it catches up. Messages that a group's filter leaves
+# MAGIC out do not count. The figures are those of `commitlake lag`.
+# MAGIC
+# MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/lag_analysis.py --help`).
+# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+
+# COMMAND ----------
+
+from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.notebooks import lag_words as words
+from commitlake.jobs.notebooks.notebook import BROKER, LAKE, Parameter, open_notebook
+from commitlake.pipelines.lag.answer import lag_of_lake
+from commitlake.pipelines.lag.groups import by_group
+from commitlake.pipelines.lag.history import lag_history
+from commitlake.pipelines.lag.measure import Choice
+from commitlake.pipelines.lag.standing import standing_since
+
+notebook = open_notebook(
+    "Lag of consumer groups, now or at a past time, and how it came about.",
+    globals(),
+    LAKE,
+    Parameter("at", "a past time: 2026-11-20T14:05, or -2h; the last snapshot where it is empty"),
+    Parameter("group", "only these groups, with commas between"),
+    Parameter("topic", "only these topics, with commas between"),
+    BROKER,
+)
+lake, brokers = notebook.lake, notebook.texts("broker")
+choice = Choice(notebook.texts("group"), notebook.texts("topic"))
+check_brokers(lake, brokers)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The answer
+
+# COMMAND ----------
+
+lag = lag_of_lake(lake, notebook.time("at"), choice, brokers)
+groups = by_group(lag.rows)
+since = standing_since(lake, groups[0].worst) if groups else None
+notebook.say(*words.answer(groups, since, [*lag.missing, *words.unknown(choice, lag)]))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Groups, the worst first
+
+# COMMAND ----------
+
+notebook.show("Groups", words.group_rows(groups))
+notebook.draw("lag_by_group", lambda: words.picture_of_groups(groups))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Queues that are behind, and what brokers hold back
+
+# COMMAND ----------
+
+notebook.show("Queues", words.queue_rows(lag.rows))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## How it came about
+# MAGIC The last snapshot of each window. A window without one has no figure, unless snapshots around it are near.
+
+# COMMAND ----------
+
+names, until = [group.group for group in groups], max((row.as_of for row in lag.rows), default=None)
+history = lag_history(lake, names, until, brokers, topics=choice.topics) if until else None
+notebook.show("Messages behind over time", words.history_table(history))
+notebook.draw("lag_over_time", lambda: words.picture_over_time(history))
+notebook.draw("lag_of_all_groups", lambda: words.picture_of_all_groups(history))

@@ -1,0 +1,68 @@
+"""What of the brokers' logs a lake lacks, by store and reason, and the expectations that its last run did not meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive_health.small_tables import Row, ask
+
+DELETED = "deleted before it was archived"
+"""The reason of what is in `gaps`."""
+_QUARANTINE = (
+    "SELECT broker, reason, count(*) AS ranges, sum(end_offset - start_offset) AS bytes, min(start_offset) AS first "
+    "FROM quarantine GROUP BY broker, reason"
+)
+_GAPS = (
+    "SELECT broker, count(*) AS ranges, sum(end_offset - start_offset) AS bytes, min(start_offset) AS first "
+    "FROM gaps GROUP BY broker"
+)
+_UNMET = (
+    "SELECT suite, expectation, severity, observed_value, unexpected_count, judged_count, judged_at "
+    "FROM quality_results WHERE NOT success AND suite <> 'run' AND run_id = "
+    "(SELECT run_id FROM quality_results ORDER BY judged_at DESC LIMIT 1) ORDER BY severity, suite, expectation"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Ranges of a store's log that are not archived for one reason.
+
+    Attributes:
+        broker: The store's name.
+        reason: As in `quarantine`, or `DELETED`.
+        ranges: How many.
+        bytes: Their length in all.
+        first: Physical offset of the first one.
+    """
+
+    broker: str
+    reason: str
+    ranges: int
+    bytes: int
+    first: int
+
+
+def missing_by_reason(lake: LakePaths) -> list[Missing]:
+    """Return what is not archived, the most bytes first.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: A table cannot be read.
+    """
+    rows = [
+        *ask(lake, "quarantine", _QUARANTINE),
+        *(dict(row, reason=DELETED) for row in ask(lake, "gaps", _GAPS)),
+    ]
+    found = [Missing(row["broker"], row["reason"], row["ranges"], row["bytes"], row["first"]) for row in rows]
+    return sorted(found, key=lambda one: (-one.bytes, one.broker, one.reason))
+
+
+def unmet_expectations(lake: LakePaths) -> list[Row]:
+    """Return the rows of `quality_results` that the last run did not meet, critical ones first.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
+    return ask(lake, "quality_results", _UNMET)

@@ -1,0 +1,26 @@
+"""Questions to small tables of a lake, which may not be there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+
+Row = Mapping[str, Any]
+
+
+def ask(lake: LakePaths, table: str, sql: str) -> list[Row]:
+    """Return the answer to a question about a table; no row where nothing was ever written to the table.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
+    try:
+        opened = open_table(lake, table)
+    except NoTableError:
+        return []
+    rows: list[Row] = run_sql(opened, table, sql).read_all().to_pylist()
+    return rows

@@ -1,0 +1,53 @@
+"""The health of an archive in words."""
+
+from __future__ import annotations
+
+import datetime
+
+from commitlake.jobs.notebooks import archive_words as words
+from commitlake.pipelines.archive.past_runs import PastRun
+from commitlake.pipelines.archive_health.state import ArchiveState, Ranges, StoreState
+
+NOW = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+HOUR = datetime.timedelta(hours=1)
+
+
+def test_a_late_archive_with_damage() -> None:
+    stores = [StoreState("a", 10), StoreState("b", 20, quarantined=Ranges(1, 2048), gaps=Ranges(3, 100))]
+    unmet = [
+        {"severity": "critical", "expectation": "no_message_is_missing"},
+        {"severity": "warning", "expectation": "no_dead_letters"},
+    ]
+    late, missing, not_met = words.answer(ArchiveState(stores, NOW - 30 * HOUR), unmet, NOW, 24 * HOUR)
+    assert late == (
+        "The archive is late, as it is older than 1 d: the last run that found something ended "
+        "2026-11-19 06:00:00 UTC, 1.2 d ago."
+    )
+    assert missing == (
+        "b: 1 range of its log could not be read (2.0 KiB), and 3 ranges of it were deleted before they were archived "
+        "(100 B)."
+    )
+    assert not_met == (
+        "The last run did not meet 2 expectations, 1 of them critical; the first is 'no message is missing'."
+    )
+
+
+def test_an_archive_without_a_run() -> None:
+    assert list(words.answer(ArchiveState([]), [], NOW, HOUR)) == ["No archive run has found a message yet."]
+
+
+def test_runs_are_told() -> None:
+    runs = [
+        PastRun("a", NOW, 1, 3600, 1, 1203, 2048, gaps=1, unmet=2),
+        PastRun("b", NOW, 2, None, is_recovered=True),
+        PastRun("c", NOW, is_stopped=True),
+    ]
+    finished, recovered, stopped = words.run_rows(runs)
+    assert (finished["took"], finished["messages"], finished["log"], finished["not met"]) == (
+        "1 h",
+        "1,203",
+        "2.0 KiB",
+        2,
+    )
+    assert (finished["state"], recovered["state"]) == ("finished", "finished by a later run")
+    assert (recovered["took"], stopped["state"]) == (None, "stopped by a critical expectation")

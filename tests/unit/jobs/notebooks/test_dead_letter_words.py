@@ -1,0 +1,37 @@
+"""Dead letters in words."""
+
+from __future__ import annotations
+
+import datetime
+
+from commitlake.jobs.notebooks import dead_letter_words as words
+from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters
+
+AT = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+
+
+def cause(group: str, messages: int, **more: object) -> Cause:
+    named = {"topic": None, "tag": None, "attempts": 1, "reason": None, **more}
+    return Cause(group=group, messages=messages, first=AT, last=AT, example="0A", **named)  # type: ignore[arg-type]
+
+
+def test_no_dead_letter() -> None:
+    assert list(words.answer(DeadLetters([], 0))) == ["No dead letter is archived here."]
+
+
+def test_the_worst_group_may_have_many_small_causes() -> None:
+    letters = DeadLetters([cause("a", 3), cause("b", 2), cause("b", 2, tag="paid")], 9)
+    assert list(words.answer(letters)) == [
+        "9 dead letters of 2 groups; the worst is b, with 4 (44 %).",
+        (
+            "The most frequent cause: a gave up messages of an unknown topic without a tag after 1 attempt; 3 "
+            "messages, from 2026-11-20 00:00:00 to 2026-11-20 00:00:00 UTC."
+        ),
+        "The newest of them: commitlake query --id 0A",
+        "2 dead letters have rarer causes that are not shown.",
+    ]
+
+
+def test_a_cause_has_all_that_is_known() -> None:
+    known = cause("a", 1, topic="orders", tag="paid", attempts=17, reason="Timeout")
+    assert words.cause_text(known) == "a gave up messages of orders with the tag paid after 17 attempts: Timeout"

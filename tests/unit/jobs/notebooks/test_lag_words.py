@@ -1,0 +1,82 @@
+"""Lag in words."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from commitlake.jobs.notebooks import lag_words as words
+from commitlake.pipelines.lag.groups import GroupSummary
+from commitlake.pipelines.lag.measure import Bounds, Lag
+from commitlake.pipelines.lag.offsets import OffsetAt
+from commitlake.pipelines.lag.verdicts import Judged, Verdict
+
+AT = datetime.datetime(2026, 11, 20, 15, tzinfo=datetime.UTC)
+HOUR = datetime.timedelta(hours=1)
+
+
+def group(judged: Judged, messages: Bounds) -> GroupSummary:
+    row = Lag(
+        broker="a",
+        kind="group",
+        group="G",
+        topic="orders",
+        queue_id=3,
+        as_of=AT,
+        offset=OffsetAt(0, 0),
+        end=None,
+        messages=messages,
+        bytes=Bounds(0, 0),
+        seconds=Bounds(60, 60),
+        next_time=None,
+        judged=judged,
+    )
+    return GroupSummary("G", [row])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "since", "state"),
+    [
+        (Verdict.STALLED, AT - HOUR, "stalled since 14:00 UTC"),
+        (Verdict.STOPPED, AT - 24 * HOUR, "stopped since 2026-11-19 15:00 UTC"),
+        (Verdict.STALLED, None, "stalled"),
+        (Verdict.SLOW, AT - HOUR, "slow"),
+    ],
+)
+def test_the_worst_group_is_named_with_its_state(verdict: Verdict, since: datetime.datetime | None, state: str) -> None:
+    said = list(words.answer([group(Judged(verdict, "it sleeps"), Bounds(1203, 1203))], since, ["b: no snapshot"]))
+    assert said == [
+        f"The worst group is G: 1,203 messages behind, {state}.",
+        "Why: it sleeps (queue 3 of orders).",
+        "How long it needs to catch up is not known.",
+        f"1 group: 1 {verdict}; as of 2026-11-20 15:00:00 UTC.",
+        "Not known: b: no snapshot.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((3.0, 1.0), "At its present rate it has caught up in 10 min."),
+        ((1.0, 3.0), "At its present rate it does not catch up."),
+        ((None, 3.0), "How long it needs to catch up is not known."),
+    ],
+)
+def test_how_long_a_group_needs(rates: tuple[float | None, float], said: str) -> None:
+    judged = Judged(Verdict.SLOW, "", *rates)
+    assert list(words.answer([group(judged, Bounds(1200, 1200))], None))[1] == said
+
+
+def test_bounds_are_told() -> None:
+    assert words.messages_text(Bounds(1, 1)) == "1 message"
+    assert words.messages_text(Bounds(1, 5)) == "1 to 5 messages"
+    assert words.messages_text(Bounds(1, None)) == "1 or more messages"
+
+
+def test_groups_that_keep_up_and_none() -> None:
+    assert next(words.answer([group(Judged(Verdict.OK), Bounds(0, 0))], None)) == "1 group keeps up; no message waits."
+    assert list(words.answer([], None, ["b: no snapshot"])) == [
+        "No consumer group has an offset here.",
+        "Not known: b: no snapshot.",
+    ]

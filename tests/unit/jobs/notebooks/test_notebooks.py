@@ -1,0 +1,283 @@
+"""The notebooks as scripts, in Jupyter and on Databricks: what they say is what their tables and the log have."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import os
+import re
+import runpy
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from commitlake.jobs.notebooks import notebook as notebook_module
+from commitlake.jobs.notebooks.notebook import NotebookError, open_notebook
+from commitlake.jobs.snapshot.command import main as snapshot
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake
+from tests.support.logs import new_message
+
+NOTEBOOKS = Path(__file__).parents[4] / "notebooks"
+NAMES = ("archive_health", "dead_letters", "lag_analysis", "tps_and_capacity")
+HOSTILE = "$\\frac{1}{0}$ <script>alert(1)</script> \u202e\x1b[31m%s"
+SHOWN = HOSTILE.replace("\u202e", "\\u202e").replace("\x1b", "\\x1b")
+HOUR_MS = 3_600_000
+SNAPSHOTS = ((6, 5), (7, 7), (8, 8), (9, 8))
+"""Hours after midnight, and the offset that the group `billing` had then in each of two queues."""
+ORDERS = 24
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """An order every half hour; `billing` stops at eight in each queue; three dead letters."""
+    growing = GrowingLake(tmp_path_factory.mktemp("notebooks"))
+    orders = [
+        new_message(number, topic="orders", queue_id=number % 2, born_timestamp=MIDNIGHT_MS + number * HOUR_MS // 2)
+        for number in range(ORDERS)
+    ]
+    dead = [
+        new_message(
+            ORDERS + number,
+            topic=f"%DLQ%{HOSTILE}" if number else "%DLQ%billing",
+            queue_id=0,
+            reconsume_times=3,
+            born_timestamp=MIDNIGHT_MS + number * HOUR_MS,
+            properties=(("RETRY_TOPIC", HOSTILE), ("TAGS", HOSTILE), ("EXCEPTION", HOSTILE)),
+        )
+        for number in range(3)
+    ]
+    growing.write([*orders, *dead])
+    growing.archive()
+    path = growing.store / "config" / "consumerOffset.json"
+    path.parent.mkdir()
+    for hours, offset in SNAPSHOTS:
+        table = {
+            "orders@billing": {0: offset, 1: offset},
+            f"orders@{HOSTILE}": {0: hours, 1: hours},
+        }
+        path.write_text(json.dumps({"offsetTable": table}))
+        seconds = MIDNIGHT_MS // 1000 + hours * 3600
+        os.utime(path, (seconds, seconds))
+        assert snapshot(["--lake", growing.lake.root, "--store", str(growing.store), "--quiet"]) == 0
+    return growing
+
+
+def run(name: str, lake: str, *arguments: str) -> str:
+    """Run a notebook as a script; what it prints."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(sys, "argv", [f"{name}.py", "--lake", lake, *arguments])
+        patch.setattr(sys, "excepthook", sys.excepthook)  # the script sets its own
+        runpy.run_path(str(NOTEBOOKS / f"{name}.py"), run_name="__main__")
+    return out.getvalue()
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a notebook printed, and the folder of its pictures."""
+
+    text: str
+    plots: Path
+
+
+@pytest.fixture(scope="module")
+def outputs(growing: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Output]:
+    """Each notebook, run once as a script."""
+    found = {}
+    for name in NAMES:
+        plots = tmp_path_factory.mktemp(name)
+        found[name] = Output(run(name, growing.lake.root, "--plots", str(plots)), plots)
+    return found
+
+
+def table(printed: str, title: str) -> list[list[str]]:
+    """The rows of a table, cut at two spaces or more."""
+    lines = printed[printed.index(f"\n{title}") + 1 :].splitlines()[3:]
+    rows = []
+    for line in lines:
+        if not line.strip():
+            break
+        rows.append(re.split(r"\s{2,}", line.strip()))
+    return rows
+
+
+def test_lag_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+    printed = outputs["lag_analysis"].text
+    # Until nine, ten orders are stored in one queue and nine in the other; eight of each are consumed.
+    assert "The worst group is billing: 3 messages behind, stalled since 08:00 UTC." in printed
+    assert "2 groups: 1 stalled, 1 ok; as of 2023-11-15 09:00:00 UTC." in printed
+    assert "At its present rate it does not catch up." in printed
+    groups = {row[0]: row for row in table(printed, "Groups")}
+    assert groups["billing"][1:3] == ["stalled", "3"]
+    assert {row[1] for row in groups.values()} == {"stalled", "ok"}
+    # Each row begins with a date and a time; billing was most behind.
+    assert [row[1] for row in table(printed, "Messages behind over time")] == ["3", "1", "1", "3"]
+
+
+def test_a_past_time_and_groups_can_be_chosen(growing: GrowingLake) -> None:
+    printed = run("lag_analysis", growing.lake.root, "--at", "2023-11-15T07:00", "--group", "billing,bilings")
+    assert "1 group keeps up; billing is 1 message behind, the most." in printed
+    assert "Not known: group: no offset of the group 'bilings' is known. Did you mean 'billing'." in printed
+    assert [row[1] for row in table(printed, "Messages behind over time")] == ["3", "1"]
+
+
+def test_rates_are_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+    printed = outputs["tps_and_capacity"].text
+    assert f"stored {ORDERS + 3} messages" in printed
+    assert f"The busiest topic is orders: {ORDERS} messages, 89 % of all." in printed
+    assert "Of all messages 11 % are dead letters." in printed
+    assert "Less than a whole day is archived; at this rate a day has" in printed
+    assert "A disk of 100.0 GiB holds the log of more than ten years" in printed
+    assert table(printed, "Topics")[0][:2] == ["orders", str(ORDERS)]
+
+
+def test_dead_letters_are_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+    printed = outputs["dead_letters"].text
+    assert f"3 dead letters of 2 groups; the worst is {SHOWN}, with 2 (67 %)." in printed
+    assert f"gave up messages of {SHOWN} with the tag {SHOWN} after 3 attempts: {SHOWN}; 2 messages" in printed
+    assert len(table(printed, "Causes")) == 2
+    assert [row[-1] for row in table(printed, "Windows with dead letters")] == ["1", "1", "1"]
+
+
+def test_health_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+    printed = outputs["archive_health"].text
+    assert "The archive is on time: the last run that found something ended" in printed
+    assert "Nothing is missing in the logs of 1 store." in printed
+    assert table(printed, "Stores")[0][0] == "broker-a"
+    assert str(ORDERS + 3) in table(printed, "The last runs")[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_reaches_a_terminal_as_it_is(name: str, outputs: Mapping[str, Output]) -> None:
+    assert not set("\x1b\u202e") & set(outputs[name].text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_are_written_where_they_are_asked_for(name: str, outputs: Mapping[str, Output]) -> None:
+    written = list(outputs[name].plots.iterdir())
+    assert written
+    assert all(path.suffix == ".png" and path.read_bytes().startswith(b"\x89PNG") for path in written)
+
+
+class Widgets:
+    """Widgets of Databricks: a value that a user has set stays."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values, self.made = dict(values), set[str]()
+
+    def text(self, name: str, default: str, label: str) -> None:
+        """Make a widget."""
+        assert label.startswith(name)
+        self.made.add(name)
+        self.values.setdefault(name, default)
+
+    def get(self, name: str) -> str:
+        """Return its value."""
+        assert name in self.made
+        return self.values[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_databricks_has_widgets_and_shows_tables_beside_cells(
+    name: str, growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ipykernel", "-f", "connection.json"])
+    monkeypatch.chdir(tmp_path)
+    shown: list[Any] = []
+    widgets = Widgets({"lake": growing.lake.root})
+    dbutils = type("Dbutils", (), {"widgets": widgets})
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        runpy.run_path(
+            str(NOTEBOOKS / f"{name}.py"), {"dbutils": dbutils, "display": shown.append, "spark": None}, "__main__"
+        )
+    assert shown
+    assert all(isinstance(frame, pd.DataFrame) and len(frame) for frame in shown)
+    assert printed.getvalue().strip()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_are_shown_beside_cells_in_ipython(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[bytes] = []
+    module = type("Display", (), {"Image": staticmethod(lambda data: data), "display": staticmethod(shown.append)})
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    names = {"get_ipython": object(), "display": list}
+    notebook = open_notebook("x", names, notebook_module.LAKE)
+    notebook.draw("one", lambda: b"\x89PNG")
+    assert shown == [b"\x89PNG"]
+
+
+def test_defaults_environment_and_arguments_go_before_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "argv", ["x"])
+    script = {"__name__": "__main__"}
+    assert open_notebook("x", script, notebook_module.LAKE).values["lake"] == "commitlake-demo/lake"
+    monkeypatch.setenv("COMMITLAKE_LAKE", "/data/lake")
+    assert open_notebook("x", script, notebook_module.LAKE).values["lake"] == "/data/lake"
+    monkeypatch.setattr(sys, "argv", ["x", "--lake", "/other", "--from", "-2h"])
+    given = open_notebook("x", script, notebook_module.LAKE, notebook_module.FROM)
+    assert (given.values["lake"], given.values["from"]) == ("/other", "-2h")
+    assert open_notebook("x", {**script, "get_ipython": 1}, notebook_module.LAKE).values["lake"] == "/data/lake"
+
+
+@pytest.mark.parametrize(
+    ("values", "ask", "said"),
+    [
+        ({"lake": ""}, lambda found: found.lake, "lake: expected the folder of a lake"),
+        ({"at": "soon"}, lambda found: found.time("at"), "at: 'soon' is no time"),
+        ({"late": "1"}, lambda found: found.length("late"), "late: '1' is no length of time"),
+        ({"disk": "-3"}, lambda found: found.number("disk"), "disk: '-3' is no positive number"),
+        ({"disk": "nan"}, lambda found: found.number("disk"), "disk: 'nan' is no positive number"),
+        ({"plots": "none/there"}, lambda found: found.draw("x", bytes), "plots: expected a folder that is there"),
+    ],
+)
+def test_values_that_are_none_are_refused(values: dict[str, str], ask: Callable[[Any], object], said: str) -> None:
+    with pytest.raises(NotebookError, match=re.escape(said)):
+        ask(notebook_module.Notebook({"plots": "", **values}, {}))
+
+
+def test_a_missing_matplotlib_is_said_once_and_refused_where_pictures_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", {}.get)
+    monkeypatch.setitem(sys.modules, "IPython.display", sys)
+    found = notebook_module.Notebook({"plots": ""}, {"get_ipython": object()})
+    for _ in range(2):
+        found.draw("x", bytes)
+    assert capsys.readouterr().out.count("pip install 'commitlake[notebooks]'") == 1
+    with pytest.raises(NotebookError, match="matplotlib is not installed"):
+        notebook_module.Notebook({"plots": str(tmp_path)}, {}).draw("x", bytes)
+
+
+def test_an_error_of_a_script_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "argv", ["lag_analysis.py"])
+    open_notebook("x", {"__name__": "__main__"})
+    error = NotebookError("at: 'soon' is no time")
+    sys.excepthook(NotebookError, error, None)
+    assert capsys.readouterr().err == "lag_analysis: error: at: 'soon' is no time\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_is_in_databricks_form_and_has_no_logic(name: str) -> None:
+    text = (NOTEBOOKS / f"{name}.py").read_text()
+    cells = text.split("# COMMAND ----------\n")
+    assert text.startswith("# Databricks notebook source\n# MAGIC %md\n# MAGIC # ")
+    for cell in cells[1:]:
+        lines = [line for line in cell.splitlines() if line]
+        marked = [line.startswith("# MAGIC") for line in lines]
+        assert all(marked) or not any(marked)
+    logic = (ast.FunctionDef, ast.ClassDef, ast.For, ast.While, ast.If, ast.Try, ast.With)
+    assert [node for node in ast.walk(ast.parse(text)) if isinstance(node, logic)] == []
+    assert f"python notebooks/{name}.py" in text
+
+
+def test_every_notebook_is_tested() -> None:
+    assert sorted(path.stem for path in NOTEBOOKS.iterdir() if path.is_file()) == list(NAMES)

@@ -1,0 +1,70 @@
+"""Pictures of any names and figures."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from commitlake.jobs.notebooks import plots
+
+HOSTILE = (
+    r"$\nosuchcommand{$",
+    "$x^2",
+    "\x1b[31mred",
+    "\u202eabc",
+    "北京",
+    "\N{ARABIC LETTER ALEF}",
+    "x" * 5000,
+    "",
+    "_hidden",
+    "a\nb",
+)
+START = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
+TIMES = [START + datetime.timedelta(hours=hour) for hour in range(4)]
+
+
+def is_png(data: bytes) -> bool:
+    return data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) > 1000
+
+
+def test_names_are_shown_as_they_are() -> None:
+    """As labels, titles and units; every kind of picture."""
+    series: dict[str, list[float | None]] = {name: [0.0, None, 2.0, 3.5] for name in HOSTILE}
+    for title in (HOSTILE[0], HOSTILE[6]):
+        assert is_png(plots.lines(title, TIMES, series, title))
+    assert is_png(plots.heat_map(HOSTILE[0], TIMES, series, HOSTILE[0]))
+    assert is_png(plots.columns(HOSTILE[0], TIMES, series, HOSTILE[0]))
+    colors = dict(zip(HOSTILE, plots.COLORS * 2, strict=False))
+    assert is_png(plots.bars(HOSTILE[0], [(name, 3, name) for name in HOSTILE], HOSTILE[0], colors))
+
+
+def test_figures_may_be_any() -> None:
+    figures: tuple[float | None, ...] = (None, 0.0, 1e15, 1e-9)
+    series = {str(figure): [figure] * 4 for figure in figures}
+    assert is_png(plots.lines("x", TIMES, series, "y"))
+    assert is_png(plots.columns("x", TIMES, series, "y"))
+    assert is_png(plots.heat_map("x", TIMES, series, "y"))
+
+
+def test_one_time_and_no_series_are_drawn() -> None:
+    assert is_png(plots.lines("x", TIMES[:1], {"a": [1.0]}, "y"))
+    assert is_png(plots.heat_map("x", TIMES[:1], {"a": [1.0]}, "y"))
+    assert is_png(plots.columns("x", [], {}, "y"))
+    assert is_png(plots.heat_map("x", [], {}, "y"))
+    assert is_png(plots.bars("x", [], "y", {}))
+
+
+def test_a_long_name_loses_its_middle() -> None:
+    shown = plots.label("begin" + "x" * 500 + "end")
+    assert len(shown) <= plots.MAX_LABEL + 1
+    assert shown.startswith("begin")
+    assert shown.endswith("end")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.05, "0.05"), (250, "250"), (1200, "1.2 k"), (3e6, "3 M"), (2e9, "2 G"), (1e12, "1 T")],
+)
+def test_numbers_at_an_axis_are_short(value: float, text: str) -> None:
+    assert plots.number_text(value) == text

@@ -1,0 +1,83 @@
+"""Bytes of a day, and the questions about a whole time."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+
+import pytest
+
+from commitlake.pipelines.tps.capacity import Capacity, read_capacity
+from commitlake.pipelines.tps.coverage import Coverage, Span, read_coverage
+from commitlake.pipelines.tps.overview import NothingArchivedError, overview
+from commitlake.pipelines.tps.rates import Rates
+from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake
+from tests.support.logs import new_message
+
+MIDNIGHT = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
+DAY, MINUTE = datetime.timedelta(days=1), datetime.timedelta(minutes=1)
+PER_DAY = (1, 2, 6, 1)
+
+
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory: pytest.TempPathFactory) -> Rates:
+    """Messages of 1,000 bytes and more at the beginning of each hour; the middle days are whole."""
+    growing = GrowingLake(tmp_path_factory.mktemp("capacity"))
+    times = [
+        MIDNIGHT_MS + day * DAY_MS + number * DAY_MS // count + DAY_MS // 2 * (day == 0)
+        for day, count in enumerate(PER_DAY)
+        for number in range(count)
+    ]
+    growing.write(
+        new_message(number, topic="orders", queue_id=0, body=b"x" * 1000, born_timestamp=born)
+        for number, born in enumerate(times)
+    )
+    growing.archive()
+    return Rates(growing.lake, read_coverage(growing.lake))
+
+
+def test_only_whole_days_are_counted(rates: Rates) -> None:
+    asked = overview(rates.coverage)
+    found = read_capacity(rates, asked.of_all)
+    (total,) = rates.rows(asked.of_all)
+    size = total["bytes"] // sum(PER_DAY)
+    assert (found.days, found.mean, found.most) == (2, 4 * size, 6 * size)
+    assert found.days_on_disk(12 * size) == 2
+
+
+def test_a_day_that_is_asked_for_in_part_is_not_whole(rates: Rates) -> None:
+    asked = overview(rates.coverage, start=MIDNIGHT + DAY + MINUTE)
+    assert read_capacity(rates, asked.of_all).days == 1
+
+
+def test_less_than_a_day_gives_its_rate(rates: Rates) -> None:
+    asked = overview(rates.coverage, start=MIDNIGHT + 2 * DAY, end=MIDNIGHT + 2.5 * DAY)
+    found = read_capacity(rates, asked.of_all)
+    (total,) = rates.rows(asked.of_all)
+    assert found.days == 0
+    assert found.mean == pytest.approx(2 * total["bytes"])
+    nothing = read_capacity(rates, replace(asked.of_all, topics=["another"]))
+    assert nothing == Capacity(0, 0.0, 0.0)
+    assert nothing.days_on_disk(1) is None
+
+
+def test_questions_are_of_whole_minutes_and_windows(rates: Rates) -> None:
+    start = MIDNIGHT + DAY + datetime.timedelta(seconds=61)
+    asked = overview(rates.coverage, start=start, end=start + 90 * MINUTE, window=60 * MINUTE, topics=["orders"])
+    assert (asked.by_topic.start, asked.by_topic.end) == (MIDNIGHT + DAY + MINUTE, MIDNIGHT + DAY + 92 * MINUTE)
+    assert (asked.by_window.start, asked.by_window.end) == (MIDNIGHT + DAY, MIDNIGHT + DAY + 120 * MINUTE)
+    assert (asked.of_all.by, asked.by_window.by, asked.by_window.topics) == ((), ("topic",), ["orders"])
+    assert [row["messages"] for row in rates.rows(asked.by_window)] == [0, 0] or len(rates.rows(asked.by_window)) == 2
+
+
+def test_windows_are_chosen_by_the_length_of_the_time(rates: Rates) -> None:
+    asked = overview(rates.coverage)
+    assert asked.by_window.window == datetime.timedelta(hours=1)
+
+
+def test_a_time_without_anything_is_refused() -> None:
+    with pytest.raises(NothingArchivedError, match="no message is archived"):
+        overview(Coverage({}))
+    coverage = Coverage({"a": Span(MIDNIGHT, MIDNIGHT + DAY)})
+    with pytest.raises(NothingArchivedError, match="expected a time between 2023-11-15T00:00Z and 2023-11-16T00:00Z"):
+        overview(coverage, start=MIDNIGHT + 2 * DAY)
