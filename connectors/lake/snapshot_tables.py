@@ -63,7 +63,9 @@ def rows_between(
 ) -> pa.Table:
     """Return a store's rows from a time to another, both included, oldest first."""
     times = f"as_of >= {timestamp_literal(start)} AND as_of <= {timestamp_literal(end)}"
-    return run_sql(table, name, f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of").read_all()
+    sql = f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of"
+    # The engine gives texts in a form that Arrow's functions do not all know.
+    return run_sql(table, name, sql).read_all().cast(to_arrow_schema(SNAPSHOT_TABLES[name], timezone="UTC"))
 
 
 def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:

@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, newest_rows, next_rows, rows_between
@@ -62,7 +64,8 @@ class Moment:
         compared_at: The snapshot that tells whether a group moves: the last one that is `WINDOW` older than `taken`, or
             the first one of all; None where there is one snapshot only.
         compared: The offsets at that snapshot.
-        moves: For each position the offsets of the snapshots after that, up to `taken`, in which it had moved.
+        moves: For each position that has moved after that, up to `taken`, its first offset; all of them, if one was
+            lower than the one before.
     """
 
     broker: str
@@ -142,16 +145,14 @@ def _moment(
     else:
         bounds = {position: _between(known.get(position), offset) for position, offset in following.items()}
         offsets = {position: found for position, found in bounds.items() if found is not None}
-    window: list[Row] = rows_between(table, OFFSETS, broker, taken - WINDOW, taken).to_pylist()
-    window = [row for row in window if row["kind"] == kind]
-    marks = sorted(row["as_of"] for row in window if row["topic"] is None)
+    window = rows_between(table, OFFSETS, broker, taken - WINDOW, taken)
+    window = window.filter(pc.equal(window["kind"], str(kind)))
+    marks = window["as_of"].filter(pc.is_null(window["topic"]))
     older = _by_kind(newest_rows(table, OFFSETS, broker, taken - WINDOW)).get(kind, [])
-    compared_at = max((row["as_of"] for row in older if row["topic"] is None), default=min(marks, default=taken))
-    compared = _known([*older, *(row for row in window if row["as_of"] <= compared_at)])
-    moves: dict[Position, list[int]] = defaultdict(list)
-    for row in window:
-        if row["topic"] is not None and row["as_of"] > compared_at and row["offset"] is not None:
-            moves[_position(row)].append(row["offset"])
+    first = taken if not len(marks) else pc.min(marks).as_py()
+    compared_at = max((row["as_of"] for row in older if row["topic"] is None), default=first)
+    at_first = window.filter(pc.less_equal(window["as_of"], pa.scalar(compared_at, window["as_of"].type)))
+    compared = _known([*older, *at_first.to_pylist()])
     return Moment(
         broker=broker,
         at=moment,
@@ -163,8 +164,37 @@ def _moment(
         offsets=offsets,
         compared_at=compared_at if compared_at < taken else None,
         compared={position: offset for position, offset in compared.items() if offset is not None},
-        moves=moves,
+        moves=_moves(window, compared_at),
     )
+
+
+def _moves(window: pa.Table, compared_at: datetime.datetime) -> dict[Position, list[int]]:
+    """Return the offsets that tell whether groups were set back: the first of each position, all if one is lower.
+
+    There can be millions of rows: only those that are returned become Python objects.
+
+    Args:
+        window: Rows of `consumer_offsets` of one kind, oldest first.
+        compared_at: Rows up to then are left out.
+    """
+    is_later = pc.greater(window["as_of"], pa.scalar(compared_at, window["as_of"].type))
+    is_move = pc.and_(is_later, pc.and_(pc.is_valid(window["topic"]), pc.is_valid(window["offset"])))
+    later = window.filter(is_move).combine_chunks()
+    if not len(later):
+        return {}
+    keys = np.zeros(len(later), np.int64)
+    for name in ("group", "topic", "queue_id"):
+        values = pc.rank(later[name], sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        keys = np.unique(keys * (int(values.max()) + 1) + values, return_inverse=True)[1].reshape(-1)
+    order = np.argsort(keys, kind="stable")  # by position, and within one as they come
+    keys, offsets = keys[order], later["offset"].to_numpy()[order]
+    is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
+    is_lower = ~is_first & np.concatenate([[False], offsets[1:] < offsets[:-1]])
+    was_set_back = np.isin(keys, keys[is_lower])
+    found: dict[Position, list[int]] = defaultdict(list)
+    for row in later.take(order[is_first | was_set_back]).to_pylist():
+        found[_position(row)].append(row["offset"])
+    return found
 
 
 def _between(first: int | None, second: int | None) -> OffsetAt | None:
