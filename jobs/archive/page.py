@@ -6,8 +6,12 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
 from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import clean_message
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.decoded import bytes_text, decode_first_bytes, decode_value, offset_text
@@ -162,8 +166,8 @@ def _read_refused(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
         return (), ""
     try:
         return read_refused(run.lake, run.run_id), ""
-    except (CommitLakeError, OSError) as error:
-        return (), str(error).split("\n", 1)[0]
+    except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
+        return (), clean_message(str(error))
 
 
 def _refusals(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterator[FindingGroup]:

@@ -6,7 +6,11 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import clean_message
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.markup import Html, joined
@@ -46,8 +50,8 @@ def read_history(lake: LakePaths) -> RunHistory:
     """Return the newest runs of a lake; of one that cannot be read, why."""
     try:
         return RunHistory(read_past_runs(lake))
-    except (CommitLakeError, OSError) as error:
-        return RunHistory(problem=str(error).split("\n", 1)[0])
+    except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
+        return RunHistory(problem=clean_message(str(error)))
 
 
 def history_section(history: RunHistory, this_run: str = "") -> Section:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from commitlake.jobs.pages.page import Kind, Page, Verdict, render_page
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun
 from commitlake.schemas.errors import ExitCode
 from tests.support.html_pages import assert_self_contained, parse_page, table_of
+from tests.support.lakes import GrowingLake, shop_messages
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 HOSTILE = "</h1><script>alert('x')</script>\u202e"
@@ -138,3 +141,37 @@ def test_a_long_history_says_that_it_is_not_all() -> None:
 
 def test_a_history_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     assert "does not exist" in read_history(LakePaths(str(tmp_path / "nowhere"))).problem
+
+
+def lose_data(table: Path) -> None:
+    """Delete the data files of a table."""
+    for path in table.glob("*.parquet"):
+        path.unlink()
+
+
+def cut_data(table: Path) -> None:
+    """Cut the data files of a table."""
+    for path in table.glob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:40])
+
+
+def change_log(table: Path) -> None:
+    """Replace an entry of a table's log by another text."""
+    max((table / "_delta_log").glob("*.json")).write_text("{no json")
+
+
+def lose_log(table: Path) -> None:
+    """Delete a table's log."""
+    shutil.rmtree(table / "_delta_log")
+
+
+@pytest.mark.parametrize("damage", [lose_data, cut_data, change_log, lose_log])
+def test_a_damaged_table_of_runs_is_said_and_hides_no_error(damage: Callable[[Path], None], tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(3))
+    growing.archive()
+    damage(Path(growing.lake.archive_runs))
+    file = PageFile(tmp_path / "page.html")
+    with pytest.raises(JobError, match="first"), failure_page(file, "audit", "Audit", [], growing.lake):
+        raise JobError("the first error")
+    assert "The runs before could not be read" in parse_page(file.path.read_text()).by_id("runs").text
