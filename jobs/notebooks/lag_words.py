@@ -70,6 +70,8 @@ def unknown(choice: Choice, lag: Answer) -> list[str]:
 
 
 def _state(worst: GroupSummary, since: datetime.datetime | None) -> str:
+    if worst.verdict is Verdict.UNKNOWN:
+        return "and whether it moves is not known"
     if worst.verdict not in _NOT_MOVING or since is None:
         return str(worst.verdict)
     at = worst.worst.as_of.astimezone(datetime.UTC)

@@ -140,7 +140,8 @@ class Notebook:
         if display is not None:
             import pandas as pd
 
-            display(pd.DataFrame(shown))
+            with pd.option_context("display.html.use_mathjax", False):  # a name such as $x$ is no formula
+                display(pd.DataFrame(shown))
         else:
             write_table(shown, list(shown[0]), sys.stdout)
 

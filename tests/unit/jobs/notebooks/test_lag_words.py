@@ -42,6 +42,7 @@ def group(judged: Judged, messages: Bounds) -> GroupSummary:
         (Verdict.STOPPED, AT - 24 * HOUR, "stopped since 2026-11-19 15:00 UTC"),
         (Verdict.STALLED, None, "stalled"),
         (Verdict.SLOW, AT - HOUR, "slow"),
+        (Verdict.UNKNOWN, None, "and whether it moves is not known"),
     ],
 )
 def test_the_worst_group_is_named_with_its_state(verdict: Verdict, since: datetime.datetime | None, state: str) -> None:

@@ -212,6 +212,15 @@ def test_pictures_are_shown_beside_cells_in_ipython(growing: GrowingLake, monkey
     assert shown == [b"\x89PNG"]
 
 
+def test_no_name_in_a_table_is_a_formula_in_jupyter(capsys: pytest.CaptureFixture[str]) -> None:
+    shown: list[str] = []
+    names = {"get_ipython": object(), "display": lambda frame: shown.append(frame.to_html())}
+    notebook_module.Notebook({"plots": ""}, names).show("Names", [{"name": HOSTILE}])
+    assert capsys.readouterr().out == "\nNames\n"
+    assert "tex2jax_ignore" in shown[0]
+    assert "<script>" not in shown[0]
+
+
 def test_defaults_environment_and_arguments_go_before_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(sys, "argv", ["x"])
