@@ -16,10 +16,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
@@ -28,6 +28,8 @@ from commitlake.jobs.lag.conditions import parse_condition
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
+    from commitlake.jobs.pages.output import PageFile
+    from commitlake.jobs.pages.page import Page
     from commitlake.pipelines.lag.answer import Answer
     from commitlake.pipelines.lag.measure import Lag
 
@@ -66,8 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--all", action="store_true", help="print groups that are not behind, too")
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
-    html_help = "write a page as well: the worst groups, lag over time, what to do; it works offline"
-    parser.add_argument("--html", type=Path, metavar="FILE", help=html_help)
+    add_html_argument(parser)
     fail_help = (
         "exit with 3 if a row meets this: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; of a "
         "figure with bounds the upper one counts; may be repeated"
@@ -90,6 +91,16 @@ def _filter(text: str) -> tuple[str, str, str]:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Measure, print, and judge."""
+    from commitlake.jobs.pages.lag import TITLE
+    from commitlake.jobs.pages.output import failure_page, page_file
+
+    file = page_file(arguments.html)
+    option, place = _place(arguments)
+    with failure_page(file, "lag", TITLE, [(option.removeprefix("--").capitalize(), place)]):
+        return _answer(file, arguments)
+
+
+def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.cli.rows_output import write
     from commitlake.jobs.lag.rows import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows
     from commitlake.jobs.lag.source import measure_lag, unknown_names
@@ -108,8 +119,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         write(arguments.output, plain_rows(rows), list(PLAIN_COLUMNS))
     sys.stdout.flush()
     missing = [*answer.missing, *unknown_names(arguments, answer)]
-    if arguments.html is not None:
-        _write_page(arguments, replace(answer, missing=missing))
+    if file is not None:
+        file.write(_page(arguments, replace(answer, missing=missing)))
     for sentence in missing:
         warn("commitlake lag", sentence)
     if not arguments.quiet:
@@ -124,14 +135,16 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.DAMAGE if failing or missing else ExitCode.OK
 
 
-def _write_page(arguments: argparse.Namespace, answer: Answer) -> None:
+def _page(arguments: argparse.Namespace, answer: Answer) -> Page:
     from commitlake.jobs.lag.source import measure_history
     from commitlake.jobs.pages.lag import MAX_HEAT_GROUPS, LagSource, lag_page
-    from commitlake.jobs.pages.page import made_now, write_page
 
-    option = ("--store", arguments.store) if arguments.lake is None else ("--lake", arguments.lake)
     history = measure_history(arguments, answer, MAX_HEAT_GROUPS)
-    write_page(arguments.html, lag_page(answer, history, LagSource(option, arguments.at), made_now("lag")))
+    return lag_page(answer, history, LagSource(_place(arguments), arguments.at))
+
+
+def _place(arguments: argparse.Namespace) -> tuple[str, str]:
+    return ("--store", arguments.store) if arguments.lake is None else ("--lake", arguments.lake)
 
 
 def _is_behind(row: Lag) -> bool:

@@ -12,7 +12,7 @@ from commitlake.jobs.lag.rows import bounded_text, seconds_text
 from commitlake.jobs.pages.heat_map import HeatRow, heat_map
 from commitlake.jobs.pages.line_chart import Mark, MarkKind, Series, line_chart
 from commitlake.jobs.pages.markup import Html, joined, name, tag
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
 from commitlake.jobs.pages.parts import command, folded, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import NO_FIGURE, Cell, Column, table
 from commitlake.pipelines.lag.answer import Answer
@@ -21,6 +21,7 @@ from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Bounds, Lag
 from commitlake.pipelines.lag.verdicts import Verdict as LagVerdict
 
+TITLE = "Consumer lag"
 MAX_HEAT_GROUPS = 20
 """Groups, the worst, that have a strip of the heat map."""
 MAX_LINE_GROUPS = 6
@@ -84,14 +85,13 @@ class LagSource:
         return self.option[0] == "--lake"
 
 
-def lag_page(answer: Answer, history: LagHistory | None, source: LagSource, made: str) -> Page:
+def lag_page(answer: Answer, history: LagHistory | None, source: LagSource) -> Page:
     """Return the page.
 
     Args:
         answer: The rows, those of groups that are not behind among them.
         history: Of the worst groups; None where there is none.
         source: Where the figures are from.
-        made: When and by what it is made.
     """
     groups = by_group(answer.rows)
     times = sorted({row.as_of for row in answer.rows})
@@ -110,7 +110,7 @@ def lag_page(answer: Answer, history: LagHistory | None, source: LagSource, made
     ]
     if held:
         sections.append(Section("held", "Held back by brokers", _queue_table(held, "kind")))
-    return Page("Consumer lag", _verdict(groups, answer.missing), facts, sections, made)
+    return Page(TITLE, _verdict(groups, answer.missing), facts, sections, made_now("lag"))
 
 
 def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:

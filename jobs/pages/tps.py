@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
@@ -11,13 +12,14 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.axes import short_number
 from commitlake.jobs.pages.line_chart import MAX_SERIES, Mark, MarkKind, Series, line_chart, sparkline
 from commitlake.jobs.pages.markup import Html, joined, name
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now
 from commitlake.jobs.pages.parts import command, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.question import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, Key, RatesReport
 
+TITLE = "Messages per second"
 MAX_MARKS = 100
 """Times that are marked in a chart; of more, the longest."""
 _LARGE_SHARE = 0.5
@@ -31,30 +33,60 @@ _LARGE_RATIO = 50
 Row = Mapping[str, Any]
 
 
-def rates_page(report: RatesReport, lake: str, made: str) -> Page:
+@dataclass(frozen=True, slots=True)
+class RatesSource:
+    """Where the figures of a page are from.
+
+    Attributes:
+        option: `--lake` or `--store`.
+        place: Its value, as a user gave it.
+        damaged: Ranges of a store's log that could not be read.
+    """
+
+    option: str
+    place: str
+    damaged: int = 0
+
+    @property
+    def is_lake(self) -> bool:
+        """Whether it is a lake, whose messages can be looked up."""
+        return self.option == "--lake"
+
+    @property
+    def fact(self) -> tuple[str, str]:
+        """What a page says of it."""
+        return "Lake" if self.is_lake else "Store", self.place
+
+
+def empty_page(source: RatesSource) -> Page:
+    """Return the page of a lake or a store without a message."""
+    verdict = Verdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
+    return Page(TITLE, verdict, [source.fact], [], made_now("tps"))
+
+
+def rates_page(report: RatesReport, source: RatesSource) -> Page:
     """Return the page.
 
     Args:
         report: What it shows.
-        lake: The lake, as a user names it.
-        made: When and by what it is made.
+        source: Where its figures are from.
     """
     question = report.question
     period = f"{_time(question.start)} to {_time(question.end)} UTC"
-    facts = [("Lake", lake), ("Brokers", _brokers(report)), ("Period", period), ("By", _by(report) or "nothing")]
+    facts = [source.fact, ("Brokers", _brokers(report)), ("Period", period), ("By", _by(report) or "nothing")]
     facts += [(label, ", ".join(map(str, values))) for label, values in _filters(report) if values]
     sections = [Section("summary", "In short", _summary(report))]
     if report.total is not None:
         sections += [
             Section("rates", "Rates over time", _rates(report)),
-            Section("do", "What to do", joined(_advice(report, lake))),
+            Section("do", "What to do", joined(_advice(report, source))),
             Section("latency", "Latency", _latency(report)),
             Section("groups", _groups_title(report), _group_table(report)),
         ]
-    return Page("Messages per second", _verdict(report), facts, sections, made)
+    return Page(TITLE, _verdict(report, source), facts, sections, made_now("tps"))
 
 
-def _verdict(report: RatesReport) -> Verdict:
+def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     total, question = report.total, report.question
     if total is None:
         return Verdict(Kind.INFO, f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC.")
@@ -68,7 +100,7 @@ def _verdict(report: RatesReport) -> Verdict:
         share = f"{100 * largest['messages'] / total['messages']:.0f} %"
         sentence += f"; {_label(report.key_of(largest))} has {share} of them"
     sentences = [f"{sentence}."]
-    if any(report.damage.values()):
+    if source.damaged or any(report.damage.values()):
         sentences.append("Parts of the log could not be read.")
     if missing := _not_archived(report):
         sentences.append(f"{duration_text(missing)} of the time is not archived.")
@@ -102,26 +134,28 @@ def _summary(report: RatesReport) -> Html:
     return tiles(figures)
 
 
-def _advice(report: RatesReport, lake: str) -> Iterator[Html]:
+def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     total, question = report.total, report.question
     assert total is not None
     period = ["--from", _argument(question.start), "--to", _argument(question.end)]
-    base = ["commitlake", "tps", "--lake", lake]
-    if any(report.damage.values()):
+    base = ["commitlake", "tps", source.option, source.place]
+    if source.damaged or any(report.damage.values()):
         yield notice(
             Kind.WARNING,
             "A part of the log could not be read",
             paragraph("Which ranges, why, and what stands there instead:"),
-            command(["commitlake", "query", "--lake", lake, "--table", "quarantine"]),
+            _query(source, "--table", "quarantine") or command(["commitlake", "verify", source.place, "--local"]),
             word="Damage",
         )
     if any(row["archived"] != ALL for row in report.all_windows):
         yield notice(
             Kind.WARNING if _not_archived(report) else Kind.INFO,
-            "Not all of this time is archived",
-            paragraph("Times without figures are hatched; they are not times without messages. Parts of the log that "
-                      "were deleted before they were archived:"),
-            command(["commitlake", "query", "--lake", lake, "--table", "gaps"]),
+            "Not all of this time is archived" if source.is_lake else "The log does not have all of this time",
+            paragraph(
+                "Times without figures are hatched; they are not times without messages."
+                + (" Parts of the log that were deleted before they were archived:" if source.is_lake else "")
+            ),
+            _query(source, "--table", "gaps"),
             word="Missing" if _not_archived(report) else "In part",
         )  # fmt: skip
     if total["dead_letters"]:
@@ -129,7 +163,7 @@ def _advice(report: RatesReport, lake: str) -> Iterator[Html]:
             Kind.WARNING,
             f"{_count(total['dead_letters'], 'message')} went to dead-letter topics",
             paragraph("Their consumers failed on them as often as they may. Which ones:"),
-            command(["commitlake", "query", "--lake", lake, "--kind", "dlq", *period]),
+            _query(source, "--kind", "dlq", *period) or command([*base, *period, "--kind", "dlq"]),
             word="Dead letters",
         )
     if total["retries"]:
@@ -145,7 +179,7 @@ def _advice(report: RatesReport, lake: str) -> Iterator[Html]:
         yield notice(
             Kind.INFO,
             f"{_count(total['prepared'] - total['committed'], 'transaction')} were rolled back or are open",
-            command(["commitlake", "query", "--lake", lake, "--kind", "half", *period]),
+            _query(source, "--kind", "half", *period),
             word="Transactions",
         )
     if total["clock_skew"]:
@@ -165,6 +199,11 @@ def _advice(report: RatesReport, lake: str) -> Iterator[Html]:
         command([*base, *around, "--window", "1s"]),
         word="Peak",
     )
+
+
+def _query(source: RatesSource, *arguments: str) -> Html:
+    """Return a command that looks rows up; nothing for a store, of which there are none."""
+    return command(["commitlake", "query", "--lake", source.place, *arguments]) if source.is_lake else Html()
 
 
 def _rates(report: RatesReport) -> Html:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from pathlib import Path
 
 from commitlake.jobs.cli.command import JobError, job_parser
 from commitlake.jobs.cli.durations import duration_text, parse_duration
+from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.lag.arguments import add_source_arguments
@@ -81,8 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
     top_help = "only the groups with most messages, 0 for all (default: 20)"
     parser.add_argument("--top", type=int, default=20, metavar="N", help=top_help)
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
-    html_help = "write a page as well: rates over time, latency, the largest groups, what to do; it works offline"
-    parser.add_argument("--html", type=Path, metavar="FILE", help=html_help)
+    add_html_argument(parser)
     return parser
 
 

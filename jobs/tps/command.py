@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, run_job
 from commitlake.jobs.cli.rows_output import Row, write
@@ -27,6 +28,10 @@ from commitlake.jobs.tps.source import Source, open_source
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, MINUTES, CountedTable, RatesQuestion
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import EPOCH
+
+if TYPE_CHECKING:
+    from commitlake.jobs.pages.output import PageFile
+    from commitlake.jobs.pages.page import Page
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("retries", "dead_letters", "prepared", "committed", "clock_skew")
@@ -47,6 +52,18 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
+    from commitlake.jobs.pages.output import failure_page, page_file
+    from commitlake.jobs.pages.tps import TITLE
+
+    file = page_file(arguments.html)
+    option, place = _place(arguments)
+    with failure_page(file, "tps", TITLE, [(option.removeprefix("--").capitalize(), place)]):
+        return _show_rates_and(file, arguments, started)
+
+
+def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, started: float) -> ExitCode:
+    """Print rates, and write their page to a file, if there is one."""
+    from commitlake.jobs.pages.tps import RatesSource, empty_page
     from commitlake.pipelines.tps.rates import QUANTILES, Rates, add_comparison
 
     by = groups_of(arguments.by)
@@ -58,6 +75,8 @@ def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
     with open_source(arguments, table, COMPARED.get(arguments.compare)) as source:
         question = _question(arguments, by, source)
         if question is None:
+            if file is not None:
+                file.write(empty_page(RatesSource(*_place(arguments))))
             return _nothing(source)
         rates = Rates(source.lake, source.coverage)
         rows = rates.rows(question, has_quantiles=arguments.percentiles)
@@ -68,8 +87,8 @@ def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
             columns += ["messages_before", "change_percent"]
         shown, groups = _largest(rows, by, arguments.top)
         write(arguments.output, (_plain(row, columns) for row in shown), columns)
-        if arguments.html is not None:
-            _write_page(arguments, source, question)
+        if file is not None:
+            file.write(_page(arguments, source, question))
         _explain_empty(arguments, source, rows)
         if not arguments.quiet:
             totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
@@ -80,14 +99,16 @@ def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
         return _exit_code(source)
 
 
-def _write_page(arguments: argparse.Namespace, source: Source, question: RatesQuestion) -> None:
-    from commitlake.jobs.pages.page import made_now, write_page
-    from commitlake.jobs.pages.tps import rates_page
+def _page(arguments: argparse.Namespace, source: Source, question: RatesQuestion) -> Page:
+    from commitlake.jobs.pages.tps import RatesSource, rates_page
     from commitlake.pipelines.tps.report import make_report
 
     report = make_report(source.lake, source.coverage, question)
-    place = arguments.store if source.stores else source.lake.root
-    write_page(arguments.html, rates_page(report, place, made_now("tps")))
+    return rates_page(report, RatesSource(*_place(arguments), damaged=sum(source.damaged.values())))
+
+
+def _place(arguments: argparse.Namespace) -> tuple[str, str]:
+    return ("--lake", arguments.lake) if arguments.store is None else ("--store", arguments.store)
 
 
 def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:

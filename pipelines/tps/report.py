@@ -81,7 +81,7 @@ def make_report(lake: LakePaths, coverage: Coverage, question: RatesQuestion) ->
         QueryError: A table cannot be read.
     """
     rates = Rates(lake, coverage)
-    is_by_second = question.window is not None and question.table is not MINUTES
+    is_by_second = question.table is not MINUTES
     whole = replace(question, window=None, step=None, is_by_second=is_by_second)
     windows = _windows(question)
     by_window = replace(whole, start=windows.start, end=windows.end, window=windows.length)

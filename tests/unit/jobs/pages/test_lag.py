@@ -55,7 +55,7 @@ def parsed(page: Page) -> Element:
 
 
 def page_of(*rows: Lag, missing: tuple[str, ...] = (), history: LagHistory | None = None) -> Element:
-    return parsed(lag_page(Answer(rows, missing), history, LAKE, "made"))
+    return parsed(lag_page(Answer(rows, missing), history, LAKE))
 
 
 @pytest.fixture(scope="module")
@@ -160,12 +160,19 @@ def test_a_store_has_no_history(shop: GrowingLake, tmp_path: Path) -> None:
     assert not page.by_id("do").all("code")
 
 
+def test_a_job_that_fails_replaces_an_older_page(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("an older page")
+    assert lag.main(["--lake", str(tmp_path / "nowhere"), "--html", str(path)]) == 2
+    assert parse_page(path.read_text()).all("h1")[0].text.startswith("Failed: ")
+
+
 def test_of_thousands_of_groups_the_worst_are_shown_and_the_others_summed() -> None:
     rows = [row(f"{number:05d}-" + "x" * 60, Verdict.SLOW, number) for number in range(10_000)]
     windows = TimeWindows(NOON, datetime.timedelta(hours=1), 72)
     worst = [one.group for one in reversed(rows[-20:])]
     history = LagHistory(windows, {group: [*range(71), None] for group in worst})
-    page = lag_page(Answer(rows, ()), history, LAKE, "made")
+    page = lag_page(Answer(rows, ()), history, LAKE)
     assert len(render_page(page)) < 600_000
     root = parsed(page)
     assert len(table_of(root.by_id("groups"))) == 1 + MAX_GROUPS

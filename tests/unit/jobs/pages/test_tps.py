@@ -149,6 +149,28 @@ def test_a_time_without_messages_has_a_page(
     assert asked.page.all("h1")[0].text.startswith("No message is archived from 2020-01-01")
 
 
+def test_a_store_has_the_page_of_its_own_log(
+    shop: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "page.html"
+    assert tps.main(["--store", str(shop.store), "--html", str(path), "--quiet"]) == ExitCode.OK
+    page = parse_page(path.read_text())
+    assert f"{shop.count:,} messages in 16 h" in page.all("h1")[0].text
+    commands = [code.text for code in page.by_id("do").all("code")]
+    assert all(f"commitlake tps --store {shop.store}" in command for command in commands)
+    by_host = ["--by", "producer-host", "--html", str(path), "--quiet"]
+    assert tps.main(["--store", str(shop.store), *by_host]) == ExitCode.OK
+    assert table_of(parse_page(path.read_text()).by_id("groups"))[1][1] == f"{shop.count:,}"
+
+
+def test_a_job_that_fails_replaces_an_older_page(tmp_path: Path, shop: GrowingLake) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("an older page")
+    assert tps.main(["--lake", str(tmp_path / "nowhere"), "--html", str(path)]) == ExitCode.USAGE
+    assert parse_page(path.read_text()).all("h1")[0].text.startswith("Failed: ")
+    assert tps.main(["--lake", shop.lake.root, "--html", str(tmp_path / "no" / "page.html")]) == ExitCode.USAGE
+
+
 def test_too_many_sketches_are_not_merged_and_it_is_said(
     shop: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,140 @@
+"""The pages in Chromium, wide and on a phone: numbers read back, tables sorted and searched, nothing loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from commitlake.jobs.lag import command as lag
+from commitlake.jobs.tps import command as tps
+from tests.support.html_pages import Element, parse_page, table_of
+from tests.support.lakes import GrowingLake
+
+WIDE, PHONE = 1280, 390
+CHROMIUM = "/usr/bin/chromium"
+pytestmark = pytest.mark.long("starts Chromium, which takes seconds; what pages hold is read from their HTML each time")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, as it is installed on this machine."""
+    path = os.environ.get("CHROMIUM", CHROMIUM)
+    assert Path(path).exists(), f"{path} is missing: install Chromium (apt-get install chromium), or set CHROMIUM"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(shop: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The pages of rates and lag."""
+    folder = tmp_path_factory.mktemp("pages")
+    found = {"tps": folder / "tps.html", "lag": folder / "lag.html"}
+    for main, name in ((tps.main, "tps"), (lag.main, "lag")):
+        assert main(["--lake", shop.lake.root, "--html", str(found[name]), "--quiet"]) == 0
+    return found
+
+
+@pytest.fixture(params=[WIDE, PHONE])
+def width(request: pytest.FixtureRequest) -> int:
+    """A screen's width."""
+    width: int = request.param
+    return width
+
+
+@pytest.fixture
+def opened(browser: Browser, width: int) -> Iterator[Page]:
+    """A tab that fails at any error, and at any request but that of the page itself."""
+    wrong: list[str] = []
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url) if request.url != page.url else None)
+    yield page
+    context.close()
+    assert [text for text in wrong if not text.startswith("file:")] == []
+    assert sum(text.startswith("file:") for text in wrong) <= 1
+
+
+def rows(page: Page, section: str, column: int) -> list[str]:
+    """The texts of a column that are to be seen."""
+    cells = page.locator(f"#{section} table.cards tbody tr:visible > :nth-child({column + 1}) > span")
+    return cells.all_inner_texts()
+
+
+def written(path: Path, section: str) -> list[list[str]]:
+    """A table as it is in the file."""
+    root: Element = parse_page(path.read_text())
+    return table_of(root.by_id(section))[1:]
+
+
+@pytest.mark.parametrize("name", ["tps", "lag"])
+def test_numbers_are_those_of_the_file_and_nothing_sticks_out(
+    opened: Page, width: int, pages: dict[str, Path], name: str
+) -> None:
+    opened.goto(pages[name].as_uri())
+    expected = written(pages[name], "groups")
+    for column in (0, 1, 2):
+        assert [text.replace("\n", "") for text in rows(opened, "groups", column)] == [row[column] for row in expected]
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    head = opened.locator("#groups thead").bounding_box()
+    assert head is not None
+    assert (head["height"] > 10) == (width == WIDE)  # cards have no heading
+
+
+def test_a_table_is_sorted_and_searched(opened: Page, width: int, pages: dict[str, Path]) -> None:
+    opened.goto(pages["tps"].as_uri())
+    messages = [int(row[1].replace(",", "")) for row in written(pages["tps"], "groups")]
+    if width == WIDE:
+        head = opened.locator("#groups thead th", has_text="messages")
+        head.get_by_role("button").click()
+        assert head.get_attribute("aria-sort") == "descending"
+        head.get_by_role("button").click()
+    else:
+        opened.locator("#groups select").select_option(label="messages, smallest first")
+    assert [int(text.replace(",", "")) for text in rows(opened, "groups", 1)] == sorted(messages)
+    opened.locator("#groups input").fill("PAY")
+    assert rows(opened, "groups", 0) == ["payments"]
+    assert opened.locator("#groups .count").inner_text() == f"1 of {len(messages)} rows"
+
+
+def test_a_chart_tells_its_numbers_to_keys(opened: Page, pages: dict[str, Path]) -> None:
+    opened.goto(pages["tps"].as_uri())
+    chart = opened.locator("#rates figure").first
+    plot = chart.locator("svg.chart")
+    plot.focus()
+    plot.press("Home")
+    first = table_of(parse_page(pages["tps"].read_text()).by_id("rates").all("figure")[0])[1]
+    shown = chart.locator(".readout").inner_text()
+    assert shown.startswith(f"{first[0]} UTC: ")
+    assert f"orders {first[1]}" in shown
+    plot.press("ArrowRight")
+    assert not chart.locator(".readout").inner_text().startswith(first[0])
+
+
+def test_light_and_dark_can_be_chosen(opened: Page, pages: dict[str, Path]) -> None:
+    opened.goto(pages["lag"].as_uri())
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = opened.evaluate(colour)
+    opened.get_by_role("button", name="Switch to dark colours").click()
+    dark = opened.evaluate(colour)
+    assert light != dark
+    opened.emulate_media(color_scheme="dark")
+    opened.get_by_role("button", name="Switch to light colours").click()
+    assert opened.evaluate(colour) == light
+
+
+def test_a_command_is_copied(opened: Page, pages: dict[str, Path]) -> None:
+    opened.goto(pages["lag"].as_uri())
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = opened.locator(".copy").first
+    button.click()
+    opened.get_by_role("button").filter(has_text="Copied").first.wait_for()
+    copied = opened.evaluate("navigator.clipboard.readText()")
+    assert copied == opened.locator(".command code").first.inner_text()
