@@ -33,9 +33,9 @@ _DRIVER_ROWS = 1 << 17  # less is done before other processes have begun
 _GROUP_ROWS = 1 << 16
 _ENCODINGS = {
     "key_hash": "DELTA_BINARY_PACKED",
-    "key": "DELTA_LENGTH_BYTE_ARRAY",
-    "physical_offset": "PLAIN",
-    "store_timestamp": "PLAIN",
+    "key": "PLAIN",
+    "physical_offset": "DELTA_BINARY_PACKED",
+    "store_timestamp": "DELTA_BINARY_PACKED",
 }
 
 

@@ -37,7 +37,7 @@ def to_keys(messages: pa.Table) -> pa.Table:
     kinds = np.repeat(np.array([0, 1], np.int8), [len(keys), len(unique_keys)])
     hashes = key_hashes(texts)
     order = np.argsort(hashes)
-    columns = {name: places.column(name).take(pa.array(rows[order])) for name in _PLACE}
+    columns = dict(zip(_PLACE, places.take(pa.array(rows[order])).columns, strict=True))
     columns["key_hash"] = pa.array(hashes[order])
     columns["key"] = texts.take(pa.array(order))
     columns["kind"] = pa.DictionaryArray.from_arrays(kinds[order], [BUSINESS_KEY, UNIQUE_KEY])
