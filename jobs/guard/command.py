@@ -79,21 +79,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Look, and tell."""
-    from commitlake.jobs.guard.page import TITLE, stores_page
     from commitlake.jobs.guard.report import disk_lines, print_report, rule_lines, summary, verdict_of, warning_lines
-    from commitlake.jobs.pages.output import failure_page, page_file
 
     now = datetime.datetime.now(datetime.UTC)
-    file = page_file(arguments.html)
     lake = lake_of(arguments)
-    facts = [("Lake", lake.root), ("Store", arguments.store)]
-    with failure_page(file, "guard", TITLE, facts, lake):
-        progress, watched = _watch(arguments, lake, now)
-        if file is not None:
-            command = ["commitlake", "archive", "--store", arguments.store, "--lake", lake.root]
-            command += ["--broker", watched[0].broker] if len(watched) == 1 else []
-            is_lake = progress is not None
-            file.write(stores_page(watched, lake, arguments.within, now, command=command, is_lake=is_lake))
+    watch = _watch if arguments.html is None else _watch_and_write_page
+    progress, watched = watch(arguments, lake, now)
     print_report(arguments.output, watched, now)
     for line in warning_lines(watched):
         print_line(line)
@@ -121,6 +112,25 @@ def _watch(
     stores = find_stores(arguments.store, name.name, layouts)
     warn_of_unknown_broker("commitlake guard", arguments.broker, progress or ())
     return progress, watch_stores(stores, progress or {}, read_rules(arguments, now), now, arguments.within)
+
+
+def _watch_and_write_page(
+    arguments: argparse.Namespace, lake: LakePaths, now: datetime.datetime
+) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
+    """Do the same, and write the page that the arguments name."""
+    from commitlake.jobs.guard.page import TITLE, stores_page
+    from commitlake.jobs.pages.output import failure_page, page_file
+
+    file = page_file(arguments.html)
+    assert file is not None
+    facts = [("Lake", lake.root), ("Store", arguments.store)]
+    with failure_page(file, "guard", TITLE, facts, lake):
+        progress, watched = _watch(arguments, lake, now)
+        command = ["commitlake", "archive", "--store", arguments.store, "--lake", lake.root]
+        command += ["--broker", watched[0].broker] if len(watched) == 1 else []
+        page = stores_page(watched, lake, arguments.within, now, command=command, is_lake=progress is not None)
+        file.write(page)
+    return progress, watched
 
 
 def _read_progress(lake: LakePaths) -> dict[str, StoreProgress] | None:
