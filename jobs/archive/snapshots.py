@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
@@ -28,11 +28,19 @@ def read_snapshots(config: Config) -> list[Progress]:
 
     So the lake has, once the run is done, every message that these offsets count.
     """
-    now = datetime.datetime.now(datetime.UTC)
+    return _read_progress(_list_stores(config))
+
+
+def _list_stores(config: Config) -> list[Store]:
+    """Return a run's stores; none where a broker has not stored a message yet."""
     try:
-        stores = find_stores(config.store, config.broker, config.layout.formats)
+        return find_stores(config.store, config.broker, config.layout.formats)
     except EmptyStoreError:
         return []
+
+
+def _read_progress(stores: Sequence[Store]) -> list[Progress]:
+    now = datetime.datetime.now(datetime.UTC)
     return [progress for store in stores if (progress := read_store_progress(store, now)) is not None]
 
 
@@ -68,6 +76,9 @@ def append_snapshots(config: Config, snapshots: Sequence[Progress], ranges: Mapp
 class RepeatedSnapshots:
     """Takes a snapshot every so often, while an archive follows its stores.
 
+    The end of a log is found after its consumers' offsets were read, so the stores are listed then. The next snapshot
+    reads the offsets of the stores of that list: a new store has its first snapshot an interval later.
+
     Args:
         config: the archive's.
         interval: how often.
@@ -77,14 +88,16 @@ class RepeatedSnapshots:
         self._config = config
         self._seconds = interval.total_seconds()
         self._next = time.monotonic()
+        self._stores: list[Store] | None = None
 
     def take_if_due(self) -> None:
         """Take a snapshot where it is time, and there is a lake to put it into."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._seconds
-        snapshots = read_snapshots(self._config)
         if read_last_commit(LakePaths(self._config.lake).messages) is None:
             return
-        stores = find_stores(self._config.store, self._config.broker, self._config.layout.formats)
-        append_snapshots(self._config, snapshots, take_snapshot(stores).ranges)
+        snapshots = _read_progress(self._stores or _list_stores(self._config))
+        self._stores = _list_stores(self._config)
+        ranges = take_snapshot(self._stores).ranges
+        append_snapshots(self._config, [one for one in snapshots if one.broker in ranges], ranges)

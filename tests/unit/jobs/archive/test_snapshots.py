@@ -1,0 +1,98 @@
+"""Snapshots that an archive takes while it follows its stores."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.archive import snapshots
+from commitlake.jobs.archive.snapshots import RepeatedSnapshots
+from commitlake.pipelines.archive.run import Config
+from tests.support.lakes import archive_store, rows_of
+from tests.support.logs import messages, open_segment, write_store
+
+OFFSETS = '{"offsetTable":{"orders@mail":{0:%d}}}'
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Path:
+    """A folder with the store of one broker, whose consumer has come to offset 1."""
+    write_broker(tmp_path / "stores", "a")
+    return tmp_path / "stores"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, stores: Path) -> LakePaths:
+    """A lake with that store."""
+    made = LakePaths(str(tmp_path / "lake"))
+    archive_store(stores / "a", made)
+    return made
+
+
+@pytest.fixture
+def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths whose stores were listed."""
+    found: list[str] = []
+
+    def listed(path: str, *rest: Any) -> object:
+        found.append(path)
+        return find_stores(path, *rest)
+
+    monkeypatch.setattr(snapshots, "find_stores", listed)
+    return found
+
+
+def write_broker(stores: Path, broker: str, offset: int = 1) -> None:
+    root = write_store(stores / broker, [(0, open_segment(messages(4), 4096))])
+    write_offset(stores, offset, broker)
+    assert root.exists()
+
+
+def write_offset(stores: Path, offset: int, broker: str = "a") -> None:
+    path = stores / broker / "config" / "consumerOffset.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(OFFSETS % offset)
+
+
+def kept(lake: LakePaths) -> list[tuple[str, int | None]]:
+    """The offsets in the lake, as they were added."""
+    return sorted((row["broker"], row["offset"]) for row in rows_of(lake.consumer_offsets) if row["group"] == "mail")
+
+
+def test_each_snapshot_but_the_first_lists_the_stores_once(stores: Path, lake: LakePaths, listings: list[str]) -> None:
+    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
+    for number in (1, 2, 3):
+        write_offset(stores, number)
+        repeated.take_if_due()
+        assert len(listings) == number + 1
+    assert kept(lake) == [("a", 1), ("a", 2), ("a", 3)]
+
+
+def test_a_new_store_has_its_first_snapshot_with_the_next(stores: Path, lake: LakePaths) -> None:
+    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
+    repeated.take_if_due()
+    write_broker(stores, "b", 7)
+    repeated.take_if_due()
+    repeated.take_if_due()
+    assert kept(lake) == [("a", 1), ("b", 7)]
+
+
+def test_a_store_that_is_gone_is_not_told_to_have_no_consumers(stores: Path, lake: LakePaths) -> None:
+    write_broker(stores, "b", 7)
+    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
+    repeated.take_if_due()
+    shutil.rmtree(stores / "b")
+    repeated.take_if_due()
+    assert kept(lake) == [("a", 1), ("b", 7)]
+
+
+def test_stores_without_a_message_are_waited_for(stores: Path, lake: LakePaths) -> None:
+    (stores / "empty" / "commitlog").mkdir(parents=True)
+    RepeatedSnapshots(Config(str(stores / "empty"), lake.root), datetime.timedelta(0)).take_if_due()
+    assert not Path(lake.consumer_offsets).exists()
