@@ -8,11 +8,12 @@ needs the standard library only: what takes long to import (numpy, the compiled 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.scan import Bounds, Finding, SegmentScanner
 
@@ -65,6 +66,49 @@ class RecordRules:
     own_offset: Callable[[memoryview], int | None]
     head_bytes: int
     known_bytes: int
+
+    @classmethod
+    def of_layouts(
+        cls,
+        *,
+        head: Layout,
+        offset_field: str,
+        filler: Layout,
+        filler_magics: Collection[int],
+        known_bytes: int,
+        examine: Callable[[memoryview, int, int, Bounds], Finding],
+        scanner: Callable[[int, Bounds], SegmentScanner],
+        parse_message: Callable[..., tuple[Any, int] | None],
+        vouches: Callable[[bytes, Any, bool], bool],
+        row_of: Callable[[Any, str], dict[str, object]],
+    ) -> RecordRules:
+        """Return the rules of a format whose records and fillers are declared as layouts.
+
+        Args:
+            head: the first fields of a record.
+            offset_field: the one of them that has the record's own offset.
+            filler: size and magic, with which a record begins, too.
+            filler_magics: the magics of fillers.
+            known_bytes: see the class.
+            examine: likewise.
+            scanner: likewise.
+            parse_message: reads a record; `verify_crc` tells whether its checksum is compared.
+            vouches: see the class.
+            row_of: likewise.
+        """
+        place = [declared.name for declared in head.fields].index(offset_field)
+        return cls(
+            examine=examine,
+            scanner=scanner,
+            parse=lambda data: parse_message(data, verify_crc=False),
+            vouches=vouches,
+            row_of=row_of,
+            size_of=lambda first: int(filler.unpack(first)[0]),
+            is_filler=lambda first: filler.unpack(first)[1] in filler_magics,
+            own_offset=lambda first: int(head.unpack(first)[place]) if len(first) >= head.size else None,
+            head_bytes=filler.size,
+            known_bytes=known_bytes,
+        )
 
 
 class Format(ABC):

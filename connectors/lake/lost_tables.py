@@ -10,12 +10,7 @@ from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.log_files import LOG
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.versions import table_files
-
-FOLLOWERS = (
-    "message_keys", "archive_runs", "quarantine", "gaps", "profiles", "quality_results", "store_config",
-    "consumer_offsets", "subscriptions", "topic_minutes",
-)  # fmt: skip
-"""The tables that are made after `messages`."""
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 
 def followers_of(lake: LakePaths) -> list[str]:
@@ -25,7 +20,9 @@ def followers_of(lake: LakePaths) -> list[str]:
     except TableNotFoundError:  # no such folder
         return []
     return [
-        table for table in FOLLOWERS if files.get_file_info(pafs.FileSelector(f"{table}/{LOG}", allow_not_found=True))
+        table
+        for table in LAKE_TABLES
+        if table != "messages" and files.get_file_info(pafs.FileSelector(f"{table}/{LOG}", allow_not_found=True))
     ]
 
 

@@ -136,9 +136,9 @@ def _check_bodies(lake: LakePaths, given: str | None) -> None:
 def _check(arguments: argparse.Namespace) -> None:
     from commitlake.jobs.maintain.work import BODIES
     from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
-    from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
+    from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
-    names = (*SORTED_TABLES, BODIES)
+    names = (*LAKE_TABLES, BODIES)
     for table, _ in arguments.keep:
         if table not in names:
             raise JobError(

@@ -32,8 +32,8 @@ from commitlake.pipelines.maintenance.expiry import (
 )
 from commitlake.pipelines.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
 from commitlake.pipelines.maintenance.orphans import find_orphans
-from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
 from commitlake.pipelines.maintenance.table_files import read_table_files
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 BODIES = "bodies"
 
@@ -111,7 +111,7 @@ def care_for_tables(plan: Plan) -> Iterator[TableCare]:
     """
     last = read_last_commit(plan.lake.messages)
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
-    for table, sort_columns in SORTED_TABLES.items():
+    for table, (_, sort_columns) in LAKE_TABLES.items():
         uri = getattr(plan.lake, table)
         try:
             before = measure(read_table_files(delta_table(uri)))

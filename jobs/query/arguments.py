@@ -10,17 +10,15 @@ from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.query.bodies import MOST_ROWS
 from commitlake.schemas.layouts.rocketmq.topics import Kind
-
-TABLES = (
-    "messages", "quarantine", "gaps", "archive_runs", "quality_results", "message_keys", "profiles", "store_config",
-    "consumer_offsets", "subscriptions", "topic_minutes", "replays", "replay_messages",
-)  # fmt: skip
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `query`."""
     add_place_arguments(parser)
-    parser.add_argument("--table", choices=TABLES, default="messages", help="which table (default: messages)")
+    parser.add_argument(
+        "--table", choices=tuple(LAKE_TABLES), default="messages", help="which table (default: messages)"
+    )
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
     parser.add_argument("--queue", type=int, help="queue id")
     parser.add_argument(
@@ -31,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker", action="append", default=[], help="the store's name")
     add_time_arguments(parser)
     sql_help = (
-        f"any SELECT over the lake's tables, aggregates too: {', '.join(TABLES)}; nothing else is accepted, and "
+        f"any SELECT over the lake's tables, aggregates too: {', '.join(LAKE_TABLES)}; nothing else is accepted, and "
         "--limit counts its rows"
     )
     parser.add_argument("--sql", metavar="SELECT", help=sql_help)

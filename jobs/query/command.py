@@ -38,6 +38,7 @@ from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
 from commitlake.pipelines.query.sql import Conditions, Question
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.lake_tables import Origin, tables_of
 
 DESCRIPTION = (
     "Ask the lake for messages: by topic, queue, kind, key, id, time, or any SQL predicate. All conditions must hold; "
@@ -70,7 +71,7 @@ SHORT_COLUMNS = (
     "store_timestamp", "topic", "queue_id", "queue_offset", "kind", "keys", "tags", "reconsume_times", "body_size",
     "msg_id",
 )  # fmt: skip
-MADE_WHEN_NEEDED = ("quarantine", "gaps", "profiles", "quality_results", "store_config", "topic_minutes")
+MADE_WHEN_NEEDED = tables_of(Origin.COMMITS)
 _ORDER = {
     "messages": ("store_timestamp", "broker", "physical_offset"),
     "quarantine": ("broker", "start_offset"),

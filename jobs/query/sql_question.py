@@ -18,8 +18,8 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.rows_output import plain_rows, write
-from commitlake.jobs.query.arguments import TABLES
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _OTHERS = (
     "topic", "queue", "kind", "key", "id", "broker", "start", "end", "where", "columns", "order_by", "count", "body",
@@ -66,7 +66,7 @@ def answer_sql(
     except QueryError as error:
         for table in tables:
             refuse_damaged_files(getattr(lake, table), str(error))
-        raise JobError(f"the engine refused the question: {error}", f"tables are: {', '.join(TABLES)}") from None
+        raise JobError(f"the engine refused the question: {error}", f"tables are: {', '.join(LAKE_TABLES)}") from None
     if not arguments.quiet:
         seconds = time.monotonic() - started
         more = f", and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all" if cut else ""
@@ -79,7 +79,7 @@ def _named_tables(
 ) -> dict[str, DeltaTable]:
     """Open the tables whose names the SELECT has; `messages` always, which says where there is no lake."""
     tables = {"messages": open_table(lake, "messages")}
-    for name in TABLES:
+    for name in LAKE_TABLES:
         if name not in tables and re.search(rf"\b{name}\b", sql, re.IGNORECASE):
             try:
                 tables[name] = open_table(lake, name)

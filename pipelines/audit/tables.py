@@ -30,9 +30,9 @@ from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import SHOWN, Sides
 from commitlake.pipelines.maintenance.data_check import find_damaged_files
 from commitlake.pipelines.maintenance.repair_notes import count_lost_rows
-from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.pipelines.topic_minutes.progress import backfilled_sequence
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 
 _MINUTES = "topic_minutes"
@@ -65,7 +65,7 @@ def damaged_files(lake: LakePaths, *, deep: bool, runner: Runner = HERE) -> list
         runner: what reads the files.
     """
     found = []
-    for table in SORTED_TABLES:
+    for table in LAKE_TABLES:
         try:
             damages = sorted(map(str, find_damaged_files(getattr(lake, table), deep=deep, runner=runner)))
         except TableNotFoundError:

@@ -62,6 +62,7 @@ from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.lake_tables import Origin, tables_of
 
 _KEYS = "message_keys"
 _RECOUNTED = "the table is counted again from messages, unless some of these have expired: its rows are lost then"
@@ -71,7 +72,8 @@ _BEGINS_ANEW = (
 _AS_COMMITS_TELL = "no version of it is whole: it goes aside, and is made again as far as the commits of messages tell"
 _WAYS = {MINUTES: _RECOUNTED, **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW)}
 _OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
-TABLES = ("messages", *OF_RUNS, _KEYS, *SNAPSHOT_TABLES)
+TABLES = tables_of(Origin.ARCHIVE, Origin.COMMITS, Origin.MESSAGES, Origin.SNAPSHOTS)
+"""The tables that can be made again, or begin anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,4 +102,3 @@ CORRUPT_RECORD = column(
 MESSAGES = StructType([*_METADATA, BODY_REF, STORE_DATE])
 SOURCE = StructType([*_METADATA, BODY, CORRUPT_RECORD])
 PARTITION_COLUMNS = (STORE_DATE.name,)
-SORT_COLUMNS = ("topic", "queue_id", "queue_offset")

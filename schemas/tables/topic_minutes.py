@@ -77,5 +77,3 @@ TOPIC_MINUTES = StructType(
     ]
 )
 """The columns of `topic_minutes`."""
-SORT_COLUMNS = ("topic", "minute")
-"""The order of the rows in a file."""

@@ -15,7 +15,8 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.schemas.tables.messages import PARTITION_COLUMNS, SORT_COLUMNS, STORE_DATE
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
 from tests.benchmarks.memory import WorkerMemory
 from tests.benchmarks.naive import read_naively
 from tests.benchmarks.reading import BROKER
@@ -109,7 +110,7 @@ class SparkRuns:
         shutil.rmtree(self._written, ignore_errors=True)
         started = time.perf_counter()
         rows = self._spark.read.parquet(str(self._rows)).withColumn(STORE_DATE.name, F.to_date("store_timestamp"))
-        rows = rows.sortWithinPartitions(STORE_DATE.name, *SORT_COLUMNS)
+        rows = rows.sortWithinPartitions(STORE_DATE.name, *LAKE_TABLES["messages"].sort_columns)
         rows.write.format("delta").partitionBy(*PARTITION_COLUMNS).save(str(self._written))
         return self._run(started)
 

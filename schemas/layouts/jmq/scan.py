@@ -17,17 +17,22 @@ import re
 
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import FILLER, HEAD, MIN_RECORD_SIZE, Magic, body_crc, locate_parts
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Finding, Rules, SegmentScanner, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import (
+    MORE,
+    Bounds,
+    Fault,
+    Finding,
+    Rules,
+    SegmentScanner,
+    SpanKind,
+    fault_finding,
+    wrong_size,
+)
 
-_MORE = Finding(SpanKind.MORE)
 _AT_OFFSET = HEAD.offset_of("journal_offset")
 _AT_MAGIC = HEAD.offset_of("magic")
 _HIGH_BYTES = 4
 _LANDMARK_SIZE = _AT_OFFSET + _HIGH_BYTES - _AT_MAGIC
-
-
-def _fault(fault: Fault, expected: str, found: str, size: int = 0) -> Finding:
-    return Finding(SpanKind.FAULT, size, fault, expected, found)
 
 
 def examine(window: memoryview, position: int, journal_offset: int, bounds: Bounds) -> Finding:
@@ -45,16 +50,16 @@ def examine(window: memoryview, position: int, journal_offset: int, bounds: Boun
     available = len(window) - position
     left = bounds.file_end - journal_offset
     if available < FILLER.size:
-        return _MORE if left > available else _examine_rest(window[position:], journal_offset, bounds)
+        return MORE if left > available else _examine_rest(window[position:], journal_offset, bounds)
     total_size, magic = FILLER.unpack(window, position)
     if magic == Magic.FILLER:
         if total_size == (expected := bounds.segment_end - journal_offset):
             return Finding(SpanKind.BLANK, total_size)
-        return _fault(Fault.BLANK_SIZE, f"{expected} bytes left in the file", f"{total_size}")
+        return fault_finding(Fault.BLANK_SIZE, f"{expected} bytes left in the file", f"{total_size}")
     if total_size == 0 and magic == 0:
         return Finding(SpanKind.UNWRITTEN)
     if magic != Magic.MESSAGE:
-        return _fault(Fault.MAGIC, "1234 or BBBB", f"{magic:04X}")
+        return fault_finding(Fault.MAGIC, "1234 or BBBB", f"{magic:04X}")
     return _examine_record(window, position, journal_offset, bounds)
 
 
@@ -62,35 +67,29 @@ def _examine_rest(rest: memoryview, journal_offset: int, bounds: Bounds) -> Find
     """The last bytes of a file, too few for a FILLER."""
     if any(rest):
         expected = f"a record or a FILLER, {FILLER.size} bytes or more, or zeros"
-        return _fault(Fault.CUT, expected, f"{len(rest)} bytes left in the file")
+        return fault_finding(Fault.CUT, expected, f"{len(rest)} bytes left in the file")
     closes_file = journal_offset + len(rest) == bounds.segment_end
     return Finding(SpanKind.BLANK if closes_file and len(rest) else SpanKind.UNWRITTEN, len(rest))
 
 
-def _examine_record(  # noqa: PLR0911 (one return for each fault)
-    window: memoryview, position: int, journal_offset: int, bounds: Bounds
-) -> Finding:
+def _examine_record(window: memoryview, position: int, journal_offset: int, bounds: Bounds) -> Finding:
     total_size, _ = FILLER.unpack(window, position)
-    if not MIN_RECORD_SIZE <= total_size <= bounds.max_record_bytes:
-        return _fault(Fault.SIZE, f"{MIN_RECORD_SIZE} to {bounds.max_record_bytes} bytes", f"{total_size}")
-    left = bounds.file_end - journal_offset
-    if total_size > left:
-        return _fault(Fault.CUT, f"{total_size} bytes", f"{left} bytes left in the file")
-    if total_size > len(window) - position:
-        return _MORE
+    wrong = wrong_size(total_size, MIN_RECORD_SIZE, len(window) - position, journal_offset, bounds)
+    if wrong is not None:
+        return wrong
     head = HEAD.unpack(window, position)
     own_offset, stored_crc = head[5], head[-1]
     if own_offset != journal_offset:
-        return _fault(Fault.PHYSICAL_OFFSET, f"{journal_offset}", f"{own_offset}")
+        return fault_finding(Fault.PHYSICAL_OFFSET, f"{journal_offset}", f"{own_offset}")
     try:
         parts = locate_parts(window, position, total_size)
     except LayoutError as error:
-        return _fault(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
+        return fault_finding(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
     if not parts.topic_length:
-        return _fault(Fault.PART_LENGTHS, "topic_length 1 to 255", "0")
+        return fault_finding(Fault.PART_LENGTHS, "topic_length 1 to 255", "0")
     body = window[parts.body : parts.body + parts.body_length]
     if (crc := body_crc(body)) != stored_crc:
-        return _fault(Fault.BODY_CRC, f"{stored_crc}", f"{crc} for these {len(body)} bytes", total_size)
+        return fault_finding(Fault.BODY_CRC, f"{stored_crc}", f"{crc} for these {len(body)} bytes", total_size)
     return Finding(SpanKind.RECORD, total_size)
 
 

@@ -110,12 +110,34 @@ class Bounds(NamedTuple):
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
 
 
-_MORE = Finding(SpanKind.MORE)
+MORE = Finding(SpanKind.MORE)
 _MAGIC_NAMES = f"{MESSAGE_MAGIC_NAMES}, CBD43194 or CBD431A4"
 
 
-def _fault(fault: Fault, expected: str, found: str, size: int = 0) -> Finding:
+def fault_finding(fault: Fault, expected: str, found: str, size: int = 0) -> Finding:
+    """Return a finding of what is wrong; `size` where it is beyond doubt all the same."""
     return Finding(SpanKind.FAULT, size, fault, expected, found)
+
+
+def wrong_size(total_size: int, min_size: int, available: int, offset: int, bounds: Bounds) -> Finding | None:
+    """Check the size that a record claims, before anything behind it is looked at.
+
+    Args:
+        total_size: what the record says.
+        min_size: size of the smallest record.
+        available: bytes of the window from the record on.
+        offset: where the record begins in the log.
+        bounds: what sizes are compared with.
+
+    Returns:
+        A fault, or MORE where the record ends behind the window; None where all of the record is there.
+    """
+    if not min_size <= total_size <= bounds.max_record_bytes:
+        return fault_finding(Fault.SIZE, f"{min_size} to {bounds.max_record_bytes} bytes", f"{total_size}")
+    left = bounds.file_end - offset
+    if total_size > left:
+        return fault_finding(Fault.CUT, f"{total_size} bytes", f"{left} bytes left in the file")
+    return MORE if total_size > available else None
 
 
 def examine(  # noqa: PLR0911 (one return for each thing that can stand there)
@@ -136,11 +158,11 @@ def examine(  # noqa: PLR0911 (one return for each thing that can stand there)
     left = bounds.file_end - physical_offset
     if available < BLANK.size:
         if left > available:
-            return _MORE
+            return MORE
         rest = bytes(window[position:])
         if not any(rest):
             return Finding(SpanKind.UNWRITTEN, len(rest))
-        return _fault(
+        return fault_finding(
             Fault.CUT, f"a record or a BLANK, {BLANK.size} bytes or more", f"{len(rest)} bytes left in the file"
         )
     total_size, magic = BLANK.unpack(window, position)
@@ -149,38 +171,32 @@ def examine(  # noqa: PLR0911 (one return for each thing that can stand there)
     if total_size == 0 and magic == 0:
         return Finding(SpanKind.UNWRITTEN)
     if magic not in MESSAGE_MAGICS:
-        return _fault(Fault.MAGIC, _MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
+        return fault_finding(Fault.MAGIC, _MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
     return _examine_record(window, position, physical_offset, bounds)
 
 
 def _examine_blank(total_size: int, expected: int) -> Finding:
     if total_size == expected:
         return Finding(SpanKind.BLANK, total_size)
-    return _fault(Fault.BLANK_SIZE, f"{expected} bytes left in the segment", f"{total_size}")
+    return fault_finding(Fault.BLANK_SIZE, f"{expected} bytes left in the segment", f"{total_size}")
 
 
-def _examine_record(  # noqa: PLR0911 (one return for each fault)
-    window: memoryview, position: int, physical_offset: int, bounds: Bounds
-) -> Finding:
+def _examine_record(window: memoryview, position: int, physical_offset: int, bounds: Bounds) -> Finding:
     total_size, magic = BLANK.unpack(window, position)
-    if not MIN_RECORD_SIZE <= total_size <= bounds.max_record_bytes:
-        return _fault(Fault.SIZE, f"{MIN_RECORD_SIZE} to {bounds.max_record_bytes} bytes", f"{total_size}")
-    left = bounds.file_end - physical_offset
-    if total_size > left:
-        return _fault(Fault.CUT, f"{total_size} bytes", f"{left} bytes left in the file")
-    if total_size > len(window) - position:
-        return _MORE
+    wrong = wrong_size(total_size, MIN_RECORD_SIZE, len(window) - position, physical_offset, bounds)
+    if wrong is not None:
+        return wrong
     head = HEAD.unpack(window, position)
     own_offset, sys_flag = head[6], head[7]
     if own_offset != physical_offset:
-        return _fault(Fault.PHYSICAL_OFFSET, f"{physical_offset}", f"{own_offset}")
+        return fault_finding(Fault.PHYSICAL_OFFSET, f"{physical_offset}", f"{own_offset}")
     try:
         parts = locate_parts(window, position, magic, sys_flag, total_size)
     except LayoutError as error:
-        return _fault(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
+        return fault_finding(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
     body = window[parts.body : parts.body + parts.body_length]
     if (crc := DIALECT_BY_MAGIC[magic].body_crc(body)) != head[2]:
-        return _fault(Fault.BODY_CRC, f"{head[2]}", f"{crc} for these {len(body)} bytes", total_size)
+        return fault_finding(Fault.BODY_CRC, f"{head[2]}", f"{crc} for these {len(body)} bytes", total_size)
     return Finding(SpanKind.RECORD, total_size)
 
 

@@ -23,10 +23,10 @@ from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import FIRST_DATE, GrowingLake, data_files, rows_of, shop_messages
 
 DAY_SECONDS = 86_400
@@ -58,7 +58,7 @@ def state(growing: GrowingLake) -> dict[str, float]:
 
 
 def test_every_table_has_few_files_and_the_same_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
-    tables = [table for table in SORTED_TABLES if Path(getattr(growing.lake, table)).exists()]
+    tables = [table for table in LAKE_TABLES if Path(getattr(growing.lake, table)).exists()]
     before = {table: rows_of(getattr(growing.lake, table)) for table in tables}
     assert {"messages", "archive_runs"} <= set(tables)
     code, told = run(capsys, growing)

@@ -26,9 +26,10 @@ from commitlake.pipelines.maintenance.table_files import (
     exchange_files,
     read_table_files,
 )
-from commitlake.schemas.tables.messages import SORT_COLUMNS
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
 
+SORT_COLUMNS = LAKE_TABLES["messages"].sort_columns
 MIB = 1 << 20
 
 

@@ -13,19 +13,21 @@ import pytest
 from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.jobs.archive.snapshots import append_snapshots
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.audit.minutes import compare_minutes
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.tables import compare_archive_runs, damaged_files
 from commitlake.pipelines.maintenance import repair as repair_module
+from commitlake.pipelines.maintenance.derived_repair import OF_RUNS
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
-from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.snapshot.append import Appended, append_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
+from commitlake.pipelines.maintenance.first_entry import SCHEMAS
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.repairs import archive, contents
 from tests.support.table_damages import DAMAGES, damage
@@ -141,7 +143,7 @@ def test_an_archive_and_a_snapshot_go_on_beside_a_damaged_table(
 
 
 def test_every_table_is_repaired() -> None:
-    assert set(repair_module.TABLES) == set(SORTED_TABLES)
+    assert {"messages", "message_keys", *OF_RUNS, *SNAPSHOT_TABLES} == set(repair_module.TABLES) == set(SCHEMAS)
 
 
 def test_rows_that_nobody_took_out_are_missed(copied: Callable[[], GrowingLake]) -> None:

@@ -1,0 +1,60 @@
+"""The tables of a lake, each listed once, for whatever reads, compacts, audits or repairs all of them.
+
+The columns of a table are in the module of its name. This module needs no Spark, as `query` has to start at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Origin(StrEnum):
+    """Where the rows of a table come from."""
+
+    ARCHIVE = "archive"
+    """An archive run commits them: the table `messages`."""
+    COMMITS = "commits"
+    """An archive run writes them, and its commit of `messages` names the files."""
+    MESSAGES = "messages"
+    """They are made of the rows, or of the commits, of `messages`."""
+    SNAPSHOTS = "snapshots"
+    """Snapshots of consumers add them."""
+    REPLAYS = "replays"
+    """`replay` adds them, as it sends messages again; nothing else in the lake tells what they say."""
+
+
+class LakeTable(NamedTuple):
+    """A table of a lake.
+
+    Attributes:
+        origin: where its rows come from.
+        sort_columns: what the rows of a compacted file are sorted by; none where they stay in the order they came in.
+    """
+
+    origin: Origin
+    sort_columns: tuple[str, ...] = ()
+
+
+LAKE_TABLES: Mapping[str, LakeTable] = {
+    "messages": LakeTable(Origin.ARCHIVE, ("topic", "queue_id", "queue_offset")),
+    "quarantine": LakeTable(Origin.COMMITS),
+    "gaps": LakeTable(Origin.COMMITS),
+    "message_keys": LakeTable(Origin.MESSAGES, ("key_hash",)),
+    "profiles": LakeTable(Origin.COMMITS),
+    "quality_results": LakeTable(Origin.COMMITS),
+    "store_config": LakeTable(Origin.COMMITS),
+    "consumer_offsets": LakeTable(Origin.SNAPSHOTS),
+    "subscriptions": LakeTable(Origin.SNAPSHOTS),
+    "topic_minutes": LakeTable(Origin.COMMITS, ("topic", "minute")),
+    "archive_runs": LakeTable(Origin.MESSAGES),
+    "replays": LakeTable(Origin.REPLAYS),
+    "replay_messages": LakeTable(Origin.REPLAYS),
+}
+"""All tables, by name."""
+
+
+def tables_of(*origins: Origin) -> tuple[str, ...]:
+    """Return the names of the tables whose rows come from one of these."""
+    return tuple(name for name, table in LAKE_TABLES.items() if table.origin in origins)

@@ -1,0 +1,32 @@
+"""The list of a lake's tables agrees with what knows more of each of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
+from commitlake.pipelines.maintenance.first_entry import SCHEMAS
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, Origin, tables_of
+
+
+def test_tables_of_an_origin_are_those_that_the_writer_of_that_kind_knows() -> None:
+    assert set(tables_of(Origin.COMMITS)) == set(FOLLOWING)
+    assert set(tables_of(Origin.SNAPSHOTS)) == set(SNAPSHOT_TABLES)
+    assert tables_of(Origin.ARCHIVE) == ("messages",)
+    assert tables_of(*Origin) == tuple(LAKE_TABLES)
+
+
+def test_every_table_of_the_lake_is_listed() -> None:
+    lake = LakePaths("/lake")
+    others = {"root", "bodies", "streams"}
+    named = {name for name, value in vars(LakePaths).items() if isinstance(value, property)} - others
+    assert {name for name in named if str(getattr(lake, name)).startswith("/lake/")} == set(LAKE_TABLES)
+
+
+@pytest.mark.parametrize("name", LAKE_TABLES)
+def test_a_table_has_a_place_in_the_lake_and_the_columns_it_is_sorted_by(name: str) -> None:
+    assert getattr(LakePaths("/lake"), name) == f"/lake/{name}"
+    if LAKE_TABLES[name].sort_columns:
+        assert set(LAKE_TABLES[name].sort_columns) <= set(SCHEMAS[name].names)
