@@ -9,6 +9,7 @@ wire         profiles as bytes, and as rows       judgement    what came of one 
 partitions   large profiles as files' bytes       report       all judgements, and as rows of `quality_results`
 stretches    a profile piece by piece             figures      what the page shows, summed up piece by piece
 errors       what can go wrong                    verdict      what the run came to
+row_runs     compiled: which rows lie together, here and in topic_minutes
 profile_judge  what judges a profile: here, or in a process of its own (judge_process)
 
 Nothing here makes a file, and nothing opens a connection.

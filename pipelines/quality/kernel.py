@@ -2,8 +2,6 @@
 
 The hash of a row is Spark's `xxhash64` of bigints: XXH64 of eight bytes each, chained by the seed, first 42; a null
 leaves the hash as it is. (Source: org.apache.spark.sql.catalyst.expressions.XXH64.hashLong, 4.2.0.)
-
-All that is called here is in this file, because numba keeps what it compiled by the file's time.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.pipelines.quality.row_runs import goes_on, window_begin
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
@@ -116,20 +115,12 @@ def part_starts(
     begin = end = np.int64(0)  # of the window; a row before is in it if begin <= time < end
     timeless = False
     for row in range(len(brokers)):
-        here_timeless = (nulls[row] & NULL_STORE) != 0
-        same = (
-            row > 0
-            and brokers[row] == brokers[row - 1]
-            and topics[row] == topics[row - 1]
-            and queues[row] == queues[row - 1]
-            and here_timeless == timeless
-            and (timeless or begin <= stores_us[row] < end)
-        )
-        if not same:
+        is_timeless = (nulls[row] & NULL_STORE) != 0
+        if not goes_on(row, brokers, topics, queues, stores_us, is_timeless, timeless, begin, end):
             starts[found] = row
             found += 1
-            timeless = here_timeless
-            begin = stores_us[row] // window_us * window_us
+            timeless = is_timeless
+            begin = window_begin(stores_us[row], window_us)
             end = begin + window_us
     return found
 

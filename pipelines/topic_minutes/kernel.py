@@ -1,7 +1,6 @@
 """Compiled: messages counted by group, and the sketches of groups that are small.
 
-A group is one broker, topic, queue, kind, minute and tag. All that is called here is in this file, because numba keeps
-what it compiled by the file's time.
+A group is one broker, topic, queue, kind, minute and tag.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.pipelines.quality.row_runs import goes_on, window_begin
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
@@ -89,20 +89,12 @@ def assign_groups(
     begin = end = np.int64(0)
     timeless = False
     for row in range(len(brokers)):
-        here_timeless = (nulls[row] & NULL_STORE) != 0
-        same = (
-            row > 0
-            and brokers[row] == brokers[row - 1]
-            and topics[row] == topics[row - 1]
-            and queues[row] == queues[row - 1]
-            and kinds[row] == kinds[row - 1]
-            and here_timeless == timeless
-            and (timeless or begin <= stores_us[row] < end)
-        )
-        if not same:
+        is_timeless = (nulls[row] & NULL_STORE) != 0
+        same = goes_on(row, brokers, topics, queues, stores_us, is_timeless, timeless, begin, end)
+        if not (same and kinds[row] == kinds[row - 1]):
             stretch += 1
-            timeless = here_timeless
-            begin = stores_us[row] // _MINUTE_US * _MINUTE_US
+            timeless = is_timeless
+            begin = window_begin(stores_us[row], _MINUTE_US)
             end = begin + _MINUTE_US
         tag = tags[row]
         if stretch_of_tag[tag] != stretch:

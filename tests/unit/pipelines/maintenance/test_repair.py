@@ -21,13 +21,13 @@ from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.tables import compare_archive_runs, damaged_files
 from commitlake.pipelines.maintenance import repair as repair_module
 from commitlake.pipelines.maintenance.derived_repair import OF_RUNS
+from commitlake.pipelines.maintenance.first_entry import SCHEMAS
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.snapshot.append import Appended, append_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
-from commitlake.pipelines.maintenance.first_entry import SCHEMAS
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.repairs import archive, contents
 from tests.support.table_damages import DAMAGES, damage
