@@ -25,6 +25,8 @@ from commitlake.connectors.formats.facts.entries import queue_entries
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats, format_named
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.reader import read_bodies
@@ -37,6 +39,7 @@ from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.replay.batches import encode_part
 from commitlake.pipelines.replay.parts import COLUMNS
+from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 
@@ -54,6 +57,7 @@ def warm(runner: Runner = HERE) -> int:
     """
     with tempfile.TemporaryDirectory() as scratch:
         _encode()
+        _decode_answer()
         tasks = [(log_format.name, Path(scratch) / log_format.name) for log_format in all_formats()]
         return sum(rows for _, rows in runner.run(_warm_format, tasks))
 
@@ -104,6 +108,16 @@ def _find_border(log_format: Format) -> None:
     kernel = log_format.kernel
     parts = np.empty((kernel.part_count, 1), np.int64)
     kernel.find_border(np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
+
+
+def _decode_answer() -> None:
+    """Decode a record as a live broker sends it, as the source `rocketmq` does."""
+    segment = ROCKETMQ.sample_segment(_SEGMENT_BYTES)
+    parsed = parse_message(segment)
+    assert parsed is not None, "a segment begins with a whole record"
+    request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
+    for _ in PulledRecords("warm", request).batches([segment[: parsed[1]]]):
+        pass
 
 
 def _map(path: Path) -> None:
