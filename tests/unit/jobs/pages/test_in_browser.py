@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.guard import command as guard
 from commitlake.jobs.lag import command as lag
 from commitlake.jobs.tps import command as tps
+from commitlake.jobs.verify import command as verify
+from commitlake.schemas.errors import ExitCode
 from tests.support.html_pages import Element, parse_page, table_of
 from tests.support.lakes import GrowingLake
 
@@ -32,11 +36,21 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(shop: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The pages of rates and lag."""
+    """A page of each job that makes one of a lake that is there."""
     folder = tmp_path_factory.mktemp("pages")
-    found = {"tps": folder / "tps.html", "lag": folder / "lag.html"}
-    for main, name in ((tps.main, "tps"), (lag.main, "lag")):
-        assert main(["--lake", shop.lake.root, "--html", str(found[name]), "--quiet"]) == 0
+    of_lake = ["--lake", shop.lake.root]
+    of_both = ["--store", str(shop.store), *of_lake]
+    commands = {
+        "tps": (tps.main, of_lake),
+        "lag": (lag.main, of_lake),
+        "guard": (guard.main, of_both),
+        "audit": (audit.main, [*of_both, "--local"]),
+        "verify": (verify.main, [str(shop.store), *of_lake, "--local"]),
+    }
+    found = {name: folder / f"{name}.html" for name in commands}
+    for name, (main, arguments) in commands.items():
+        # Of a store that a test has written, verify may say what only a broker writes.
+        assert main([*arguments, "--html", str(found[name]), "--quiet"]) in {ExitCode.OK, ExitCode.DAMAGE}
     return found
 
 
@@ -74,16 +88,26 @@ def written(path: Path, section: str) -> list[list[str]]:
     return table_of(root.by_id(section))[1:]
 
 
-@pytest.mark.parametrize("name", ["tps", "lag"])
+@pytest.mark.parametrize(
+    ("name", "section", "columns"),
+    [
+        ("tps", "groups", (0, 1, 2)),
+        ("lag", "groups", (0, 1, 2)),
+        ("guard", "forecast", (0, 3, 4)),
+        ("audit", "compared", (0, 2, 3, 4)),
+        ("verify", "runs", (0, 1, 3, 4, 5, 6)),
+    ],
+)
 def test_numbers_are_those_of_the_file_and_nothing_sticks_out(
-    opened: Page, width: int, pages: dict[str, Path], name: str
+    opened: Page, width: int, pages: dict[str, Path], name: str, section: str, columns: tuple[int, ...]
 ) -> None:
     opened.goto(pages[name].as_uri())
-    expected = written(pages[name], "groups")
-    for column in (0, 1, 2):
-        assert [text.replace("\n", "") for text in rows(opened, "groups", column)] == [row[column] for row in expected]
+    expected = written(pages[name], section)
+    assert expected
+    for column in columns:
+        assert [text.replace("\n", "") for text in rows(opened, section, column)] == [row[column] for row in expected]
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
-    head = opened.locator("#groups thead").bounding_box()
+    head = opened.locator(f"#{section} thead").bounding_box()
     assert head is not None
     assert (head["height"] > 10) == (width == WIDE)  # cards have no heading
 
