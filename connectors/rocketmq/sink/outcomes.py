@@ -7,7 +7,7 @@
 | | | earlier row of its queue could not be sent |
 | topic | string | where to |
 | broker, queue_id, queue_offset | string, int, long | where it is; null where it was not sent |
-| msg_id | string | its offset message id |
+| msg_id | string | its offset message id, or that of the record that holds all of its batch |
 | store_status | string | SEND_OK, or what the disk or a copy lacks still: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, |
 | | | SLAVE_NOT_AVAILABLE |
 | attempts | int | how many requests with it were sent |
@@ -78,18 +78,14 @@ class Outcomes:
             self._errors.put(np.array([row]), error)
 
     def sent(self, numbers: Array, stored: Stored, attempts: int, *, may_be_twice: bool) -> None:
-        """Note rows that are in the log.
-
-        Raises:
-            ValueError: if the broker has not given an id for each.
-        """
-        ids = stored.response.msg_id.split(",")
-        if len(ids) != len(numbers):
-            raise ValueError(f"expected {len(numbers)} message ids, found {len(ids)}")
+        """Note rows that are in the log; a topic whose queues hold whole batches gives one id for all of a batch."""
+        count = len(numbers)
+        given = stored.response.msg_id.split(",")
+        ids: list[str | None] = [*given] if len(given) == count else [given[0] if len(given) == 1 else None] * count
         self._statuses[numbers] = _STATUSES.index(RowStatus.SENT)
         self._brokers.put(numbers, stored.queue.broker_name)
         self._queue_ids[numbers] = stored.queue.queue_id
-        self._offsets[numbers] = stored.response.queue_offset + np.arange(len(numbers))
+        self._offsets[numbers] = stored.response.queue_offset + np.arange(count)
         self._stored.put(numbers, SendStatus(stored.code).name)
         self._attempts[numbers] = attempts
         self._may_be_twice[numbers] = may_be_twice

@@ -221,14 +221,9 @@ class _Run:
         self._in_flight -= 1
         problem = answer.exception()
         if problem is None:
-            try:
-                numbers, stored = work.parcel.rows, answer.result()
-                self._outcomes.sent(numbers, stored, work.attempts, may_be_twice=work.may_be_there)
-            except ValueError as error:
-                problem = ProtocolError(f"{work.last_broker}: {error}")
-            else:
-                self._next(work.lane)
-                return
+            self._outcomes.sent(work.parcel.rows, answer.result(), work.attempts, may_be_twice=work.may_be_there)
+            self._next(work.lane)
+            return
         self._failed(work, problem, was_sent=True)
 
     def _next(self, lane: _Lane) -> None:

@@ -276,6 +276,20 @@ def test_lost_answers_are_sent_again_and_said_to_be_twice(cluster: LiveCluster, 
     assert sorted(Counter(one.unique_key for one in stored(broker).values()).values()) == [2] * 5
 
 
+@pytest.mark.parametrize(("ids", "expected"), [("ONE", ["ONE"] * 3), ("ONE,TWO", [None] * 3)])
+def test_a_stored_batch_with_other_ids_is_not_sent_again(
+    cluster: LiveCluster, broker: LiveBroker, ids: str, expected: list[str | None]
+) -> None:
+    broker.interfere = lambda request: (
+        reply(request, msgId=ids, queueId="1", queueOffset="5") if request.code in SENDS else None
+    )
+    outcomes = send(cluster, numbered(3))
+    assert [(one["status"], one["attempts"], one["queue_offset"]) for one in outcomes] == [
+        ("sent", 1, 5), ("sent", 1, 6), ("sent", 1, 7),
+    ]  # fmt: skip
+    assert [one["msg_id"] for one in outcomes] == expected
+
+
 def test_what_is_in_doubt_is_not_sent_again_where_that_is_asked_for(cluster: LiveCluster, broker: LiveBroker) -> None:
     broker.interfere = lambda request: b"" if request.code in SENDS else None
     settings = replace(QUICK, answer_seconds=0.1, resend_in_doubt=False)
