@@ -1,4 +1,4 @@
-"""What the commands that measure lag have in common: whether it is that of a lake or of stores."""
+"""Arguments that the commands which read a lake or stores have in common, and those that measure lag."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
     source.add_argument("--store", metavar="PATH", help=f"a store folder (the one that holds {FOLDERS}), or a glob")
-    parser.add_argument("--bodies", metavar="PLACE", help=BODIES_HELP)
     add_s3_arguments(parser)
-    add_broker_conf_argument(parser)
     add_layout_argument(parser)
+
+
+def add_lag_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `add_source_arguments`, and what else the lag depends on."""
+    add_source_arguments(parser)
+    parser.add_argument("--bodies", metavar="PLACE", help=BODIES_HELP)
+    add_broker_conf_argument(parser)

@@ -23,7 +23,7 @@ from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
-from commitlake.jobs.lag.arguments import add_source_arguments
+from commitlake.jobs.lag.arguments import add_lag_arguments
 from commitlake.jobs.lag.conditions import parse_condition
 from commitlake.schemas.errors import ExitCode
 
@@ -54,7 +54,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("lag", DESCRIPTION, EXAMPLES)
-    add_source_arguments(parser)
+    add_lag_arguments(parser)
     at_help = "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)"
     parser.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
     parser.add_argument(

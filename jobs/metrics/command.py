@@ -20,7 +20,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.lag.arguments import add_source_arguments
+from commitlake.jobs.lag.arguments import add_lag_arguments
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
 
@@ -41,7 +41,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("metrics", DESCRIPTION, EXAMPLES)
-    add_source_arguments(parser)
+    add_lag_arguments(parser)
     output = parser.add_mutually_exclusive_group(required=True)
     output.add_argument("--textfile", metavar="FILE", help="write the metrics to this file, as a whole")
     output.add_argument("--listen", metavar="IP:PORT", help="serve them, as http://IP:PORT/metrics")
