@@ -1,0 +1,186 @@
+"""Lag at past moments, against what was so at these moments: a broker's own offsets, and a count of what was sent.
+
+For more than two minutes messages are sent, and groups of different speeds consume them. Every few seconds a snapshot
+is taken. At random moments everything stands still for some milliseconds, and the truth is written down.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import pytest
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller
+from commitlake.connectors.rocketmq.network import Network
+from commitlake.jobs.archive.command import main as archive
+from commitlake.pipelines.lag.answer import lag_of_lake
+from commitlake.pipelines.lag.measure import Choice
+from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.live import ask_progress
+from commitlake.pipelines.snapshot.progress import OffsetKind
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
+from commitlake.schemas.remoting.json_fields import serialize_body
+from tests.servers.rocketmq import VERSIONS, RocketMQ
+from tests.support.topic_reading import wait_for
+from tests.support.waiting import let_pass
+
+pytestmark = pytest.mark.long("two minutes of producing and consuming")
+BROKER, TOPIC, QUEUES = "broker-a", "Orders", 2
+SECONDS, MOMENTS, SNAPSHOT_SECONDS = 130.0, 200, 7.0
+SPEEDS = {"Fast": 60, "Even": 12, "Slow": 3, "Bursty": 0, "Stopped": 0, "SetBack": 12, "Tagged": 12}
+"""Messages of a queue that a group consumes in a round at most."""
+Offsets = dict[str, dict[int, int]]
+
+
+class Moment(NamedTuple):
+    """What was so: messages of each queue with their tags, and each group's offsets."""
+
+    at: datetime.datetime
+    sent: dict[int, int]
+    offsets: Offsets
+    is_snapshot: bool
+
+
+class Recording(NamedTuple):
+    """A lake, and what was so at some moments."""
+
+    lake: LakePaths
+    tags: dict[int, list[str]]
+    moments: list[Moment]
+
+    def lag(self, moment: Moment, group: str, queue_id: int) -> int:
+        """Messages of a queue that a group wants and had not consumed."""
+        behind = self.tags[queue_id][moment.offsets[group][queue_id] : moment.sent[queue_id]]
+        return behind.count("paid") if group == "Tagged" else len(behind)
+
+
+class World:
+    """Sends, consumes, and writes down what is so."""
+
+    def __init__(self, servers: RocketMQ, lake: LakePaths, stack: ExitStack) -> None:
+        options = Options(servers.name_server_address)
+        self.lake = lake
+        self.admin = stack.enter_context(Admin(options))
+        self.admin.create_topic(TOPIC, queues=QUEUES)
+        wait_for(self.admin.topics, lambda topics: TOPIC in topics)
+        for group in SPEEDS:
+            self.admin.create_group(SubscriptionGroupConfig(group))
+        self.producer = stack.enter_context(Producer("Recorded", options))
+        self.pullers = {group: stack.enter_context(Puller(group, options)) for group in SPEEDS}
+        self.queues = sorted(self.producer.queues(TOPIC))
+        self.offsets: Offsets = {group: dict.fromkeys(range(QUEUES), 0) for group in SPEEDS}
+        self.tags: dict[int, list[str]] = defaultdict(list)
+        self.moments: list[Moment] = []
+        self.chance = random.Random(19)
+        self.was_set_back = False
+        self.client = Network(options)
+        stack.callback(self.client.close)
+        beat = Heartbeat(
+            f"{self.client.client_id}-Tagged",
+            (),
+            (ConsumerData("Tagged", subscription_data_set=(SubscriptionData(TOPIC, "paid"),)),),
+        )
+        self.client.call(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+
+    def go_on(self, number: int) -> None:
+        """Send some messages, and let each group consume some."""
+        for queue in self.queues:
+            for _ in range(self.chance.randrange(8)):
+                tag = self.chance.choice(["paid", "open", "sent"])
+                self.producer.send(OutgoingMessage(TOPIC, b"x", tags=tag), queue=queue)
+                self.tags[queue.queue_id].append(tag)
+        for group, speed in SPEEDS.items():
+            most = 200 if group == "Bursty" and self.chance.random() < 0.02 else speed
+            for queue in self.queues:
+                before, end = self.offsets[group][queue.queue_id], len(self.tags[queue.queue_id])
+                after = min(end, before + self.chance.randrange(most + 1))
+                if group == "SetBack" and number % 150 == 149:
+                    after, self.was_set_back = before // 2, True
+                elif group == "SetBack" and self.was_set_back:
+                    after = before  # one that has come as far again by the next snapshot cannot be told from others
+                if group == "Stopped":
+                    after = min(end, 20)
+                if after != before:
+                    self.pullers[group].commit(queue, after)
+                    self.offsets[group][queue.queue_id] = after
+
+    def write_down(self, *, is_snapshot: bool) -> None:
+        """Write down what is so, while nothing happens; a snapshot is kept in the lake, too."""
+        let_pass(0.003, "what was sent was stored in an earlier millisecond")
+        progress = ask_progress(self.admin, BROKER)
+        asked = {
+            (position.group, position.queue_id): offset
+            for position, offset in progress.offsets.items()
+            if position.kind == OffsetKind.GROUP and position.topic == TOPIC
+        }
+        offsets = {group: {queue: asked.get((group, queue), 0) for queue in range(QUEUES)} for group in SPEEDS}
+        assert offsets == self.offsets
+        sent = {queue: len(self.tags[queue]) for queue in range(QUEUES)}
+        self.moments.append(Moment(progress.taken[OffsetKind.GROUP], sent, offsets, is_snapshot))
+        if is_snapshot:
+            append_progress(self.lake, progress)
+            self.was_set_back = False
+        let_pass(0.003, "what is sent next is stored in a later millisecond")
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    folder = tmp_path_factory.mktemp("moments-")
+    lake = LakePaths(str(folder / "lake"))
+    with RocketMQ(VERSIONS[0], folder / "rocketmq") as servers, ExitStack() as stack:
+        world = World(servers, lake, stack)
+        for number in range(10):
+            world.go_on(number)
+        quick = ["--no-quality", "--no-keys", "--local", "--quiet"]
+        run = ["--store", str(servers.store), "--broker", BROKER, "--lake", lake.root, *quick]
+        assert archive(run) == 0  # makes the lake
+        let_pass(0.01, "the run's own snapshot is older than the next one")
+        world.write_down(is_snapshot=True)
+        begun, snapshots, number = time.monotonic(), 1, 10
+        due = sorted(world.chance.uniform(1, SECONDS) for _ in range(MOMENTS))
+        while time.monotonic() - begun < SECONDS or due:
+            world.go_on(number)
+            number += 1
+            passed = time.monotonic() - begun
+            while due and due[0] <= passed:
+                due.pop(0)
+                world.write_down(is_snapshot=False)
+                world.go_on(number)
+            if passed >= snapshots * SNAPSHOT_SECONDS:
+                snapshots += 1
+                world.write_down(is_snapshot=True)
+            let_pass(0.05, "groups and producers are not busy all the time")
+        world.write_down(is_snapshot=True)
+        assert archive(run) == 0
+        yield Recording(lake, world.tags, world.moments)
+
+
+def test_lag_was_within_its_bounds_at_200_moments_and_exact_at_snapshots(recording: Recording) -> None:
+    exact = total = 0
+    for moment in recording.moments:
+        rows = lag_of_lake(recording.lake, moment.at, Choice(topics=[TOPIC])).rows
+        found = {(row.group, row.queue_id): row for row in rows}
+        for group in SPEEDS:
+            for queue_id in range(QUEUES):
+                if (group, queue_id) not in found:  # it had committed nothing until the snapshot before
+                    assert group == "Bursty"
+                    continue
+                row, truth = found[group, queue_id], recording.lag(moment, group, queue_id)
+                assert row.messages.high is not None
+                assert row.messages.low <= truth <= row.messages.high, (moment, group, queue_id)
+                assert row.messages.is_exact or not moment.is_snapshot
+                exact += row.messages.is_exact
+                total += 1
+    snapshots = sum(moment.is_snapshot for moment in recording.moments)
+    print(f"{len(recording.moments)} moments, {snapshots} of them snapshots: {exact} of {total} figures exact")
+    assert len(recording.moments) - snapshots == MOMENTS
+    assert snapshots > 15
