@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,10 +30,27 @@ def table_name(uri: str) -> str:
 def run_spark_sql(spark: SparkSession, sql: str) -> Iterator[pa.RecordBatch]:
     """The answer to a SQL question, one partition at a time, in order.
 
-    Rows would come as Python objects, a time in the zone of this process; so workers hand over whole batches, as bytes.
-
     Raises:
         QueryError: if the engine cannot understand or answer it.
+    """
+    yield from run_spark_select(spark, sql, {})[1]
+
+
+def run_spark_select(
+    spark: SparkSession, sql: str, tables: Mapping[str, str], limit: int = 0
+) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+    """Return the names of the columns of a SELECT's answer, and its batches, one partition at a time, in order.
+
+    Rows would come as Python objects, a time in the zone of this process; so workers hand over whole batches, as bytes.
+
+    Args:
+        spark: the session; none of its views is changed.
+        sql: a query. With tables it is part of another one, where no other statement can be.
+        tables: paths or URIs of Delta tables by the names that the SELECT has for them.
+        limit: at most so many rows; 0 is no limit.
+
+    Raises:
+        QueryError: if the engine cannot understand or answer it; each batch can still raise the same.
     """
 
     def to_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -43,11 +60,21 @@ def run_spark_sql(spark: SparkSession, sql: str) -> Iterator[pa.RecordBatch]:
                 stream.write_batch(batch)
             yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["ipc"])
 
-    with _refusals():
-        with _text_as_it_is(spark):
-            parts = spark.sql(sql).mapInArrow(to_bytes, "ipc binary")
-        for row in parts.toLocalIterator(prefetchPartitions=True):
-            yield from pa.ipc.open_stream(row.ipc)
+    def batches() -> Iterator[pa.RecordBatch]:
+        with _refusals():
+            for row in parts.toLocalIterator(prefetchPartitions=True):
+                yield from pa.ipc.open_stream(row.ipc)
+
+    if tables:
+        named = ", ".join(f"{name} AS (SELECT * FROM {table_name(uri)})" for name, uri in tables.items())
+        sql = f"WITH {named} SELECT * FROM (\n{sql}\n)"
+    if limit:
+        sql += f" LIMIT {limit}"
+    with _refusals(), _text_as_it_is(spark):
+        answer = spark.sql(sql)
+        columns = answer.columns
+        parts = answer.mapInArrow(to_bytes, "ipc binary")
+    return columns, batches()
 
 
 @contextmanager

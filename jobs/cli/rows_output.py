@@ -38,7 +38,7 @@ def _plain_values(column: pa.Array) -> list[Any]:
     """A column at a time: value by value it takes three times as long, and for times pyarrow would import pandas."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        times = column.cast(pa.timestamp("ms", kind.tz), safe=False)
+        times = column.cast(pa.timestamp("ms", "UTC" if kind.tz else None), safe=False)  # a session has its own zone
         return list(pc.strftime(times, format=_TIME_FORM).to_pylist())
     if pa.types.is_date(kind):
         return list(column.cast(pa.string()).to_pylist())

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_time_arguments(parser)
     sql_help = (
         f"any SELECT over the lake's tables, aggregates too: {', '.join(LAKE_TABLES)}; nothing else is accepted, and "
-        "--limit counts its rows"
+        "--limit counts its rows. With --engine spark it is Spark's SQL"
     )
     parser.add_argument("--sql", metavar="SELECT", help=sql_help)
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")

@@ -54,6 +54,10 @@ EXAMPLES = (
         "query --lake lake --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
         "any SELECT over the lake's tables",
     ),
+    (
+        "query --lake lake --engine spark --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
+        "the same by Spark, for more than one process should hold",
+    ),
     ("query --lake lake --table quarantine", "what could not be read"),
     (
         "query --lake lake --id 0A00000100002A9F0000000000001000 --body | jq .",

@@ -1,4 +1,4 @@
-"""`query --sql`: a SELECT over the lake's tables, without a JVM."""
+"""`query --sql`: a SELECT over the lake's tables, without a JVM or, for large answers, by Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import pyarrow as pa
@@ -39,8 +39,8 @@ def check_sql(arguments: argparse.Namespace) -> None:
             raise JobError(f"--{name} has no effect with --sql", "say it in the SELECT")
     if arguments.table != "messages":
         raise JobError("--table has no effect with --sql", "name the tables in the SELECT")
-    if arguments.via != "delta" or arguments.engine != Engine.DELTALAKE:
-        raise JobError("--sql is answered by the deltalake engine only", "leave --via and --engine out")
+    if arguments.via != "delta":
+        raise JobError("--sql is answered by the lake only", "leave --via out")
 
 
 def answer_sql(
@@ -57,8 +57,11 @@ def answer_sql(
     sql = arguments.sql.strip().rstrip(";")
     tables = _named_tables(sql, lake, open_table)
     try:
-        answer = _ask(tables, sql, sorts_all=not arguments.limit)
-        columns = [field.name for field in answer.schema]
+        answer: Iterable[pa.RecordBatch]
+        if arguments.engine == Engine.SPARK:
+            columns, answer = _ask_spark(lake, tables, sql, arguments.limit)
+        else:
+            columns, answer = _ask(tables, sql, sorts_all=not arguments.limit)
         rows = plain_rows(answer, 0)
         shown = list(islice(rows, arguments.limit)) if arguments.limit else rows
         count = write(arguments.output, iter(shown), columns)
@@ -88,7 +91,18 @@ def _named_tables(
     return tables
 
 
-def _ask(tables: dict[str, DeltaTable], sql: str, *, sorts_all: bool) -> pa.RecordBatchReader:
+def _ask_spark(
+    lake: LakePaths, tables: Iterable[str], sql: str, limit: int
+) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+    """Answer a SELECT by Spark, with one row more than a limit, which tells whether there are more."""
+    from commitlake.connectors.lake.spark_reader import run_spark_select
+    from commitlake.connectors.runtime.spark_session import get_session
+
+    places = {name: getattr(lake, name) for name in tables}
+    return run_spark_select(get_session("query", lake.s3), sql, places, limit + 1 if limit else 0)
+
+
+def _ask(tables: dict[str, DeltaTable], sql: str, *, sorts_all: bool) -> tuple[list[str], Iterable[pa.RecordBatch]]:
     """Answer a SELECT; any other statement is refused before it has an effect.
 
     The engine could also write files (COPY) and change its settings. As a named subquery only a query is accepted, and
@@ -98,4 +112,5 @@ def _ask(tables: dict[str, DeltaTable], sql: str, *, sorts_all: bool) -> pa.Reco
         run_sql_over(tables, f"EXPLAIN WITH answer AS (\n{sql}\n) SELECT * FROM answer").read_all()
     except QueryError as error:
         raise QueryError(f"expected one SELECT: {error}") from None
-    return run_sql_over(tables, sql, sorts_all=sorts_all)
+    answer = run_sql_over(tables, sql, sorts_all=sorts_all)
+    return [field.name for field in answer.schema], answer

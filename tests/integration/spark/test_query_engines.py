@@ -65,6 +65,23 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+SELECTS = (
+    (
+        "SELECT topic, count(*) AS messages, sum(body_size) AS bytes, max(store_timestamp) AS last FROM messages "
+        "GROUP BY topic ORDER BY topic"
+    ),
+    (
+        "SELECT physical_offset, tags, keys, properties, store_timestamp, store_date, "
+        "CAST(queue_offset AS DOUBLE) / 4 AS quarter FROM messages ORDER BY physical_offset DESC -- the last first"
+    ),
+    (
+        "WITH some AS (SELECT * FROM messages WHERE queue_id > 1) SELECT m.queue_offset, s.queue_id FROM messages m "
+        "LEFT JOIN some s ON s.physical_offset = m.physical_offset ORDER BY m.queue_offset LIMIT 7"
+    ),
+    "SELECT topic, body_size FROM messages WHERE false",
+)
+
+
 @pytest.fixture
 def far_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process in a zone far from UTC, on a continent where clocks are put back in November."""
@@ -116,6 +133,34 @@ def test_both_engines_give_the_same_rows_in_the_same_order(ask: Ask, arguments: 
     code, out, err = ask("deltalake", *arguments)
     assert (code, ask("spark", *arguments)[:2]) == (0, (0, out)), err
     assert rows is None or len(out.splitlines()) == rows
+
+
+@pytest.mark.usefixtures("far_away")
+@pytest.mark.parametrize("sql", SELECTS)
+def test_both_engines_give_the_same_answer_to_a_select(ask: Ask, spark: SparkSession, sql: str) -> None:
+    expected = ask("deltalake", "--sql", sql, "--output", "jsonl")
+    assert expected[0] == 0, expected[2]
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")  # somebody's own session
+    try:
+        assert ask("spark", "--sql", sql, "--output", "jsonl")[:2] == expected[:2]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+@pytest.mark.parametrize(
+    "sql", ["DROP VIEW messages", "SELECT 1; SELECT 2", "SELECT 1) INSERT INTO messages SELECT (1"]
+)
+def test_spark_answers_nothing_but_one_select(ask: Ask, sql: str) -> None:
+    code, out, err = ask("spark", "--sql", sql)
+    assert (code, out) == (2, "")
+    assert "the engine refused the question" in err
+
+
+def test_a_limit_cuts_the_answer_of_spark_and_is_said(ask: Ask) -> None:
+    _, out, err = ask("spark", "--sql", "SELECT physical_offset FROM messages", "--limit", "3", "--output", "jsonl")
+    assert len(out.splitlines()) == 3
+    assert "--limit 3 cut the result" in err
 
 
 def test_no_text_of_a_question_is_a_variable_in_anybody_s_session(ask: Ask, spark: SparkSession) -> None:

@@ -106,7 +106,7 @@ def test_a_table_that_is_not_there_yet_is_said(ask: Ask) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [("--topic", "a"), ("--from", "-2h"), ("--count",), ("--where", "true"), ("--table", "gaps"), ("--engine", "spark"),
+    [("--topic", "a"), ("--from", "-2h"), ("--count",), ("--where", "true"), ("--table", "gaps"),
      ("--order-by", "topic"), ("--body",)],
 )  # fmt: skip
 def test_options_that_have_no_effect_are_refused(ask: Ask, more: tuple[str, ...]) -> None:
