@@ -36,6 +36,8 @@ ALLOWED = {
     "pipelines/verify/queue_files.py": SEGMENT,
     "jobs/broker/store.py": "an argument of the user's own: `float` raises for what is none",
     "jobs/guard/command.py": "an argument of the user's own: `float` raises for what is none",
+    "jobs/notebooks/notebook.py": "an argument of the user's own: `float` raises for what is none",
+    "jobs/pages/decoded.py": LIMITED,
     "jobs/cli/durations.py": LIMITED,
     "jobs/cli/process.py": "a process number out of /proc",
     "jobs/cli/times.py": LIMITED,
