@@ -11,7 +11,7 @@ from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments, parse_time
 from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
-SEND, LIST, SHOW, RESUME, STOP, THROTTLE = "send", "list", "show", "resume", "stop", "throttle"
+SEND, LIST, SHOW, RESUME, STOP, THROTTLE, VERIFY = "send", "list", "show", "resume", "stop", "throttle", "verify"
 ACTIONS = {
     SEND: "send messages again (the default)",
     LIST: "show all replays of the lake",
@@ -19,8 +19,9 @@ ACTIONS = {
     RESUME: "go on with one that has stopped or was killed",
     STOP: "have the process that sends it stop",
     THROTTLE: "have the process that sends it keep to --rate",
+    VERIFY: "read back what one has sent, and compare it with the lake",
 }
-_OF_ONE = (SHOW, RESUME, STOP, THROTTLE)
+_OF_ONE = (SHOW, RESUME, STOP, THROTTLE, VERIFY)
 _CHOOSING = (
     "topic", "queue", "key", "key_file", "tag", "id", "broker", "start", "end", "where", "dlq_of", "not_consumed_by",
     "to_topic", "limit",
@@ -39,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_pace(parser)
     parser.add_argument("--dry-run", action="store_true", help="tell what would be sent, and send nothing; without "
                         "--namesrv, nothing is said of the target")  # fmt: skip
+    verify_help = "when all is sent, read it back from the target and compare it with the lake"
+    parser.add_argument("--verify", action="store_true", help=verify_help)
     yes_help = "send without asking; without a terminal nothing is sent otherwise"
     parser.add_argument("--yes", action="store_true", help=yes_help)
     confirm_help = "ask before more messages than this are sent (default: 0, always)"

@@ -6,7 +6,8 @@ r"""Send archived messages again: to a topic, in order, at a pace, and each of t
 Tells what is chosen and who gets it, asks, and sends. What was sent is in the lake's tables `replays` and
 `replay_messages`; `replay resume ID` goes on after any end, and sends nothing twice. It starts no JVM. Exit codes: 0
 where all was sent; 1 where the target was away for too long; 2 for a wrong lake or option; 3 where messages could not
-be sent; 4 where the target cannot take them, or another process is at it; 130 where it was stopped.
+be sent, or are not in the target as they were sent; 4 where the target cannot take them, or another process is at it;
+130 where it was stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.times import join_times
-from commitlake.jobs.replay.arguments import LIST, RESUME, SEND, SHOW, STOP, THROTTLE, add_arguments, check
+from commitlake.jobs.replay.arguments import LIST, RESUME, SEND, SHOW, STOP, THROTTLE, VERIFY, add_arguments, check
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ EXAMPLES = (
      "what a group had not consumed then"),
     ("replay list --lake lake", "all replays, and how far they are"),
     ("replay resume 20261117-142003-5f2a1c --lake lake", "go on with one"),
+    ("replay verify 20261117-142003-5f2a1c --lake lake", "read it back from the target, and compare it with the lake"),
     ("replay throttle 20261117-142003-5f2a1c --lake lake --rate 100", "slow one down while it sends"),
 )  # fmt: skip
 _READ = ("messages", "replays", "replay_messages", "consumer_offsets")
@@ -66,8 +68,17 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     from commitlake.jobs.replay.actions import ask_to_stop, show_all, show_one, throttle
     from commitlake.jobs.replay.send import resume, send
+    from commitlake.jobs.replay.verify import verify
 
-    acts = {SEND: send, RESUME: resume, LIST: show_all, SHOW: show_one, STOP: ask_to_stop, THROTTLE: throttle}
+    acts = {
+        SEND: send,
+        RESUME: resume,
+        LIST: show_all,
+        SHOW: show_one,
+        STOP: ask_to_stop,
+        THROTTLE: throttle,
+        VERIFY: verify,
+    }
     return acts[arguments.action](arguments, lake)
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError, open_table
-from commitlake.connectors.rocketmq import Admin, Options, Producer, ProducerOptions, Puller, RocketMQError
+from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.names import warn
@@ -24,11 +23,14 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.choice import chosen_condition
+from commitlake.jobs.replay.target import target_client
+from commitlake.jobs.replay.verify import verify_sent
 from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.consumed import count_consumed, group_offsets
 from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, add_event, check_is_free, read_state
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
+from commitlake.pipelines.replay.planned import PlannedMessages
 from commitlake.pipelines.replay.planning import (
     QueueChoice,
     count_choice,
@@ -44,9 +46,6 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 PROG = "commitlake replay"
-_GROUP = "commitlake-replay"
-_SEND_SECONDS = 15.0
-_REQUEST_SECONDS = 10.0
 _COLUMNS = (
     "broker", "topic", "queue_id", "messages", "bytes", "first_offset", "last_offset", "first_at", "last_at",
 )  # fmt: skip
@@ -69,7 +68,7 @@ def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if arguments.namesrv is None:
         _show_choice(arguments, choice)
         return ExitCode.OK
-    with _target(arguments.namesrv) as client:
+    with target_client(arguments.namesrv) as client:
         origins = origin_topics(table, condition) if arguments.to_topic is None else []
         topics = topics_of(choice, arguments.to_topic, origins)
         queues = target_queue_ends(client, topics)
@@ -93,26 +92,15 @@ def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Go on with a replay that has stopped, or whose process is gone."""
     state = read_state(lake, arguments.replay_id)
     plan = state.plan
-    if state.event in (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE):
+    if state.event in (ReplayEvent.FINISHED, ReplayEvent.UNDONE):
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
     check_is_free(state, Ledger(lake, plan.replay_id).last_written())
-    with _target(arguments.namesrv or plan.target.name_servers) as client:
+    with target_client(arguments.namesrv or plan.target.name_servers) as client:
         return _run(arguments, lake, open_table(lake, "messages"), plan, client, is_resumed=_has_begun(state))
 
 
 def _has_begun(state: ReplayState) -> bool:
     return state.owner is not None
-
-
-@contextmanager
-def _target(name_servers: str) -> Iterator[TargetClient]:
-    options = Options(name_servers, request_seconds=_REQUEST_SECONDS)
-    with (
-        Producer(_GROUP, options, ProducerOptions(send_seconds=_SEND_SECONDS)) as producer,
-        Puller(_GROUP, options) as puller,
-        Admin(options) as admin,
-    ):
-        yield TargetClient(producer, puller, admin)
 
 
 def _run(
@@ -128,7 +116,7 @@ def _run(
     settings = Settings(speed=arguments.speed or 0)
     if arguments.patience is not None:
         settings = Settings(arguments.patience.total_seconds(), arguments.speed or 0)
-    packs = open_store(bodies_of(arguments, lake))
+    messages = PlannedMessages(plan, table, open_store(bodies_of(arguments, lake)))
     with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         told = 0
 
@@ -138,14 +126,17 @@ def _run(
             advance(done - told)
             told = done
 
-        run = ReplayRun(lake, table, packs, plan, client, pace, settings, on_progress)
+        run = ReplayRun(lake, messages, client, pace, settings, on_progress)
         tell = print_line if not arguments.quiet else _nothing
         with (
             watched(lake, plan.replay_id, pace, client.admin, arguments.pause_if_lag, tell),
             stop_softly(pace.stop),
         ):
             counts = run.run(is_resumed=is_resumed)
-    return _summary(arguments, plan, counts)
+    result = _summary(arguments, plan, counts)
+    if arguments.verify and result is not ExitCode.INTERRUPTED:
+        return max(result, verify_sent(arguments, lake, messages, client.puller))
+    return result
 
 
 def _nothing(_: str) -> None:

@@ -1,7 +1,8 @@
 """Replays: archived messages are sent again, in order, at a pace, and each of them once.
 
     selection     which messages                  plan        what is sent and where to, fixed before anything is sent
-    planning      makes a plan                    parts       a plan's stretches of the logs, and their rows
+    planning      makes a plan                    planned     a plan's messages, part by part
+    parts         the rows and bodies of a part
     mapping       from rows to queues of the target
     stamping      properties of a message that is sent again
     batches, kernel   rows to batches, as they are sent
@@ -9,6 +10,7 @@
     search        messages of a replay in the target
     pace          how fast
     ledger        the tables replays and replay_messages
+    verifying     what was sent, read back and compared
     run           all of it, part by part
 
 A part's messages are sent, and then its rows are added to `replay_messages`: one commit, which fails if another process

@@ -102,13 +102,12 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
         replay_id: the replay's.
     """
     entries = rows.column("properties").combine_chunks()
-    lengths = numbers(pc.fill_null(pc.list_value_length(_as_list(entries)), 0))
+    lengths, keys, items = property_entries(entries)
     firsts = _starts(lengths)
-    keys, items = _entries(entries)
     is_kept = np.asarray(pc.invert(pc.is_in(keys, value_set=DROPPED)))
     names, name_starts = spans(keys)
     values, value_starts = spans(items)
-    added = _with_keys_and_tags(rows, stamps(rows, replay_id))
+    added = added_properties(rows, replay_id)
     stamp_data, stamp_starts = spans(added)
     entry_sizes = np.where(is_kept, np.diff(name_starts) + np.diff(value_starts) + 2, 0)
     before = _starts(entry_sizes)
@@ -131,18 +130,23 @@ def _starts(sizes: Array) -> Array:
     return starts
 
 
-def _as_list(entries: pa.MapArray) -> pa.ListArray:
-    return entries.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+def property_entries(entries: pa.MapArray) -> tuple[Array, pa.Array, pa.Array]:
+    """Return how many properties each message has, and all names and values, one message's behind the other's."""
+    listed = entries.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+    flat = listed.flatten()
+    return numbers(pc.fill_null(pc.list_value_length(listed), 0)), flat.field("key"), flat.field("value")
 
 
-def _entries(entries: pa.MapArray) -> tuple[pa.Array, pa.Array]:
-    """Return names and values of all properties, one message's behind the other's."""
-    flat = _as_list(entries).flatten()
-    return flat.field("key"), flat.field("value")
+def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
+    """Return what each message gets beside its own properties, in their stored form.
 
+    That is where it comes from, and keys and tags where the log has them in fields of their own, as JMQ's has.
 
-def _with_keys_and_tags(rows: pa.Table, added: pa.Array) -> pa.Array:
-    """Add keys and tags of messages whose log has them in fields of their own, as JMQ's has."""
+    Args:
+        rows: of `messages`, see `parts.COLUMNS`.
+        replay_id: the replay's.
+    """
+    added = stamps(rows, replay_id)
     formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq").combine_chunks()
     is_own = pc.not_equal(formats, "rocketmq")
     if not pc.any(is_own).as_py():

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.committer import advance, append_rows
 from commitlake.connectors.lake.paths import LakePaths
@@ -35,6 +36,8 @@ from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
 
 _OTHER_HOST_SECONDS = 60
 """How long nothing must have been written before a process of another host counts as gone."""
+
+_PLACE = ("broker", "physical_offset", "target_topic", "target_broker", "target_queue_id", "target_offset")
 
 
 class Counts(NamedTuple):
@@ -67,7 +70,7 @@ class ReplayState:
     detail: str | None
 
 
-_NOT_STATES = (ReplayEvent.THROTTLED, ReplayEvent.STOPPING)
+_NOT_STATES = (ReplayEvent.THROTTLED, ReplayEvent.STOPPING, ReplayEvent.VERIFIED)
 
 
 def add_event(
@@ -224,6 +227,16 @@ class Ledger:
         """Return the messages of a part that have an outcome."""
         rows = self._rows("broker, physical_offset", f"part = {part}")
         return set() if rows is None else {Origin(*row.values()) for row in rows.to_pylist()}
+
+    def places_of(self, part: int) -> pa.Table:
+        """Return where the messages of a part are in the target: those that are there.
+
+        Returns:
+            `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.
+        """
+        rows = self._rows(", ".join(_PLACE), f"part = {part} AND target_offset IS NOT NULL")
+        schema = to_arrow_schema(StructType([REPLAY_MESSAGES[name] for name in _PLACE]), timezone="UTC")
+        return schema.empty_table() if rows is None else rows.cast(schema)
 
     def ends(self) -> Mapping[MessageQueue, int]:
         """Return where each queue of the target ended behind the last message whose outcome is known."""

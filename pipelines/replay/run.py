@@ -16,17 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.replay.batches import EncodedPart, encode_part
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event
 from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.pace import Pace
-from commitlake.pipelines.replay.parts import read_bodies_of, read_part
-from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.pipelines.replay.planned import PlannedMessages
 from commitlake.pipelines.replay.search import Origin
 from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -79,9 +76,7 @@ class ReplayRun:
 
     Args:
         lake: The lake.
-        table: Its table `messages`.
-        packs: Its packs.
-        plan: What is sent.
+        messages: What is sent.
         client: Of the target.
         pace: How fast.
         settings: How else.
@@ -91,15 +86,14 @@ class ReplayRun:
     def __init__(
         self,
         lake: LakePaths,
-        table: DeltaTable,
-        packs: PackStore,
-        plan: ReplayPlan,
+        messages: PlannedMessages,
         client: TargetClient,
         pace: Pace,
         settings: Settings,
         on_progress: Callable[[Counts], None] = lambda _: None,
     ) -> None:
-        self._lake, self._table, self._packs, self._plan = lake, table, packs, plan
+        plan = messages.plan
+        self._lake, self._messages, self._plan = lake, messages, plan
         self._client, self._pace, self._settings, self._on_progress = client, pace, settings, on_progress
         self._ledger = Ledger(lake, plan.replay_id)
         self._queues = [MessageQueue(queue.topic, queue.broker, queue.queue_id) for queue in plan.target.queues]
@@ -169,9 +163,7 @@ class ReplayRun:
     def _prepare(self, number: int, before: int, done: set[Origin]) -> tuple[_Part, int]:
         """Read and encode a part; also how many messages the plan has up to its end."""
         plan = self._plan
-        rows = read_part(self._table, plan.condition, plan.parts[number])
-        if plan.limit:
-            rows = rows.slice(0, max(0, plan.limit - before))
+        rows = self._messages.rows(number, before)
         behind = before + rows.num_rows
         if done:
             rows = rows.filter(pa.array([origin not in done for origin in _origins(rows)], pa.bool_()))
@@ -179,7 +171,7 @@ class ReplayRun:
         lanes = target_queues(rows, topics, plan.target, self._queues)
         order = np.argsort(lanes, kind="stable")
         rows, lanes = rows.take(pa.array(order)), lanes[order]
-        bodies = read_bodies_of(rows, self._packs)
+        bodies = self._messages.bodies(rows)
         encoded = encode_part(rows, bodies.values, plan.replay_id)
         too_long = dict.fromkeys(
             encoded.too_long, "its properties and those of the replay are longer than 32,767 bytes"

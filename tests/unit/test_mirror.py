@@ -162,11 +162,13 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.topic_kinds",
         "schemas.layouts.rocketmq.batch_evidence",
     ),
+    "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),
     "tests/unit/jobs/replay/test_command.py": (
         "pipelines.replay.consumed",
         "pipelines.replay.ledger",
         "pipelines.replay.parts",
         "pipelines.replay.planning",
+        "pipelines.replay.planned",
         "pipelines.replay.run",
     ),
     "tests/unit/pipelines/restore/test_known_config.py": ("connectors.lake.store_config",),

@@ -1,0 +1,29 @@
+"""Clients of the target of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from commitlake.connectors.rocketmq import Admin, Options, Producer, ProducerOptions, Puller
+from commitlake.pipelines.replay.sending import TargetClient
+
+_GROUP = "commitlake-replay"
+_SEND_SECONDS = 15.0
+_REQUEST_SECONDS = 10.0
+
+
+@contextmanager
+def target_client(name_servers: str) -> Iterator[TargetClient]:
+    """Open clients of a target, and close them.
+
+    Args:
+        name_servers: `host:port` of each, with semicolons between.
+    """
+    options = Options(name_servers, request_seconds=_REQUEST_SECONDS)
+    with (
+        Producer(_GROUP, options, ProducerOptions(send_seconds=_SEND_SECONDS)) as producer,
+        Puller(_GROUP, options) as puller,
+        Admin(options) as admin,
+    ):
+        yield TargetClient(producer, puller, admin)

@@ -1,0 +1,63 @@
+"""`replay verify`, and `--verify` at the end of a replay: what was sent is read back and compared."""
+
+from __future__ import annotations
+
+import argparse
+
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.rocketmq import Puller
+from commitlake.jobs.cli.places import bodies_of
+from commitlake.jobs.cli.progress import counted_progress
+from commitlake.jobs.cli.rows_output import write
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.replay.target import target_client
+from commitlake.pipelines.replay.ledger import Ledger, add_event, read_state
+from commitlake.pipelines.replay.planned import PlannedMessages
+from commitlake.pipelines.replay.verifying import Difference, Verification, verify_replay
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.replays import ReplayEvent
+
+
+def verify(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Compare what a replay has sent with the lake."""
+    plan = read_state(lake, arguments.replay_id).plan
+    messages = PlannedMessages(plan, open_table(lake, "messages"), open_store(bodies_of(arguments, lake)))
+    with target_client(arguments.namesrv or plan.target.name_servers) as client:
+        return verify_sent(arguments, lake, messages, client.puller)
+
+
+def verify_sent(arguments: argparse.Namespace, lake: LakePaths, messages: PlannedMessages, puller: Puller) -> ExitCode:
+    """Compare what a replay has sent with the lake, show what differs, and write down the result.
+
+    Args:
+        arguments: of the job.
+        lake: the lake.
+        messages: what the replay was to send.
+        puller: reads the target.
+
+    Returns:
+        DAMAGE where a message is not as it was sent.
+    """
+    plan = messages.plan
+    with counted_progress("verifying", plan.wanted, "messages", quiet=arguments.quiet) as advance:
+        found = verify_replay(messages, Ledger(lake, plan.replay_id), puller, advance)
+    result = _in_words(found)
+    add_event(lake, plan.replay_id, ReplayEvent.VERIFIED, detail=result)
+    if found.problems:
+        write(arguments.output, [difference._asdict() for difference in found.examples], list(Difference._fields))
+    if not arguments.quiet or found.problems:
+        print_line(f"replay {plan.replay_id}: {result}")
+    return ExitCode.DAMAGE if found.problems else ExitCode.OK
+
+
+def _in_words(found: Verification) -> str:
+    text = f"{found.compared:,} messages read back from the target and compared with the lake"
+    if found.without_body:
+        text += f", {found.without_body:,} of them by size and checksum, as the lake has no body of them"
+    if not found.problems:
+        return f"{text}: all are as they were sent"
+    counts = ", ".join(f"{problem} {count:,}" for problem, count in sorted(found.problems.items()))
+    shown = "" if found.problems.total() <= len(found.examples) else f"; the first {len(found.examples):,} are shown"
+    return f"{text}: {counts}{shown}"

@@ -1,0 +1,349 @@
+"""What a replay has sent, read back from the target and compared with the lake.
+
+Each queue of the target is read from where it ended when the plan was made to where it ends now. A message that the
+ledger says is there must be there, once, with the body, the flag and the properties that were sent; a message of the
+replay that the ledger does not know was sent twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import QueueRange, read_range
+from commitlake.pipelines.replay.batches import added_properties, property_entries
+from commitlake.pipelines.replay.ledger import Ledger
+from commitlake.pipelines.replay.planned import PlannedMessages
+from commitlake.pipelines.replay.stamping import DROPPED, ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
+from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.tables.messages import SOURCE
+
+MAX_EXAMPLES = 1000
+_MAX_THREADS = 16
+_ANSWERS_BYTES = 4 << 20
+_COLUMNS = ("queue_offset", "sys_flag", "flag", "body_size", "body_crc", "properties", "body")
+_SCHEMA = to_arrow_schema(StructType([SOURCE[name] for name in _COLUMNS]), timezone="UTC")
+_CODEC_BITS = COMPRESSED | COMPRESSION_MASK
+_QUEUE = ("target_topic", "target_broker", "target_queue_id")
+
+
+class Problem(StrEnum):
+    """What is wrong with one message of a replay."""
+
+    MISSING = "missing"
+    """The target has no message of the replay at the offset that the ledger names."""
+    EXPIRED = "expired"
+    """The target has deleted what was at that offset."""
+    BODY = "body"
+    """It has another body."""
+    PROPERTIES = "properties"
+    """It lacks a property, or has another value of one."""
+    FLAG = "flag"
+    """It has another flag."""
+    TWICE = "twice"
+    """It is in the target without a row in the ledger."""
+    NOT_IN_LAKE = "not_in_lake"
+    """The ledger has it, and the lake no longer does: there is nothing to compare it with."""
+
+
+class Difference(NamedTuple):
+    """One message that is not as it was sent.
+
+    Attributes:
+        problem: what is wrong.
+        topic: of the target.
+        broker: of the target.
+        queue_id: of the target.
+        queue_offset: in the target; None where it is not known.
+        origin_broker: the store that it was archived from.
+        origin_offset: its physical offset there.
+    """
+
+    problem: Problem
+    topic: str
+    broker: str
+    queue_id: int
+    queue_offset: int | None
+    origin_broker: str | None
+    origin_offset: int | None
+
+
+@dataclass
+class Verification:
+    """What was found.
+
+    Attributes:
+        compared: messages that are in the target, and were compared.
+        without_body: as many of these were compared by size and checksum, as the lake no longer has their bodies.
+        problems: how many messages have each problem.
+        examples: the first `MAX_EXAMPLES` of them.
+    """
+
+    compared: int = 0
+    without_body: int = 0
+    problems: Counter[Problem] = field(default_factory=Counter)
+    examples: list[Difference] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, differences: list[Difference]) -> None:
+        """Add what is wrong with some messages."""
+        with self._lock:
+            self.problems.update(difference.problem for difference in differences)
+            self.examples += differences[: MAX_EXAMPLES - len(self.examples)]
+
+    def count(self, compared: int, without_body: int) -> None:
+        """Count messages that were compared."""
+        with self._lock:
+            self.compared += compared
+            self.without_body += without_body
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What a part has sent to one queue, in the order of the target's offsets.
+
+    Attributes:
+        offsets: int64, in the target.
+        rows: of `messages`.
+        bodies: of each row.
+        has_body: bool, whether the lake still has it.
+    """
+
+    offsets: Array
+    rows: pa.Table
+    bodies: pa.Array
+    has_body: Array
+
+
+class _Queue:
+    """One queue of the target, which is read once, from its begin to its end."""
+
+    def __init__(self, puller: Puller, queue: MessageQueue, begin: int, replay_id: str, found: Verification) -> None:
+        self.queue = queue
+        self._puller, self._position, self._replay_id, self._found = puller, begin, replay_id, found
+        self._records = PulledRecords(queue.broker_name, Request(_SCHEMA, mode=Mode.DROPMALFORMED))
+        self._expired: list[tuple[int, int]] = []
+
+    def compare(self, expected: _Expected) -> None:
+        """Read up to the last message of a part, and compare what is there."""
+        is_seen = np.zeros(len(expected.offsets), np.bool_)
+        self._expired.clear()
+        for batch in self._read(int(expected.offsets[-1]) + 1):
+            offsets = batch.column("queue_offset").to_numpy()
+            places = np.minimum(np.searchsorted(expected.offsets, offsets), len(is_seen) - 1)
+            is_known = expected.offsets[places] == offsets
+            self._twice(batch.filter(pa.array(~is_known)))
+            places = places[is_known]
+            is_seen[places] = True
+            self._compare(expected, places, batch.filter(pa.array(is_known)))
+        self._missing(expected, np.flatnonzero(~is_seen))
+
+    def finish(self) -> None:
+        """Read up to the queue's end: nothing of the replay may be there any more."""
+        for batch in self._read(self._puller.max_offset(self.queue)):
+            self._twice(batch)
+
+    def _read(self, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the replay's messages from where the last call ended."""
+        waiting: list[bytes] = []
+        if end <= self._position:
+            return
+        wanted = QueueRange(self.queue, self._position, end)
+        for answer in read_range(self._puller, wanted, self._lose):
+            waiting.append(answer.body)
+            if sum(map(len, waiting)) >= _ANSWERS_BYTES:
+                yield from self._own(waiting, end)
+                waiting = []
+        yield from self._own(waiting, end)
+        self._position = end
+
+    def _lose(self, lost: QueueRange, _why: str) -> None:
+        self._expired.append((lost.begin, lost.end))
+
+    def _own(self, answers: list[bytes], end: int) -> Iterator[pa.RecordBatch]:
+        for batch in self._records.batches(answers):
+            own = pc.equal(_property(batch, REPLAY_ID), self._replay_id)
+            is_within = pc.less(batch.column("queue_offset"), end)
+            chosen = batch.filter(pc.fill_null(pc.and_(own, is_within), False))
+            if chosen.num_rows:
+                yield chosen
+
+    def _compare(self, expected: _Expected, places: Array, batch: pa.RecordBatch) -> None:
+        if not len(places):
+            return
+        chosen = pa.array(places)
+        rows, bodies = expected.rows.take(chosen), expected.bodies.take(chosen)
+        has_body = pa.array(expected.has_body[places])
+        is_same_body = pc.equal(batch.column("body").cast(pa.large_binary()), bodies)
+        is_same_sum = pc.and_(_equal(batch, rows, "body_crc"), _equal(batch, rows, "body_size"))
+        own_codec = pc.bit_wise_and(batch.column("sys_flag"), _CODEC_BITS)
+        is_same_codec = pc.equal(own_codec, pc.bit_wise_and(_one(rows, "sys_flag"), _CODEC_BITS))
+        wrong = {
+            Problem.BODY: ~np.asarray(pc.and_(pc.if_else(has_body, is_same_body, is_same_sum), is_same_codec)),
+            Problem.FLAG: ~np.asarray(_equal(batch, rows, "flag")),
+            Problem.PROPERTIES: _lacks_properties(batch, rows, self._replay_id),
+        }
+        for problem, is_wrong in wrong.items():
+            numbers = np.flatnonzero(is_wrong)
+            self._add(problem, rows.take(pa.array(numbers)), expected.offsets[places[numbers]])
+        self._found.count(len(places), int((~expected.has_body[places]).sum()))
+
+    def _missing(self, expected: _Expected, numbers: Array) -> None:
+        offsets = expected.offsets[numbers]
+        is_expired = np.zeros(len(offsets), np.bool_)
+        for begin, end in self._expired:
+            is_expired |= (offsets >= begin) & (offsets < end)
+        for problem, is_of in ((Problem.EXPIRED, is_expired), (Problem.MISSING, ~is_expired)):
+            self._add(problem, expected.rows.take(pa.array(numbers[is_of])), offsets[is_of])
+
+    def _add(self, problem: Problem, rows: pa.Table, offsets: Array) -> None:
+        brokers, origins = rows.column("broker").to_pylist(), rows.column("physical_offset").to_pylist()
+        self._differ(problem, brokers, origins, offsets)
+
+    def _twice(self, batch: pa.RecordBatch) -> None:
+        brokers = _property(batch, ORIGIN_BROKER).to_pylist()
+        origins = _property(batch, ORIGIN_PHYSICAL_OFFSET).to_pylist()
+        numbers = [parse_int64(text or "") for text in origins]
+        self._differ(Problem.TWICE, brokers, numbers, batch.column("queue_offset").to_numpy())
+
+    def _differ(self, problem: Problem, brokers: list[str | None], origins: list[int | None], offsets: Array) -> None:
+        queue = self.queue
+        self._found.add(
+            [
+                Difference(problem, queue.topic, queue.broker_name, queue.queue_id, offset, broker, origin)
+                for broker, origin, offset in zip(brokers, origins, offsets.tolist(), strict=True)
+            ]
+        )
+
+
+def verify_replay(
+    messages: PlannedMessages, ledger: Ledger, puller: Puller, on_progress: Callable[[int], None] = lambda _: None
+) -> Verification:
+    """Compare what a replay has sent with the lake.
+
+    Args:
+        messages: what it was to send.
+        ledger: what it has sent.
+        puller: reads the target.
+        on_progress: is called with the number of messages that were looked at, part by part.
+
+    Raises:
+        QueryError: if the lake cannot be read.
+        PackStoreError: if its packs cannot be reached.
+        RocketMQError: if the target cannot be read.
+    """
+    plan = messages.plan
+    found = Verification()
+    queues = {
+        (queue.topic, queue.broker, queue.queue_id): _Queue(
+            puller, MessageQueue(queue.topic, queue.broker, queue.queue_id), queue.offset, plan.replay_id, found
+        )
+        for queue in plan.target.queues
+    }
+    before = 0
+    with ThreadPoolExecutor(min(_MAX_THREADS, len(queues))) as pool:
+        for number in range(len(plan.parts)):
+            rows = messages.rows(number, before)
+            before += rows.num_rows
+            expected = _expected(rows, ledger.places_of(number), messages, found)
+            list(pool.map(lambda item: queues[item[0]].compare(item[1]), expected.items()))
+            on_progress(rows.num_rows)
+        list(pool.map(_Queue.finish, queues.values()))
+    return found
+
+
+def _expected(
+    rows: pa.Table, places: pa.Table, messages: PlannedMessages, found: Verification
+) -> Mapping[tuple[str, str, int], _Expected]:
+    """Return what a part has sent to each queue."""
+    numbers = rows.select(["broker", "physical_offset"]).append_column("row", pa.array(np.arange(rows.num_rows)))
+    known = places.join(numbers, ["broker", "physical_offset"], join_type="left outer")
+    is_gone = pc.is_null(known.column("row"))
+    found.add([_not_in_lake(row) for row in known.filter(is_gone).to_pylist()])
+    known = known.filter(pc.invert(is_gone)).sort_by([(name, "ascending") for name in (*_QUEUE, "target_offset")])
+    if not known.num_rows:
+        return {}
+    rows = rows.take(known.column("row"))
+    bodies = messages.bodies(rows)
+    has_body = np.ones(rows.num_rows, np.bool_)
+    has_body[list(bodies.errors)] = False
+    offsets = known.column("target_offset").to_numpy()
+    keys = list(zip(*(known.column(name).to_pylist() for name in _QUEUE), strict=True))
+    starts = [row for row in range(len(keys)) if not row or keys[row] != keys[row - 1]]
+    result = {}
+    for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
+        values = bodies.values.slice(start, end - start)
+        result[keys[start]] = _Expected(offsets[start:end], rows.slice(start, end - start), values, has_body[start:end])
+    return result
+
+
+def _not_in_lake(row: Mapping[str, object]) -> Difference:
+    return Difference(
+        Problem.NOT_IN_LAKE,
+        str(row["target_topic"]),
+        str(row["target_broker"]),
+        int(str(row["target_queue_id"])),
+        int(str(row["target_offset"])),
+        str(row["broker"]),
+        int(str(row["physical_offset"])),
+    )
+
+
+def _lacks_properties(batch: pa.RecordBatch, rows: pa.Table, replay_id: str) -> Array:
+    """Return, for each row, whether the message in the target lacks a property that was sent."""
+    lengths, names, values = property_entries(batch.column("properties"))
+    there = _numbered(np.repeat(np.arange(len(lengths)), lengths), _entry(names, values))
+    lengths, names, values = property_entries(_one(rows, "properties"))
+    is_sent = np.asarray(pc.invert(pc.is_in(names, value_set=DROPPED)))
+    own = np.repeat(np.arange(len(lengths)), lengths)[is_sent]
+    added = pc.split_pattern(added_properties(rows, replay_id), "\x02")
+    is_entry = np.asarray(pc.not_equal(added.flatten(), ""))
+    stamped = np.asarray(pc.list_parent_indices(added))[is_entry]
+    numbers = np.concatenate([own, stamped])
+    sent = pa.concat_arrays(
+        [_entry(names, values).filter(pa.array(is_sent)), added.flatten().filter(pa.array(is_entry))]
+    )
+    is_there = np.asarray(pc.is_in(_numbered(numbers, sent), value_set=there))
+    lacks = np.zeros(rows.num_rows, np.bool_)
+    lacks[numbers[~is_there]] = True
+    return lacks
+
+
+def _entry(names: pa.Array, values: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(names, values, "\x01")
+
+
+def _numbered(rows: Array, entries: pa.Array) -> pa.Array:
+    """Put the number of its row before each entry."""
+    return pc.binary_join_element_wise(pa.array(rows).cast(pa.string()), entries, "/")
+
+
+def _property(batch: pa.RecordBatch, name: str) -> pa.Array:
+    entries = batch.column("properties")
+    return pc.map_lookup(entries, pa.scalar(name, entries.type.key_type), "last").cast(pa.string())
+
+
+def _one(rows: pa.Table, name: str) -> pa.Array:
+    return rows.column(name).combine_chunks()
+
+
+def _equal(batch: pa.RecordBatch, rows: pa.Table, name: str) -> pa.Array:
+    return pc.fill_null(pc.equal(batch.column(name), _one(rows, name)), False)
