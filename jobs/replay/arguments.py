@@ -36,8 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("replay_id", nargs="?", metavar="ID", help="of the replay: 'replay list' shows all")
     add_place_arguments(parser)
     _add_selection(parser)
-    _add_target(parser)
+    add_sending_arguments(parser)
+    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+
+
+def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same") -> None:
+    """Add the arguments that tell where and how messages are sent; `jobs.replay.send.send_condition` reads them.
+
+    Args:
+        parser: a job's.
+        mapping: the default of `--queues`.
+    """
+    _add_target(parser, mapping)
     _add_pace(parser)
+    parser.add_argument("--limit", type=int, default=0, metavar="N", help="send only the first N (default: all)")
     parser.add_argument("--dry-run", action="store_true", help="tell what would be sent, and send nothing; without "
                         "--namesrv, nothing is said of the target")  # fmt: skip
     verify_help = "when all is sent, read it back from the target and compare it with the lake"
@@ -46,7 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help=yes_help)
     confirm_help = "ask before more messages than this are sent (default: 0, always)"
     parser.add_argument("--confirm-over", type=int, default=0, metavar="N", help=confirm_help)
-    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -70,17 +81,17 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--offsets-at", type=parse_time, metavar="TIME", help=at_help)
     group.add_argument("--include-replayed", action="store_true", help="also messages that a replay has sent; else "
                        "they are left out")  # fmt: skip
-    group.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N (default: all)")
 
 
-def _add_target(parser: argparse.ArgumentParser) -> None:
+def _add_target(parser: argparse.ArgumentParser, mapping: str) -> None:
     group = parser.add_argument_group("where to")
     group.add_argument("--namesrv", metavar="HOST:PORT", help="name server of the target, or several with ';' between")
     group.add_argument("--to-topic", metavar="TOPIC", help="into this topic (default: the topic of each message)")
     queues_help = (
-        "the queue of the same number, or by a hash of the message's first key, or of its sharding key (default: same)"
+        "the queue of the same number, or by a hash of the message's first key, or of its sharding key "
+        f"(default: {mapping})"
     )
-    group.add_argument("--queues", choices=("same", "key", "sharding-key"), default="same", help=queues_help)
+    group.add_argument("--queues", choices=("same", "key", "sharding-key"), default=mapping, help=queues_help)
     patience_help = "how long the target may be away before the replay ends, to be resumed (default: 10m)"
     group.add_argument("--patience", type=parse_duration, metavar="TIME", help=patience_help)
 
@@ -149,19 +160,28 @@ def _option(name: str) -> str:
     return {"start": "from", "end": "to"}.get(name, name).replace("_", "-")
 
 
-def _check_send(arguments: argparse.Namespace) -> None:
+def check_sending(arguments: argparse.Namespace) -> None:
+    """Refuse what does not go together in `add_sending_arguments` and in a time range.
+
+    Raises:
+        JobError: naming it.
+    """
     if arguments.namesrv is None and not arguments.dry_run:
         raise JobError("expected --namesrv, the target's name server", "--dry-run tells what would be sent without one")
-    chosen = ("topic", "key", "key_file", "id", "start", "where", "dlq_of", "not_consumed_by", "broker", "tag")
-    if not any(getattr(arguments, name) for name in chosen):
-        raise JobError(
-            "expected a choice of messages", "as in --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20"
-        )
     if arguments.start and arguments.end and arguments.start >= arguments.end:
         raise JobError(f"--from {arguments.start} is not before --to {arguments.end}", "exchange them")
     for name in ("limit", "confirm_over"):
         if getattr(arguments, name) < 0:
             raise JobError(f"--{_option(name)}: expected 0 or more, found {getattr(arguments, name)}")
+
+
+def _check_send(arguments: argparse.Namespace) -> None:
+    check_sending(arguments)
+    chosen = ("topic", "key", "key_file", "id", "start", "where", "dlq_of", "not_consumed_by", "broker", "tag")
+    if not any(getattr(arguments, name) for name in chosen):
+        raise JobError(
+            "expected a choice of messages", "as in --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20"
+        )
     if arguments.offsets_at is not None and arguments.not_consumed_by is None:
         raise JobError("--offsets-at goes with --not-consumed-by")
     if arguments.dlq_of is not None and arguments.topic:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from deltalake import DeltaTable
 
@@ -51,10 +52,40 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+class Sent(NamedTuple):
+    """What became of a new replay.
+
+    Attributes:
+        exit_code: what the job ends with.
+        plan: what is sent; None where nothing was to be sent.
+    """
+
+    exit_code: ExitCode
+    plan: ReplayPlan | None = None
+
+
 def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Plan a new replay, tell what it sends, ask, and send."""
     table = open_table(lake, "messages")
-    condition = chosen_condition(arguments, lake)
+    return send_condition(arguments, lake, table, chosen_condition(arguments, lake), _in_words(arguments)).exit_code
+
+
+def send_condition(
+    arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable, condition: str, choice_in_words: str
+) -> Sent:
+    """Plan a new replay of the messages that a condition holds for, tell what it sends, ask, and send.
+
+    Args:
+        arguments: those of `add_sending_arguments`, `--bodies`, `--quiet`, `--where` and `--output`.
+        lake: the lake.
+        table: `messages`.
+        condition: SQL about its rows.
+        choice_in_words: the condition for people, for `replay list`.
+
+    Raises:
+        JobError: if `--where` is not understood, or nobody agrees to send.
+        ReplayError: if it cannot be sent.
+    """
     try:
         choice = count_choice(table, condition)
     except QueryError as error:
@@ -64,28 +95,28 @@ def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         raise JobError(f"--where is not understood: {error}") from None
     if not choice:
         print("no message is chosen: nothing is sent", file=sys.stderr)
-        return ExitCode.OK
+        return Sent(ExitCode.OK)
     if arguments.namesrv is None:
         _show_choice(arguments, choice)
-        return ExitCode.OK
+        return Sent(ExitCode.OK)
     with target_client(arguments.namesrv) as client:
         origins = origin_topics(table, condition) if arguments.to_topic is None else []
         topics = topics_of(choice, arguments.to_topic, origins)
         queues = target_queue_ends(client, topics)
         target = Target(arguments.namesrv, arguments.to_topic, QueueMapping(arguments.queues), queues)
         plan = make_plan(
-            choice, cut_parts(table, condition), condition, target, limit=arguments.limit, command=_in_words(arguments)
+            choice, cut_parts(table, condition), condition, target, limit=arguments.limit, command=choice_in_words
         )
         if arguments.dry_run or not arguments.quiet:
             _show_choice(arguments, choice)
             _show_target(arguments, lake, table, plan, choice, client.admin)
         if arguments.dry_run:
-            return ExitCode.OK
+            return Sent(ExitCode.OK)
         _confirm(arguments, plan)
         add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
         if not arguments.quiet:
             print_line(f"replay {plan.replay_id} begins")
-        return _run(arguments, lake, table, plan, client, is_resumed=False)
+        return Sent(_run(arguments, lake, table, plan, client, is_resumed=False), plan)
 
 
 def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
