@@ -10,20 +10,20 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.replay.errors import ReplayError, TargetError
+from commitlake.pipelines.replay.origins import origins
 from commitlake.pipelines.replay.plan import QueueMapping, Target
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.routes import MessageQueue
 
 SHARDING_KEY = "__SHARDINGKEY"
-_ORIGIN_NAMES = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
 
 
 def target_topics(rows: pa.Table, topic: str | None) -> pa.Array:
     """Return the topic that each message is sent to.
 
     Args:
-        rows: `topic` and `properties` of `messages`.
+        rows: `topic`, `origin_topic` and `properties` of `messages`.
         topic: for all of them; None for the topic that each was sent to at first, of a dead letter or a retry, too.
 
     Raises:
@@ -35,9 +35,7 @@ def target_topics(rows: pa.Table, topic: str | None) -> pa.Array:
     failed = pc.or_(pc.starts_with(stored, DLQ_PREFIX), pc.starts_with(stored, RETRY_PREFIX))
     if not pc.any(failed).as_py():
         return stored
-    entries = rows.column("properties").combine_chunks()
-    origins = [pc.map_lookup(entries, pa.scalar(name, entries.type.key_type), "last") for name in _ORIGIN_NAMES]
-    found = pc.if_else(failed, pc.coalesce(*[origin.cast(pa.string()) for origin in origins]), stored)
+    found = pc.if_else(failed, origins(rows), stored)
     if found.null_count:
         row = int(np.flatnonzero(np.asarray(pc.is_null(found)))[0])
         raise ReplayError(

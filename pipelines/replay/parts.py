@@ -28,6 +28,7 @@ from commitlake.schemas.tables.messages import MESSAGES
 COLUMNS = (
     "broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset", "keys", "tags", "store_timestamp",
     "sys_flag", "flag", "properties", "body_size", "body_crc", "body_codec", "body_ref", "format",
+    "origin_topic",
 )  # fmt: skip
 _NO_BODY = "the lake has no body of this message"
 

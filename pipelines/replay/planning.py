@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.pipelines.replay.errors import ReplayError, TargetError
+from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, ReplayPlan, Target
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
@@ -153,8 +154,7 @@ def topics_of(choice: Sequence[QueueChoice], target_topic: str | None, origins: 
 def origin_topics(table: DeltaTable, condition: str) -> list[str]:
     """Return the topics that the dead letters and retries of a choice were sent to at first, sorted."""
     failed = f"kind IN ('{Kind.DLQ}', '{Kind.RETRY}')"
-    origin = "coalesce(map_extract(properties, 'DLQ_ORIGIN_TOPIC')[1], map_extract(properties, 'RETRY_TOPIC')[1])"
-    sql = f"SELECT DISTINCT {origin} AS origin FROM messages WHERE {condition} AND {failed}"
+    sql = f"SELECT DISTINCT {origin_sql(table)} AS origin FROM messages WHERE {condition} AND {failed}"
     found = run_sql(table, "messages", sql).read_all().column("origin").to_pylist()
     return sorted(topic for topic in found if topic is not None)
 
