@@ -164,6 +164,17 @@ class Admin(Closable):
             table.update(answer.value(TopicStats).offset_table)
         return TopicStats(table)
 
+    def broker_topic_stats(self, topic: str, broker_name: str) -> TopicStats | None:
+        """Offsets of all queues that a topic has at one broker, None where the broker has no such topic.
+
+        No name server is asked for the topic: it may not know yet of one that was just made.
+        """
+        accepted = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
+        answer = self._network.call(
+            self.routing.master(broker_name), RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic), accepted=accepted
+        )
+        return answer.value(TopicStats) if answer.code == ResponseCode.SUCCESS else None
+
     def consume_stats(self, group: str, topic: str | None = None) -> dict[MessageQueue, OffsetWrapper]:
         """How far a group is in each queue of its topics, on all brokers."""
         table = {}

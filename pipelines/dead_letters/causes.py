@@ -2,32 +2,76 @@
 
 A message is a dead letter in the topic `%DLQ%group`, once its consumer group has failed as often as it may. RocketMQ
 does not store why a consumer failed. What is known, and makes a cause here, is the group, the topic that the message
-was sent to, its tag, the number of attempts, and the text of a property where a client sets one of
-`EXCEPTION_PROPERTIES`. JMQ keeps dead letters in a database of its own, so that its journal, and the lake, have none.
+was sent to, its tag, the number of attempts, the text of a property where a client sets one of
+`EXCEPTION_PROPERTIES`, and the shape of the body (`shape`). JMQ keeps dead letters in a database of its own, so that
+its journal, and the lake, have none.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
-from commitlake.connectors.lake.sql import Engine, text_literal
-from commitlake.pipelines.query.sql import Conditions, predicates
-from commitlake.schemas.layouts.rocketmq.properties import RETRY_TOPIC
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.dead_letters.letters import (
+    LetterChoice,
+    Letters,
+    letters_condition,
+    read_letters,
+    reason_sql,
+    replayed_sql,
+)
+from commitlake.pipelines.dead_letters.shape import body_shape
+from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
+from commitlake.schemas.times import EPOCH
 
-EXCEPTION_PROPERTIES = ("EXCEPTION", "exception", "ERROR", "error")
-"""Properties in which clients state why they failed, by precedence; none of them is RocketMQ's own."""
-ORIGIN_TOPIC = "origin_topic"
 MAX_CAUSES = 1000
 """Causes that an answer has at most; the largest."""
-MAX_REASON_LENGTH = 200
-"""Characters of an exception's text that tell causes apart: what follows is often a stack trace with ids."""
+MAX_COUNTED_CAUSES = 5000
+"""Causes that are told apart; the letters of those that are found after so many are counted only."""
+MAX_HOURS = 500_000
+"""Hours of all causes together that are counted; what exceeds them is counted by cause only."""
+SAMPLE_BODY_BYTES = 1000
+"""Of a sample's body that are kept."""
+_DIGEST_LENGTH = 10
+_HOUR_US = 3_600_000_000
+_MAX_TIME_US = 253_402_300_799_999_999  # the end of the year 9999
+_KEYS = ("topic", "origin", "tags", "reconsume_times", "reason", "shape")
+_NULL, _NEXT, _OTHER = "\x00", "\x01", "\x02"
+"""In the text that names a cause: for a column without a value, between columns, and for the latter within a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One dead letter of a cause.
+
+    Attributes:
+        msg_id: its offset message id, for `commitlake query --id`.
+        stored_at: when it was stored as a dead letter.
+        keys: its business keys.
+        body: the beginning of its body, as the producer gave it; None where there is none, or none was asked for.
+        body_size: bytes of the whole body; None likewise.
+    """
+
+    msg_id: str
+    stored_at: datetime.datetime
+    keys: Sequence[str]
+    body: bytes | None = None
+    body_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +88,11 @@ class Cause:
         first: When the first of them was stored.
         last: And the last.
         example: Message id of the newest one, for `commitlake query --id`.
+        shape: Of their bodies; None where no body was read.
+        digest: Names the cause: the same in each answer that reads bodies as this one did.
+        replayed: How many of them a replay had sent, and died again.
+        hours: How many were stored in each hour.
+        samples: The newest of them.
     """
 
     group: str
@@ -55,6 +104,11 @@ class Cause:
     first: datetime.datetime
     last: datetime.datetime
     example: str
+    shape: str | None = None
+    digest: str = ""
+    replayed: int = 0
+    hours: Mapping[datetime.datetime, int] = field(default_factory=dict)
+    samples: Sequence[Sample] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +123,11 @@ class DeadLetters:
     causes: Sequence[Cause]
     messages: int
 
+    @property
+    def left_out(self) -> int:
+        """How many dead letters have a cause that is not in `causes`."""
+        return self.messages - sum(cause.messages for cause in self.causes)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupCount:
@@ -80,65 +139,185 @@ class GroupCount:
 
 
 def group_by_cause(
-    lake: LakePaths,
-    *,
-    groups: Sequence[str] = (),
-    brokers: Sequence[str] = (),
-    start: datetime.datetime | None = None,
-    end: datetime.datetime | None = None,
+    lake: LakePaths, choice: LetterChoice | None = None, packs: PackStore | None = None, *, samples: int = 1
 ) -> DeadLetters:
     """Group the dead letters of a lake by cause.
 
     Args:
         lake: Where the tables lie.
-        groups: Only these; all where empty.
-        brokers: Only these stores; all where empty.
-        start: Only dead letters that were stored then or later.
-        end: And before this time.
+        choice: Which are meant; None for all.
+        packs: The lake's bodies; None where their shape is not part of a cause.
+        samples: How many dead letters of each cause are kept, at least one.
 
     Raises:
         LakeError: There is no lake.
-        QueryError: The table cannot be read.
+        QueryError: The table cannot be read, or a condition not be understood.
+        PackStoreError: The packs cannot be reached at all.
     """
     table = open_table(lake, "messages")
-    conditions = Conditions(
-        topics=[DLQ_PREFIX + group for group in groups], kinds=[Kind.DLQ], brokers=brokers, start=start, end=end
-    )
-    where = " AND ".join(predicates(conditions, Engine.DELTALAKE))
-    reason = ", ".join(f"properties[{text_literal(name)}]" for name in EXCEPTION_PROPERTIES)
-    keys = "topic, origin, tags, reconsume_times, reason"
-    sql = (
-        f"SELECT {keys}, count(*) AS messages, sum(count(*)) OVER () AS total, "
-        "min(store_timestamp) AS first, max(store_timestamp) AS last, "
-        "first_value(msg_id ORDER BY store_timestamp DESC, physical_offset DESC) AS example FROM "
-        f"(SELECT *, {_origin(table)} AS origin, "
-        f"left(coalesce({reason}), {MAX_REASON_LENGTH}) AS reason FROM messages WHERE {where}) "
-        f"GROUP BY {keys} ORDER BY messages DESC, {keys} LIMIT {MAX_CAUSES}"
-    )
-    rows = run_sql(table, "messages", sql).read_all().to_pylist()
-    causes = [
-        Cause(
-            group=row["topic"].removeprefix(DLQ_PREFIX),
-            topic=row["origin"],
-            tag=row["tags"],
-            attempts=row["reconsume_times"],
-            reason=row["reason"],
-            messages=row["messages"],
-            first=row["first"],
-            last=row["last"],
-            example=row["example"],
-        )
-        for row in rows
-    ]
-    return DeadLetters(causes, rows[0]["total"] if rows else 0)
+    return group_letters(table, letters_condition(table, choice or LetterChoice()), packs, samples=samples)
 
 
-def _origin(table: DeltaTable) -> str:
-    """Return SQL for the topic that a message was sent to; rows of earlier versions have no column of it."""
-    named = f"properties[{text_literal(RETRY_TOPIC)}]"
-    if ORIGIN_TOPIC not in {field.name for field in table.schema().fields}:
-        return named
-    return f"nullif(coalesce({ORIGIN_TOPIC}, {named}), topic)"
+def group_letters(table: DeltaTable, where: str, packs: PackStore | None, *, samples: int) -> DeadLetters:
+    """Group the dead letters that a condition holds for by cause; as `group_by_cause`.
+
+    Args:
+        table: `messages`.
+        where: from `letters_condition`, or narrower.
+        packs: as `group_by_cause` takes them.
+        samples: likewise.
+    """
+    columns = [
+        "topic", f"{origin_sql(table)} AS origin", "tags", "reconsume_times", f"{reason_sql()} AS reason",
+        f"{replayed_sql()} AS replayed", "store_timestamp", "physical_offset", "msg_id", "keys",
+    ]  # fmt: skip
+    counter = _Counter(max(1, samples))
+    for letters in read_letters(table, where, columns, packs):
+        counter.add(letters)
+    return counter.result()
+
+
+def cause_texts(letters: Letters) -> pa.StringArray:
+    """Return what names the cause of each dead letter.
+
+    Args:
+        letters: `topic`, `origin`, `tags`, `reconsume_times` and `reason`, and the bodies where the shape counts.
+    """
+    rows = letters.rows
+    if letters.stored is None:
+        shapes = pa.nulls(rows.num_rows, pa.string())
+    else:
+        shapes = pa.array([body_shape(letters.body(row).value) for row in range(rows.num_rows)], pa.string())
+    named = rows.select(_KEYS[:-1]).append_column("shape", shapes)
+    texts = [pc.fill_null(named.column(name).cast(pa.string()), _NULL).combine_chunks() for name in _KEYS]
+    return pc.binary_join_element_wise(*(pc.replace_substring(text, _NEXT, _OTHER) for text in texts), _NEXT)
+
+
+def digest_of(cause_text: str) -> str:
+    """Return a short name of a cause."""
+    return hashlib.sha256(cause_text.encode()).hexdigest()[:_DIGEST_LENGTH]
+
+
+@dataclass
+class _Count:
+    """What is known of a cause so far; `values` are those of `_KEYS`, and times in microseconds."""
+
+    values: Mapping[str, Any]
+    messages: int = 0
+    replayed: int = 0
+    first_us: int = 2**63 - 1
+    last_us: int = -(2**63)
+    hours: Counter[int] = field(default_factory=Counter)
+    samples: list[tuple[int, int, Sample]] = field(default_factory=list)
+
+
+class _Counter:
+    """Counts letters by cause, in bounded memory."""
+
+    def __init__(self, samples: int) -> None:
+        self._samples = samples
+        self._counts: dict[str, _Count] = {}
+        self._messages = 0
+        self._hours = 0
+
+    def add(self, letters: Letters) -> None:
+        """Count some letters."""
+        rows = letters.rows
+        self._messages += rows.num_rows
+        coded = cause_texts(letters).dictionary_encode()
+        names = coded.dictionary.to_pylist()
+        codes = np.asarray(coded.indices).astype(np.int64)
+        _, rows_of_codes = np.unique(codes, return_index=True)
+        counts = [self._count_of(name, letters, row) for name, row in zip(names, rows_of_codes.tolist(), strict=True)]
+        times: Array = rows.column("store_timestamp").cast(pa.int64()).fill_null(0).to_numpy()
+        replayed: Array = pc.fill_null(rows.column("replayed"), False).to_numpy(zero_copy_only=False)
+        first, last = np.full(len(names), 2**63 - 1), np.full(len(names), -(2**63))
+        np.minimum.at(first, codes, times)
+        np.maximum.at(last, codes, times)
+        totals, again = np.bincount(codes, minlength=len(names)), np.bincount(codes[replayed], minlength=len(names))
+        columns = (totals.tolist(), again.tolist(), first.tolist(), last.tolist())
+        for count, total, replays, first_us, last_us in zip(counts, *columns, strict=True):
+            if count is not None:
+                count.messages += total
+                count.replayed += replays
+                count.first_us = min(count.first_us, first_us)
+                count.last_us = max(count.last_us, last_us)
+        self._add_hours(counts, codes, times // _HOUR_US)
+        for row in _newest(codes, times, self._samples).tolist():
+            found = counts[codes[row]]
+            if found is not None:
+                self._add_sample(found, int(times[row]), letters, row)
+
+    def _count_of(self, name: str, letters: Letters, row: int) -> _Count | None:
+        if name not in self._counts:
+            if len(self._counts) >= MAX_COUNTED_CAUSES:
+                return None
+            values = letters.rows.select(_KEYS[:-1]).slice(row, 1).to_pylist()[0]
+            shape = None if letters.stored is None else body_shape(letters.body(row).value)
+            self._counts[name] = _Count(values | {"shape": shape})
+        return self._counts[name]
+
+    def _add_hours(self, counts: Sequence[_Count | None], codes: Array, hours: Array) -> None:
+        pairs, sizes = np.unique(np.stack([codes, hours]), axis=1, return_counts=True)
+        for code, hour, size in zip(*pairs.tolist(), sizes.tolist(), strict=True):
+            count = counts[code]
+            if count is None or (hour not in count.hours and self._hours >= MAX_HOURS):
+                continue
+            self._hours += hour not in count.hours
+            count.hours[hour] += size
+
+    def _add_sample(self, count: _Count, time_us: int, letters: Letters, row: int) -> None:
+        values = letters.rows.slice(row, 1).to_pylist()[0]
+        order = (time_us, values["physical_offset"])
+        if len(count.samples) == self._samples and order <= count.samples[-1][:2]:
+            return
+        body = letters.body(row).value
+        sample = Sample(
+            values["msg_id"], _moment(time_us), tuple(values["keys"] or ()),
+            None if body is None else body[:SAMPLE_BODY_BYTES], None if body is None else len(body),
+        )  # fmt: skip
+        kept = sorted([*count.samples, (*order, sample)], key=lambda each: each[:2], reverse=True)
+        count.samples = kept[: self._samples]
+
+    def result(self) -> DeadLetters:
+        """Return the causes, the largest first."""
+        ordered = sorted(self._counts.items(), key=lambda item: (-item[1].messages, item[0]))
+        return DeadLetters([_cause(name, count) for name, count in ordered[:MAX_CAUSES]], self._messages)
+
+
+def _newest(codes: Array, times: Array, most: int) -> Array:
+    """Return the rows that are the newest of their code, at most so many of each."""
+    order = np.lexsort((-times, codes))
+    sorted_codes = codes[order]
+    starts = np.flatnonzero(np.append(True, sorted_codes[1:] != sorted_codes[:-1]))
+    ranks = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    rows: Array = order[ranks < most]
+    return rows
+
+
+def _cause(name: str, count: _Count) -> Cause:
+    values = count.values
+    return Cause(
+        group=values["topic"].removeprefix(DLQ_PREFIX),
+        topic=values["origin"],
+        tag=values["tags"],
+        attempts=values["reconsume_times"],
+        reason=values["reason"],
+        messages=count.messages,
+        first=_moment(count.first_us),
+        last=_moment(count.last_us),
+        example=count.samples[0][2].msg_id,
+        shape=values["shape"],
+        digest=digest_of(name),
+        replayed=count.replayed,
+        hours={_moment(hour * _HOUR_US): count.hours[hour] for hour in sorted(count.hours)},
+        samples=tuple(sample for *_, sample in count.samples),
+    )
+
+
+def _moment(time_us: int) -> datetime.datetime:
+    """Return a time; one that Python has no date for, as of a wrong clock, is the nearest that it has."""
+    return EPOCH + datetime.timedelta(microseconds=min(max(time_us, -_MAX_TIME_US // 10), _MAX_TIME_US))
 
 
 def count_by_group(lake: LakePaths) -> list[GroupCount]:

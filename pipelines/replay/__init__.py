@@ -12,6 +12,7 @@
     ledger        the tables replays and replay_messages
     verifying     what was sent, read back and compared
     run           all of it, part by part
+    outcomes      what became of the messages in a consumer group
 
 A part's messages are sent, and then its rows are added to `replay_messages`: one commit, which fails if another process
 has gone on with the replay. So a replay that was killed sends nothing twice: what a part's rows do not tell is looked

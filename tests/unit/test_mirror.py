@@ -163,6 +163,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "schemas.layouts.rocketmq.batch_evidence",
     ),
     "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),
+    "tests/unit/jobs/dlq/test_command.py": ("pipelines.replay.outcomes",),
     "tests/unit/jobs/replay/test_command.py": (
         "pipelines.replay.consumed",
         "pipelines.replay.ledger",

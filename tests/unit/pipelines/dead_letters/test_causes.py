@@ -7,8 +7,11 @@ from collections import Counter
 
 import pytest
 
+from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.pipelines.dead_letters import causes
 from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group, group_by_cause
+from commitlake.pipelines.dead_letters.letters import LetterChoice
+from commitlake.pipelines.replay import origins
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -16,12 +19,15 @@ from tests.support.logs import new_message
 HOSTILE = "it's $x^2$ \\ <b>"
 
 
-def dead(number: int, group: str, origin: str | None, tag: str | None, attempts: int, **more: str) -> NewMessage:
+def dead(
+    number: int, group: str, origin: str | None, tag: str | None, attempts: int, body: bytes = b"body", **more: str
+) -> NewMessage:
     named = {"RETRY_TOPIC": origin, "TAGS": tag, **more}
     return new_message(
         number,
         topic=f"%DLQ%{group}",
         queue_id=0,
+        body=body,
         born_timestamp=MIDNIGHT_MS + 60_000 * number,
         reconsume_times=attempts,
         properties=tuple((name, value) for name, value in named.items() if value is not None),
@@ -30,8 +36,8 @@ def dead(number: int, group: str, origin: str | None, tag: str | None, attempts:
 
 SENT = [
     dead(0, "shipping", "orders", "paid", 17),
-    dead(1, "shipping", "orders", "paid", 17),
-    dead(2, "shipping", "orders", "paid", 1),  # given up at once
+    dead(1, "shipping", "orders", "paid", 17, b'{"id": 1}', KEYS="order-1"),
+    dead(2, "shipping", "orders", "paid", 1, REPLAY_ID="r"),  # given up at once, after a replay
     dead(3, "shipping", "payments", None, 17),
     dead(4, "shipping", None, None, 17),  # no property tells the topic
     dead(5, HOSTILE, HOSTILE, HOSTILE, 3, EXCEPTION="x" * 500),
@@ -63,7 +69,7 @@ def test_a_cause_is_group_topic_tag_attempts_and_reason(growing: GrowingLake) ->
 
 
 def test_a_cause_has_its_times_and_its_newest_message(growing: GrowingLake) -> None:
-    found = group_by_cause(growing.lake, groups=["shipping"])
+    found = group_by_cause(growing.lake, LetterChoice(groups=["shipping"]))
     assert {one.group for one in found.causes} == {"shipping"}
     worst = found.causes[0]
     start = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
@@ -74,20 +80,52 @@ def test_a_cause_has_its_times_and_its_newest_message(growing: GrowingLake) -> N
 def test_times_and_stores_can_be_chosen(growing: GrowingLake) -> None:
     start = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
     minute = datetime.timedelta(minutes=1)
-    assert group_by_cause(growing.lake, start=start + minute, end=start + 4 * minute).messages == 3
-    assert group_by_cause(growing.lake, brokers=["another"]).messages == 0
-    assert group_by_cause(growing.lake, groups=["it's"]).causes == []
+    assert group_by_cause(growing.lake, LetterChoice(start=start + minute, end=start + 4 * minute)).messages == 3
+    assert group_by_cause(growing.lake, LetterChoice(brokers=["another"])).messages == 0
+    assert group_by_cause(growing.lake, LetterChoice(groups=["it's"])).causes == []
 
 
 def test_what_is_left_out_of_many_causes_is_counted(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causes, "MAX_CAUSES", 2)
     found = group_by_cause(growing.lake)
+    assert (len(found.causes), found.messages, found.left_out) == (2, len(SENT), 3)
+
+
+def test_causes_that_are_too_many_are_not_told_apart(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(causes, "MAX_COUNTED_CAUSES", 2)
+    monkeypatch.setattr(causes, "MAX_HOURS", 1)
+    found = group_by_cause(growing.lake)
     assert (len(found.causes), found.messages) == (2, len(SENT))
+    assert sum(sum(cause.hours.values()) for cause in found.causes) < sum(cause.messages for cause in found.causes)
+
+
+def test_topics_tags_keys_and_sql_can_be_chosen(growing: GrowingLake) -> None:
+    assert group_by_cause(growing.lake, LetterChoice(topics=["orders", HOSTILE])).messages == 5
+    assert group_by_cause(growing.lake, LetterChoice(tags=["paid"])).messages == 3
+    assert group_by_cause(growing.lake, LetterChoice(keys=["order-1"])).messages == 1
+    assert group_by_cause(growing.lake, LetterChoice(where="reconsume_times < 17")).messages == 3
+
+
+def test_the_shape_of_a_body_is_part_of_its_cause(growing: GrowingLake) -> None:
+    found = group_by_cause(growing.lake, packs=open_store(growing.lake.bodies), samples=5)
+    paid = {one.shape: one for one in found.causes if one.tag == "paid" and one.attempts == 17}
+    assert set(paid) == {"id:number", "(text)"}
+    assert len({one.digest for one in found.causes}) == len(found.causes)
+    assert [sample.body for sample in paid["id:number"].samples] == [b'{"id": 1}']
+    (hostile,) = (one for one in found.causes if one.group == HOSTILE)
+    start = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
+    assert hostile.hours == {start: 2}
+    assert [sample.stored_at.minute for sample in hostile.samples] == [6, 5]
+
+
+def test_what_died_again_after_a_replay_is_counted(growing: GrowingLake) -> None:
+    assert {one.replayed for one in group_by_cause(growing.lake).causes if one.tag != "paid"} == {0}
+    assert sum(one.replayed for one in group_by_cause(growing.lake).causes) == 1
 
 
 def test_rows_of_earlier_versions_have_the_same_causes(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     found = group_by_cause(growing.lake)
-    monkeypatch.setattr(causes, "ORIGIN_TOPIC", "not_there")
+    monkeypatch.setattr(origins, "ORIGIN_TOPIC", "not_there")
     assert group_by_cause(growing.lake) == found
 
 

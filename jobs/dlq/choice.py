@@ -1,0 +1,94 @@
+"""From arguments to the dead letters that are chosen."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.packs.stores import PackStore, open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import QueryError, open_table
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.cli.places import bodies_of
+from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_letters
+from commitlake.pipelines.dead_letters.letters import LetterChoice, letters_condition
+from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_cause
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The dead letters that the arguments choose.
+
+    Attributes:
+        table: `messages`.
+        condition: SQL for their rows; of all causes, where one is chosen.
+        packs: the lake's bodies; None with `--no-shape`.
+        letters: by cause; None where nobody has asked for that.
+        cause: the one that is chosen, with its number; None for all.
+    """
+
+    table: DeltaTable
+    condition: str
+    packs: PackStore | None
+    letters: DeadLetters | None = None
+    cause: tuple[int, Cause] | None = None
+
+    def narrowed(self) -> str:
+        """Return SQL for the rows of the chosen cause, or of all."""
+        if self.letters is None or self.cause is None:
+            return self.condition
+        return narrow_to_cause(self.table, self.condition, self.cause[1], self.letters.causes, self.packs)
+
+
+def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | None) -> Chosen:
+    """Find the dead letters that the arguments choose.
+
+    Args:
+        arguments: the job's.
+        lake: the lake.
+        samples: how many of each cause are kept; None where causes are only counted if one of them is chosen.
+
+    Raises:
+        JobError: if `--where` is not understood, or a store is not known.
+        DeadLetterError: if there is no such cause.
+    """
+    check_brokers(lake, arguments.broker)
+    table = open_table(lake, "messages")
+    choice = LetterChoice(
+        groups=arguments.group,
+        brokers=arguments.broker,
+        start=arguments.start,
+        end=arguments.end,
+        topics=arguments.topic,
+        tags=arguments.tag,
+        keys=arguments.key,
+        where=arguments.where,
+    )
+    condition = letters_condition(table, choice)
+    packs = None if arguments.no_shape else open_store(bodies_of(arguments, lake))
+    if samples is None and arguments.cause is None:
+        return Chosen(table, condition, packs)
+    with explaining_where(arguments, lake):
+        letters = group_letters(table, condition, packs, samples=samples or 0)
+    if arguments.cause is None:
+        return Chosen(table, condition, packs, letters)
+    cause = find_cause(letters.causes, arguments.cause)
+    return Chosen(table, condition, packs, letters, (letters.causes.index(cause) + 1, cause))
+
+
+@contextmanager
+def explaining_where(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[None]:
+    """Say that `--where` is not understood, where an engine says so."""
+    try:
+        yield
+    except QueryError as error:
+        if arguments.where is None:
+            raise
+        refuse_damaged_files(lake.messages, str(error))
+        raise JobError(f"--where is not understood: {error}") from None

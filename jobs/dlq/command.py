@@ -1,0 +1,77 @@
+r"""Group dead letters by cause, export them, send them again, and follow each until it is consumed or dead again.
+
+    commitlake dlq --lake /data/lake --group billing --from -1d
+    commitlake dlq redrive --lake /data/lake --group billing --cause 1 --namesrv 127.0.0.1:9876 --follow
+
+It starts no JVM. Exit codes: 0, also where there is no dead letter, and where all that was redriven was consumed; 1
+where the target did not answer, or messages wait still; 2 for a wrong lake, option or cause; 3 where messages are dead
+again, were lost, or could not be sent, or a table is damaged; 4 where the target cannot take them; 130 where it was
+stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.cli.times import join_times
+from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, add_arguments, check
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.paths import LakePaths
+
+DESCRIPTION = (
+    "Show the dead letters of consumer groups by cause: group, topic that the message was sent to, tag, attempts, what "
+    "the client says (a property EXCEPTION or ERROR), and the shape of the body's JSON. 'export' writes them to a "
+    "file. 'redrive' sends them to their topics again, as 'replay' does: all groups of the topic get them, not only "
+    "the one that failed. 'outcome' tells which of them were consumed, are dead again, or wait; --follow waits for it."
+    " In CSV, a text that begins with =, +, -, @, a quote or a tab gets a quote (') in front, so that no spreadsheet "
+    "takes it for a formula; JSON lines and Parquet are exact."
+)
+EXAMPLES = (
+    ("dlq --lake lake --from -1d", "the causes of the last day, and when"),
+    ("dlq --lake lake --group billing --cause 1", "one cause, with its newest dead letters"),
+    ("dlq --lake lake --group billing --samples 2 --json", "all that is known, for programs"),
+    ("dlq export --lake lake --group billing --out letters.csv --with-bodies", "a file for a spreadsheet"),
+    ("dlq redrive --lake lake --group billing --cause 1 --dry-run", "what would be sent again"),
+    ("dlq redrive --lake lake --group billing --cause 57524a --namesrv 127.0.0.1:9876 --rate 100/s --follow",
+     "send them again, and wait until each is consumed or dead again"),
+    ("dlq outcome 20261117-142003-5f2a1c --lake lake", "what became of them so far"),
+)  # fmt: skip
+_READ = ("messages", "replays", "replay_messages", "consumer_offsets")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("dlq", DESCRIPTION, EXAMPLES)
+    add_arguments(parser)
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Do what the action says."""
+    check(arguments)
+    lake = lake_of(arguments)
+    with naming_damaged_files(lake, _READ):
+        return _act(arguments, lake)
+
+
+def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    from commitlake.jobs.dlq.export import export
+    from commitlake.jobs.dlq.outcome import tell_outcome
+    from commitlake.jobs.dlq.redrive import redrive
+    from commitlake.jobs.dlq.report import show
+
+    acts = {SHOW: show, EXPORT: export, REDRIVE: redrive, OUTCOME: tell_outcome}
+    return acts[arguments.action](arguments, lake)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake dlq`."""
+    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

@@ -1,0 +1,29 @@
+"""A file of dead letters."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.dlq.choice import choose, explaining_where
+from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
+from commitlake.schemas.errors import ExitCode
+
+
+def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Write the chosen dead letters to a file."""
+    chosen = choose(arguments, lake, samples=None)
+    with explaining_where(arguments, lake):
+        count = export_letters(
+            chosen.table,
+            chosen.narrowed(),
+            chosen.packs,
+            Path(arguments.out),
+            ExportFormat(arguments.format),
+            with_bodies=arguments.with_bodies,
+        )
+    if not arguments.quiet:
+        print_line(f"{count:,} dead letters in {arguments.out}")
+    return ExitCode.OK

@@ -1,0 +1,164 @@
+"""What became of dead letters that were sent again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.printable import printable_json
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.process import stop_softly
+from commitlake.jobs.cli.rows_output import Row, write_table
+from commitlake.jobs.cli.terminal import print_line, trusted
+from commitlake.jobs.replay.target import target_client
+from commitlake.pipelines.replay.ledger import read_state
+from commitlake.pipelines.replay.outcomes import (
+    GroupFollower,
+    GroupOutcomes,
+    State,
+    by_group_of_dead_letters,
+    read_sent,
+)
+from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.schemas.errors import ExitCode
+
+PROG = "commitlake dlq"
+_SAMPLES = 3
+_FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 1.0, 10.0
+_LINE_SECONDS = 10.0
+_COLUMNS = ["group", "outcome", "messages", "retried"]
+_SAMPLE_COLUMNS = ["group", "outcome", "msg_id", "target", "detail"]
+
+
+def tell_outcome(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Tell what became of the messages of a redrive."""
+    plan = read_state(lake, arguments.replay_id).plan
+    return follow(arguments, lake, plan)
+
+
+def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> ExitCode:
+    """Look what became of a replay's messages: once, or with `--follow` until none of them waits any more.
+
+    Raises:
+        JobError: if the replay has sent no dead letter.
+        RocketMQError: if the target does not answer.
+    """
+    rows = read_sent(lake, plan.replay_id)
+    groups = by_group_of_dead_letters(rows)
+    if not groups:
+        raise JobError(
+            f"the replay {plan.replay_id} has sent no dead letter so far", "'commitlake replay show' tells what it does"
+        )
+    with target_client(arguments.namesrv or plan.target.name_servers) as client:
+        followers = [GroupFollower(client, plan, group, sent) for group, sent in groups.items()]
+        is_stopped = False
+        if arguments.follow:
+            found, is_stopped = _look_until_done(arguments, followers)
+        else:
+            found = [one.look() for one in followers]
+    unknown = plan.wanted - rows.num_rows
+    samples = _SAMPLES if arguments.samples is None else arguments.samples
+    if arguments.json:
+        _print_json(plan, found, unknown, samples)
+    else:
+        _print_tables(found, samples)
+    for caution in dict.fromkeys(caution for one in found for caution in one.cautions):
+        warn(PROG, caution)
+    if unknown:
+        warn(PROG, f"{unknown:,} messages of the replay are not sent yet: 'commitlake replay resume {plan.replay_id}'")
+    return ExitCode.INTERRUPTED if is_stopped else _exit_code(found, unknown)
+
+
+def _look_until_done(
+    arguments: argparse.Namespace, followers: Sequence[GroupFollower]
+) -> tuple[list[GroupOutcomes], bool]:
+    """Look until no message waits; also whether somebody has stopped it before."""
+    started = time.monotonic()
+    deadline = started + arguments.timeout.total_seconds() if arguments.timeout is not None else None
+    wait, told_at = _FIRST_WAIT_SECONDS, started
+    is_stopped = False
+
+    def stop() -> None:
+        nonlocal is_stopped
+        is_stopped = True
+
+    with stop_softly(stop):
+        while True:
+            found = [follower.look() for follower in followers]
+            now = time.monotonic()
+            waiting = sum(one.count(State.WAITING) for one in found)
+            if not waiting or is_stopped or (deadline is not None and now >= deadline):
+                return found, bool(waiting) and is_stopped
+            if not arguments.quiet and now - told_at >= _LINE_SECONDS:
+                told_at = now
+                print_line(
+                    f"{waiting:,} of {sum(one.rows.num_rows for one in found):,} messages wait, {now - started:.0f} s"
+                )
+            until = min(now + wait, deadline) if deadline is not None else now + wait
+            while not is_stopped and (left := until - time.monotonic()) > 0:
+                time.sleep(min(left, 0.2))
+            wait = min(1.5 * wait, _MAX_WAIT_SECONDS)
+
+
+def _print_tables(found: Sequence[GroupOutcomes], samples: int) -> None:
+    write_table(_counts(found), _COLUMNS, sys.stdout)
+    shown = [row for one in found for row in _samples(one, samples)]
+    if shown:
+        print()
+        write_table(shown, _SAMPLE_COLUMNS, sys.stdout)
+
+
+def _counts(found: Sequence[GroupOutcomes]) -> Iterator[Row]:
+    for one in found:
+        for state in State:
+            if messages := one.count(state):
+                retried = sum(one.states[row] == state for row in one.retries)
+                yield {"group": one.group, "outcome": state.text, "messages": messages, "retried": retried}
+
+
+def _samples(one: GroupOutcomes, samples: int) -> Iterator[Row]:
+    """Yield the first messages of each state but that of those that were consumed."""
+    columns = {name: one.rows.column(name) for name in ("msg_id", "target_topic", "target_queue_id", "target_offset")}
+    for state in State:
+        if state is State.CONSUMED:
+            continue
+        for row in np.flatnonzero(one.states == state)[:samples].tolist():
+            topic, queue, offset = (columns[name][row].as_py() for name in list(columns)[1:])
+            yield {
+                "group": one.group,
+                "outcome": state.text,
+                "msg_id": columns["msg_id"][row].as_py(),
+                "target": "" if offset is None else f"{topic} {queue} {offset}",
+                "detail": one.detail(row),
+            }
+
+
+def _print_json(plan: ReplayPlan, found: Sequence[GroupOutcomes], unknown: int, samples: int) -> None:
+    groups: list[dict[str, Any]] = [
+        {
+            "group": one.group,
+            "messages": one.rows.num_rows,
+            **{state.name.lower(): one.count(state) for state in State},
+            "retried": len(one.retries),
+            "cautions": list(one.cautions),
+            "samples": list(_samples(one, samples)),
+        }
+        for one in found
+    ]
+    document = {"replay_id": plan.replay_id, "not_sent_yet": unknown, "groups": groups}
+    print(printable_json(json.dumps(document, ensure_ascii=False, indent=1)), file=trusted(sys.stdout))
+
+
+def _exit_code(found: Sequence[GroupOutcomes], unknown: int) -> ExitCode:
+    if any(one.count(state) for one in found for state in (State.DEAD, State.LOST, State.NOT_SENT)):
+        return ExitCode.DAMAGE
+    is_open = unknown or any(one.count(State.WAITING) for one in found)
+    return ExitCode.FAILED if is_open else ExitCode.OK

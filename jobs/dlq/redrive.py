@@ -1,0 +1,71 @@
+"""Dead letters sent to their topics again."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.dlq.choice import Chosen, choose, explaining_where
+from commitlake.jobs.dlq.outcome import follow
+from commitlake.jobs.replay.send import send_condition
+from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
+from commitlake.pipelines.dead_letters.narrowing import sent_before, without_places
+from commitlake.pipelines.replay.ledger import read_states
+from commitlake.schemas.errors import ExitCode
+
+_SHOWN = 3
+
+
+def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Send the chosen dead letters again, and follow them where that is asked for."""
+    chosen = choose(arguments, lake, samples=None)
+    with explaining_where(arguments, lake):
+        condition = chosen.narrowed()
+        if not arguments.include_replayed:
+            condition = _without_replayed(chosen, condition)
+        before = sent_before(lake, chosen.table, condition)
+    if before:
+        if not arguments.again:
+            condition = without_places(condition, before.values())
+        _tell_of_earlier(lake, before, is_again=arguments.again)
+    arguments.output = "table"
+    sent = send_condition(arguments, lake, chosen.table, condition, _in_words(arguments, chosen))
+    if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
+        if sent.plan is not None and not arguments.quiet:
+            print_line(f"'commitlake dlq outcome {sent.plan.replay_id} --lake {lake.root}' tells what becomes of them")
+        return sent.exit_code
+    return max(sent.exit_code, follow(arguments, lake, sent.plan))
+
+
+def _without_replayed(chosen: Chosen, condition: str) -> str:
+    again = count_letters(chosen.table, f"{condition} AND {replayed_sql()}")
+    if again:
+        print_line(f"{again:,} have died again after a replay: they are left out; --include-replayed sends them, too")
+    return f"{condition} AND NOT {replayed_sql()}"
+
+
+def _tell_of_earlier(lake: LakePaths, before: Mapping[str, Mapping[str, Sequence[int]]], *, is_again: bool) -> None:
+    count = len({(broker, offset) for places in before.values() for broker in places for offset in places[broker]})
+    states = read_states(lake)
+    names = [
+        f"{name} (to {states[name].plan.target.name_servers} at {time_text(states[name].plan.created_at)})"
+        for name in sorted(before, reverse=True)
+        if name in states
+    ]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    what = "are sent once more" if is_again else "are left out; --again sends them, too"
+    print_line(f"{count:,} dead letters were sent before, by replay {', '.join(names[:_SHOWN])}{more}: they {what}")
+
+
+def _in_words(arguments: argparse.Namespace, chosen: Chosen) -> str:
+    names = ("group", "topic", "tag", "key", "broker", "where")
+    given = [f"--{name} {value}" for name in names if (value := getattr(arguments, name)) not in (None, [])]
+    given += [
+        f"--{name} {time_text(moment)}" for name, moment in (("from", arguments.start), ("to", arguments.end)) if moment
+    ]
+    if chosen.cause is not None:
+        given.append(f"--cause {chosen.cause[1].digest}")
+    return " ".join(["dlq redrive", *given])

@@ -1,0 +1,199 @@
+"""Causes of dead letters as a table, a chart over time, and JSON."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import datetime
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.printable import printable_json, printable_line
+from commitlake.jobs.cli.rows_output import Row, write_table
+from commitlake.jobs.cli.terminal import GuardedStream, trusted
+from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.dlq.choice import choose
+from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
+from commitlake.schemas.errors import ExitCode
+
+MAX_ROWS = 50
+"""Causes in the table; all of them are in JSON."""
+MAX_BARS = 48
+BAR_WIDTH = 50
+_TEXT_WIDTH = 60
+"""Of a reason and of a shape in the table."""
+_BODY_WIDTH = 300
+_HOUR = datetime.timedelta(hours=1)
+_STEPS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
+"""Hours of a bar."""
+_SAMPLES_OF_ONE = 3
+_COLUMNS = ["n", "cause", "group", "topic", "tag", "attempts", "reason", "shape", "letters", "again", "first", "last"]
+
+
+def show(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Show the causes of dead letters, or one of them."""
+    samples = arguments.samples if arguments.samples is not None else _SAMPLES_OF_ONE if arguments.cause else 0
+    chosen = choose(arguments, lake, samples=samples)
+    letters = chosen.letters or DeadLetters([], 0)
+    shown = [chosen.cause] if chosen.cause is not None else list(enumerate(letters.causes, 1))
+    if arguments.json:
+        _print_json(letters, shown, samples)
+        return ExitCode.OK
+    if not letters.messages:
+        if not arguments.quiet:
+            print("no dead letter is archived here that matches", file=sys.stderr)
+        return ExitCode.OK
+    if chosen.cause is not None:
+        _print_one(*chosen.cause, samples)
+        return ExitCode.OK
+    write_table((_row(number, cause) for number, cause in shown[:MAX_ROWS]), _COLUMNS, sys.stdout)
+    if samples:
+        for number, cause in shown[:MAX_ROWS]:
+            print(f"\ncause {number}")
+            _print_samples(cause.samples[:samples])
+    print()
+    _print_chart(cause.hours for _, cause in shown)
+    if not arguments.quiet:
+        print("\n".join(_summary(letters, len(shown))), file=sys.stderr)
+    return ExitCode.OK
+
+
+def _row(number: int, cause: Cause) -> Row:
+    return {
+        "n": number,
+        "cause": cause.digest,
+        "group": cause.group,
+        "topic": cause.topic,
+        "tag": cause.tag,
+        "attempts": cause.attempts,
+        "reason": _short(cause.reason),
+        "shape": _short(cause.shape),
+        "letters": cause.messages,
+        "again": cause.replayed,
+        "first": time_text(cause.first),
+        "last": time_text(cause.last),
+    }
+
+
+def _short(text: str | None) -> str | None:
+    return text if text is None or len(text) <= _TEXT_WIDTH else text[:_TEXT_WIDTH] + "…"
+
+
+def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
+    groups = {cause.group for cause in letters.causes}
+    yield f"{letters.messages:,} dead letters of {len(groups):,} groups, by {len(letters.causes):,} causes"
+    if shown > MAX_ROWS:
+        yield f"the largest {MAX_ROWS} causes are shown; --json has {shown:,}"
+    if letters.left_out:
+        yield f"{letters.left_out:,} of them have rarer causes, which are not told apart"
+    again = sum(cause.replayed for cause in letters.causes)
+    if again:
+        yield f"{again:,} of them have died again after a replay ('again')"
+
+
+def _print_one(number: int, cause: Cause, samples: int) -> None:
+    row = _row(number, cause) | {"reason": cause.reason, "shape": None}
+    for name in _COLUMNS:
+        if row[name] is not None:
+            print(f"{name:<10}{printable_line(str(row[name]))}")
+    for part in (cause.shape or "").split(", ") if cause.shape else ():
+        print(f"{'shape':<10}{printable_line(part)}")
+    print()
+    _print_chart([cause.hours])
+    _print_samples(cause.samples[:samples])
+
+
+def _print_samples(samples: Iterable[Sample]) -> None:
+    for sample in samples:
+        keys = f" keys {' '.join(sample.keys)}" if sample.keys else ""
+        print(f"\n{time_text(sample.stored_at)} {sample.msg_id}{printable_line(keys)}")
+        if sample.body is not None:
+            text = sample.body[:_BODY_WIDTH].decode(errors="replace")
+            more = f" … ({sample.body_size:,} bytes)" if (sample.body_size or 0) > _BODY_WIDTH else ""
+            shown = printable_line(text) if isinstance(sys.stdout, GuardedStream) else text
+            print(f"    {shown}{more}")
+
+
+def _print_chart(hours: Iterable[Mapping[datetime.datetime, int]]) -> None:
+    """Print a bar for each hour, or for as many hours as make at most `MAX_BARS` bars."""
+    counts: dict[datetime.datetime, int] = {}
+    for one in hours:
+        for hour, count in one.items():
+            counts[hour] = counts.get(hour, 0) + count
+    for line in chart(counts):
+        print(line)
+
+
+def chart(counts: Mapping[datetime.datetime, int]) -> Iterator[str]:
+    """Yield a line for each stretch of time, with a bar as long as its count says.
+
+    Args:
+        counts: by hour.
+    """
+    if not counts:
+        return
+    first, last = min(counts), max(counts)
+    hours = int((last - first) / _HOUR) + 1
+    step = next((step for step in _STEPS if hours <= step * MAX_BARS), -(-hours // MAX_BARS))
+    bars = [0] * (-(-hours // step))
+    for hour, count in counts.items():
+        bars[int((hour - first) / _HOUR) // step] += count
+    most = max(bars)
+    yield f"dead letters {'per hour' if step == 1 else f'in {step} hours'}, UTC"
+    for number, count in enumerate(bars):
+        at = first + number * step * _HOUR
+        bar = "#" * -(-count * BAR_WIDTH // most)
+        yield f"{at:%Y-%m-%d %H:%M}  {bar:<{BAR_WIDTH}} {count:,}".rstrip()
+
+
+def _print_json(letters: DeadLetters, shown: Sequence[tuple[int, Cause]], samples: int) -> None:
+    document = {
+        "messages": letters.messages,
+        "left_out": letters.left_out,
+        "causes": [_json_cause(number, cause, samples) for number, cause in shown],
+    }
+    print(printable_json(json.dumps(document, ensure_ascii=False, indent=1)), file=trusted(sys.stdout))
+
+
+def _json_cause(number: int, cause: Cause, samples: int) -> dict[str, Any]:
+    return {
+        "n": number,
+        "cause": cause.digest,
+        "group": cause.group,
+        "topic": cause.topic,
+        "tag": cause.tag,
+        "attempts": cause.attempts,
+        "reason": cause.reason,
+        "shape": cause.shape,
+        "letters": cause.messages,
+        "again": cause.replayed,
+        "first": time_text(cause.first),
+        "last": time_text(cause.last),
+        "newest": cause.example,
+        "hours": {time_text(hour): count for hour, count in cause.hours.items()},
+        "samples": [_json_sample(sample) for sample in cause.samples[:samples]],
+    }
+
+
+def _json_sample(sample: Sample) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "msg_id": sample.msg_id,
+        "stored_at": time_text(sample.stored_at),
+        "keys": list(sample.keys),
+        "body_size": sample.body_size,
+        "body": None,
+        "body_base64": None,
+    }
+    if sample.body is not None:
+        is_cut = len(sample.body) < (sample.body_size or 0)
+        try:
+            found["body"] = sample.body.decode()
+        except UnicodeDecodeError as error:
+            if is_cut and error.end >= len(sample.body) - 3:  # the cut went through a character
+                found["body"] = sample.body[: error.start].decode()
+            else:
+                found["body_base64"] = base64.b64encode(sample.body).decode()
+    return found

@@ -1,0 +1,244 @@
+"""Dead letters as a file for other programs: CSV, JSON lines or Parquet.
+
+A file is there whole, or not at all, and only its owner and group may read it. Rows are in the order of the log, and
+are written as they are read.
+
+A spreadsheet takes a field of CSV that begins with `=`, `+`, `-` or `@` for a formula, and a formula can send what is
+in other cells to a stranger. So each text that begins with one of these, with a tab or a line break, or with a quote
+(`'`) gets a quote in front: without its first quote, such a field is what it was. Numbers and times are not changed.
+JSON lines and Parquet are exact.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.whole_files import write_whole
+from commitlake.pipelines.dead_letters.causes import cause_texts, digest_of
+from commitlake.pipelines.dead_letters.errors import DeadLetterError
+from commitlake.pipelines.dead_letters.letters import Letters, read_letters, reason_sql, replayed_sql
+from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
+
+FORMULA_STARTS = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
+"""First characters that make a text a formula, those of full width too, and the quote that marks a changed text."""
+_ROW_GROUP_BYTES = 32 << 20
+_ROW_BYTES = 1000
+"""Of a row without its body, about."""
+_TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"  # of milliseconds, %S has the fraction with it
+_TIME = pa.timestamp("ms", "UTC")
+_TEXTS = pa.map_(pa.string(), pa.string())
+_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("group", pa.string()), ("origin_topic", pa.string()), ("tag", pa.string()), ("keys", pa.list_(pa.string())),
+    ("attempts", pa.int32()), ("reason", pa.string()), ("is_replayed", pa.bool_()), ("cause", pa.string()),
+    ("broker", pa.string()), ("physical_offset", pa.int64()), ("topic", pa.string()), ("queue_id", pa.int32()),
+    ("queue_offset", pa.int64()), ("msg_id", pa.string()), ("unique_key", pa.string()),
+    ("born_timestamp", _TIME), ("store_timestamp", _TIME), ("body_size", pa.int32()), ("properties", _TEXTS),
+)  # fmt: skip
+_STORED = (
+    "topic", "tags", "keys", "reconsume_times", "broker", "physical_offset", "queue_id", "queue_offset", "msg_id",
+    "unique_key", "born_timestamp", "store_timestamp", "properties",
+)  # fmt: skip
+
+
+Row = dict[str, Any]
+
+
+class ExportFormat(StrEnum):
+    """The form of a file."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+def export_letters(
+    table: DeltaTable, where: str, packs: PackStore | None, path: Path, form: ExportFormat, *, with_bodies: bool
+) -> int:
+    """Write dead letters to a file; return how many.
+
+    Args:
+        table: `messages`.
+        where: which, from `letters.letters_condition`, or narrower.
+        packs: the lake's bodies; None where neither shapes nor bodies are wanted.
+        path: the file; one of that name is replaced.
+        form: its form.
+        with_bodies: whether it has bodies: as text or in base64, in Parquet as bytes.
+
+    Raises:
+        DeadLetterError: if the file cannot be written.
+        QueryError: if the table cannot be read.
+    """
+    columns = [*_STORED, f"{origin_sql(table)} AS origin", f"{reason_sql()} AS reason", f"{replayed_sql()} AS replayed"]
+    count = 0
+    try:
+        with write_whole(path) as file:
+            writer = _WRITERS[form](file, with_bodies=with_bodies)
+            for letters in read_letters(table, where, columns, packs, in_order=True):
+                writer.write(_rows_of(letters, writer, with_bodies=with_bodies))
+                count += letters.rows.num_rows
+            writer.close()
+    except OSError as error:
+        if error.filename is None and error.errno is None:
+            raise
+        raise DeadLetterError(f"{path} cannot be written: {error.strerror or error}") from None
+    return count
+
+
+def _rows_of(letters: Letters, writer: _Writer, *, with_bodies: bool) -> Iterator[Row]:
+    """Yield the rows of a file."""
+    causes = [digest_of(text) for text in cause_texts(letters).to_pylist()]
+    rows = letters.rows
+    for name in ("born_timestamp", "store_timestamp"):
+        times = rows.column(name).cast(_TIME, safe=False)
+        shown = pc.strftime(times, format=_TIME_FORM) if writer.has_times_as_text else times.cast(pa.int64())
+        rows = rows.set_column(rows.schema.get_field_index(name), name, shown)
+    for number, row in enumerate(rows.to_pylist()):
+        body = letters.body(number)
+        found = {name: row[name] for name in _STORED if name not in ("tags", "reconsume_times")}
+        found |= {
+            "group": row["topic"].removeprefix(DLQ_PREFIX),
+            "origin_topic": row["origin"],
+            "tag": row["tags"],
+            "attempts": row["reconsume_times"],
+            "reason": row["reason"],
+            "is_replayed": bool(row["replayed"]),
+            "cause": causes[number],
+            "body_size": None if body.value is None else len(body.value),
+        }
+        if with_bodies:
+            found |= {"body": body.value, "body_error": body.error}
+        yield found
+
+
+class _Writer(Protocol):
+    """Writes rows to an open file."""
+
+    has_times_as_text: bool
+
+    def __init__(self, file: BinaryIO, *, with_bodies: bool) -> None: ...
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Write some rows."""
+
+    def close(self) -> None:
+        """Write what is left; the file stays open."""
+
+
+class _JsonWriter:
+    """Writes JSON lines."""
+
+    has_times_as_text = True
+
+    def __init__(self, file: BinaryIO, *, with_bodies: bool) -> None:
+        self._file, self._names = file, _names(with_bodies=with_bodies)
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Write some rows."""
+        for row in rows:
+            texts = _with_body_as_text(row) | {"properties": dict(row["properties"] or ())}
+            line = json.dumps({name: texts[name] for name in self._names}, ensure_ascii=False)
+            self._file.write(line.encode(errors="backslashreplace") + b"\n")
+
+    def close(self) -> None:
+        """Write nothing: each line is written at once."""
+
+
+class _CsvWriter:
+    """Writes CSV with a header; lists and maps are JSON."""
+
+    has_times_as_text = True
+
+    def __init__(self, file: BinaryIO, *, with_bodies: bool) -> None:
+        self._text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")
+        self._names = _names(with_bodies=with_bodies)
+        self._writer = csv.writer(self._text, lineterminator="\n")
+        self._writer.writerow(self._names)
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Write some rows."""
+        for row in rows:
+            texts = _with_body_as_text(row) | {
+                "keys": json.dumps(row["keys"] or [], ensure_ascii=False),
+                "properties": json.dumps(dict(row["properties"] or ()), ensure_ascii=False),
+            }
+            self._writer.writerow([_field(texts[name]) for name in self._names])
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._text.flush()
+        self._text.detach()
+
+
+class _ParquetWriter:
+    """Writes Parquet, in row groups of bounded size."""
+
+    has_times_as_text = False
+
+    def __init__(self, file: BinaryIO, *, with_bodies: bool) -> None:
+        more = (("body", pa.large_binary()), ("body_error", pa.string())) if with_bodies else ()
+        self._schema = pa.schema([*_COLUMNS, *more])
+        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._rows: list[Row] = []
+        self._bytes = 0
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Write some rows, or keep them for the next row group."""
+        for row in rows:
+            self._rows.append(row)
+            self._bytes += _ROW_BYTES + len(row.get("body") or b"")
+            if self._bytes > _ROW_GROUP_BYTES:
+                self._flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, self._schema))
+        self._rows, self._bytes = [], 0
+
+
+_WRITERS: dict[ExportFormat, type[_Writer]] = {
+    ExportFormat.CSV: _CsvWriter,
+    ExportFormat.JSONL: _JsonWriter,
+    ExportFormat.PARQUET: _ParquetWriter,
+}
+
+
+def _names(*, with_bodies: bool) -> list[str]:
+    """Return the columns of a text file."""
+    return [name for name, _ in _COLUMNS] + (["body", "body_base64", "body_error"] if with_bodies else [])
+
+
+def _with_body_as_text(row: Row) -> Row:
+    """Return a row with its body as text, where it is UTF-8, or else in base64."""
+    body: bytes | None = row.get("body")
+    if body is None:
+        return row | {"body_base64": None}
+    try:
+        return row | {"body": body.decode(), "body_base64": None}
+    except UnicodeDecodeError:
+        return row | {"body": None, "body_base64": base64.b64encode(body).decode()}
+
+
+def _field(value: object) -> object:
+    """Return a field of CSV that no spreadsheet takes for a formula."""
+    if isinstance(value, str) and value[:1] in FORMULA_STARTS:
+        return f"'{value}"
+    return value

@@ -1,0 +1,197 @@
+"""Dead letters of a lake: which are chosen, and their rows and bodies, batch by batch."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.bodies import decompress_as
+from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import column_name, text_literal
+from commitlake.pipelines.query.sql import Conditions
+from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.pipelines.replay.parts import Bodies, read_bodies_of
+from commitlake.pipelines.replay.selection import Selection, condition
+from commitlake.pipelines.replay.stamping import REPLAY_ID
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
+from commitlake.schemas.tables.messages import MESSAGES
+
+EXCEPTION_PROPERTIES = ("EXCEPTION", "exception", "ERROR", "error")
+"""Properties in which clients state why they failed, by precedence; none of them is RocketMQ's own."""
+MAX_REASON_LENGTH = 200
+"""Characters of an exception's text that tell causes apart: what follows is often a stack trace with ids."""
+BODY_PLACE_COLUMNS = ("body_ref", "body_crc", "body_size", "body_codec")
+SCHEMA = to_arrow_schema(MESSAGES, timezone="UTC")
+SLICE_BYTES = 32 << 20
+"""Of bodies as stored that are in memory at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetterChoice:
+    """Which dead letters are meant; empty and None are no condition.
+
+    Attributes:
+        groups: of these consumer groups.
+        brokers: of these stores.
+        start: stored as a dead letter then or later.
+        end: and before this time.
+        topics: sent to these topics at first.
+        tags: with one of these tags.
+        keys: with one of these business keys.
+        where: SQL about a row of `messages`.
+    """
+
+    groups: Sequence[str] = ()
+    brokers: Sequence[str] = ()
+    start: datetime.datetime | None = None
+    end: datetime.datetime | None = None
+    topics: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    keys: Sequence[str] = ()
+    where: str | None = None
+
+
+def letters_condition(table: DeltaTable, choice: LetterChoice) -> str:
+    """Return SQL for the rows of `messages` that are these dead letters.
+
+    Args:
+        table: `messages`; rows of earlier versions have fewer columns.
+        choice: which are meant.
+    """
+    asked = Conditions(
+        topics=[DLQ_PREFIX + group for group in choice.groups],
+        kinds=[Kind.DLQ],
+        brokers=choice.brokers,
+        start=choice.start,
+        end=choice.end,
+        keys=choice.keys,
+        where=choice.where,
+    )
+    found = condition(Selection(asked, tags=choice.tags, has_replayed=True))
+    if choice.topics:
+        found += f" AND {origin_sql(table)} IN ({', '.join(map(text_literal, choice.topics))})"
+    return found
+
+
+def reason_sql() -> str:
+    """Return SQL for the beginning of what a client says of its failure; null where it says nothing."""
+    texts = ", ".join(f"properties[{text_literal(name)}]" for name in EXCEPTION_PROPERTIES)
+    return f"left(coalesce({texts}), {MAX_REASON_LENGTH})"
+
+
+def replayed_sql() -> str:
+    """Return SQL that tells whether a replay has sent the message, so that it has died again."""
+    return f"array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})"
+
+
+def count_letters(table: DeltaTable, where: str) -> int:
+    """Return how many dead letters a condition holds for.
+
+    Raises:
+        QueryError: if the condition is not understood.
+    """
+    (row,) = (
+        run_sql(table, "messages", f"SELECT count(*) AS letters FROM messages WHERE {where}").read_all().to_pylist()
+    )
+    return int(row["letters"])
+
+
+class Body(NamedTuple):
+    """A dead letter's body.
+
+    Attributes:
+        value: as the producer gave it; None where the lake has none, or it cannot be read.
+        error: why it cannot be read.
+    """
+
+    value: bytes | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Some dead letters.
+
+    Attributes:
+        rows: the columns that were asked for.
+        codecs: how each body is compressed; empty where no body was asked for.
+        stored: the bodies as the broker stored them; None where none was asked for.
+    """
+
+    rows: pa.Table
+    codecs: Sequence[str | None] = ()
+    stored: Bodies | None = None
+
+    def body(self, row: int) -> Body:
+        """Return the body of a row, decompressed."""
+        if self.stored is None:
+            return Body(None)
+        if row in self.stored.errors:
+            return Body(None, self.stored.errors[row])
+        codec = self.codecs[row]
+        try:
+            value = self.stored.values[row].as_py()
+            return Body(decompress_as(value, BodyCodec(codec) if codec in set(BodyCodec) else BodyCodec.UNKNOWN))
+        except BodyError as error:
+            return Body(None, str(error))
+
+
+def read_letters(
+    table: DeltaTable, where: str, columns: Sequence[str], packs: PackStore | None = None, *, in_order: bool = False
+) -> Iterator[Letters]:
+    """Yield dead letters, as many at a time as may be in memory.
+
+    Args:
+        table: `messages`.
+        where: from `letters_condition`, or narrower.
+        columns: SQL of each column that is wanted, each with its name: `topic`, or `left(topic, 5) AS start`.
+        packs: the lake's bodies; None where no body is wanted.
+        in_order: by store and place in its log; else in any order.
+
+    Raises:
+        QueryError: if the table cannot be read, or the condition not be understood.
+        PackStoreError: if the packs cannot be reached at all.
+    """
+    order = " ORDER BY broker, physical_offset" if in_order else ""
+    places = BODY_PLACE_COLUMNS if packs is not None else ()
+    sql = f"SELECT {', '.join([*columns, *places])} FROM messages WHERE {where}{order}"
+    for batch in run_sql(table, "messages", sql, sorts_all=in_order):
+        rows = pa.table({name: _plain(name, batch.column(name)) for name in batch.schema.names})
+        if packs is None:
+            if rows.num_rows:
+                yield Letters(rows)
+            continue
+        for part in _slices(rows):
+            codecs = part.column("body_codec").to_pylist()
+            yield Letters(part.drop_columns(list(places)), codecs, read_bodies_of(part.select(places), packs))
+
+
+def _plain(name: str, column: pa.Array) -> pa.Array:
+    """Return a column in its type in `messages`: the engine gives texts in a form that not all of Arrow knows."""
+    if name in SCHEMA.names:
+        return column.cast(SCHEMA.field(name).type)
+    return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
+
+
+def _slices(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield stretches of rows whose bodies fit into memory together."""
+    sizes: Array = pc.fill_null(rows.column("body_size"), 0).cast(pa.int64()).to_numpy()
+    ends = np.cumsum(np.maximum(sizes, 0))
+    start = 0
+    while start < rows.num_rows:
+        taken = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, taken + SLICE_BYTES, side="right")))
+        yield rows.slice(start, end - start)
+        start = end

@@ -1,0 +1,166 @@
+"""Dead letters of one cause, and those that no replay has sent before, as conditions in SQL.
+
+A condition is fixed before anything is sent, and is about columns of `messages`. The shape of a body is none of them,
+and what was sent is in another table: where these matter, the condition lists places in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql_over
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.dead_letters.causes import Cause, cause_texts, digest_of
+from commitlake.pipelines.dead_letters.errors import DeadLetterError
+from commitlake.pipelines.dead_letters.letters import read_letters, reason_sql
+from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
+from commitlake.schemas.tables.replay_messages import Outcome
+
+MAX_LISTED = 50_000
+"""Places that a condition lists at most: a replay's plan has it, and each of its parts asks with it."""
+
+
+def find_cause(causes: Sequence[Cause], name: str) -> Cause:
+    """Return the cause that a user names.
+
+    Args:
+        causes: the largest first.
+        name: the cause's number, from 1 on, or the beginning of its digest.
+
+    Raises:
+        DeadLetterError: if there is none, or more than one.
+    """
+    if not causes:
+        raise DeadLetterError(f"--cause {name}: no dead letter matches, so there is no cause")
+    number = parse_int(name, 1, len(causes))
+    if number is not None:
+        return causes[number - 1]
+    found = [cause for cause in causes if cause.digest.startswith(name)]
+    if len(found) != 1:
+        raise DeadLetterError(
+            f"--cause {name}: expected a number from 1 to {len(causes)}, or the beginning of the name of one cause, "
+            f"found {f'{len(found)} causes' if found else 'none'}: 'commitlake dlq' shows them"
+        )
+    return found[0]
+
+
+def narrow_to_cause(
+    table: DeltaTable, where: str, cause: Cause, causes: Sequence[Cause], packs: PackStore | None
+) -> str:
+    """Return SQL for the dead letters of one cause.
+
+    Args:
+        table: `messages`.
+        where: the condition that the causes were counted with.
+        cause: one of them.
+        causes: all of them.
+        packs: the lake's bodies; None where the causes were counted without them.
+
+    Raises:
+        DeadLetterError: if it has too many dead letters, and only their bodies tell them from those of another.
+    """
+    narrowed = f"{where} AND {_columns_sql(table, cause)}"
+    if packs is None or sum(_columns(one) == _columns(cause) for one in causes) == 1:
+        return narrowed
+    columns = ["topic", f"{origin_sql(table)} AS origin", "tags", "reconsume_times", f"{reason_sql()} AS reason"]
+    places: dict[str, list[int]] = {}
+    for letters in read_letters(table, narrowed, [*columns, "broker", "physical_offset"], packs):
+        coded = cause_texts(letters).dictionary_encode()
+        wanted = [digest_of(name) == cause.digest for name in coded.dictionary.to_pylist()]
+        rows = letters.rows.select(["broker", "physical_offset"]).filter(
+            pc.take(pa.array(wanted, pa.bool_()), coded.indices)
+        )
+        for row in rows.to_pylist():
+            places.setdefault(row["broker"], []).append(row["physical_offset"])
+        _check_count(places, f"the cause {cause.digest}")
+    return f"{narrowed} AND {_places_sql(places)}"
+
+
+def sent_before(lake: LakePaths, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
+    """Return the dead letters that a replay has sent already: their places in the log by store, by replay.
+
+    Args:
+        lake: the lake.
+        table: `messages`.
+        where: which dead letters are asked about.
+    """
+    try:
+        ledger = open_table(lake, "replay_messages")
+    except NoTableError:
+        return {}
+    sql = (
+        f"SELECT replay_id, broker, physical_offset FROM replay_messages WHERE starts_with(topic, '{DLQ_PREFIX}') "
+        f"AND outcome IN ('{Outcome.SENT}', '{Outcome.FOUND}')"
+    )
+    answer = run_sql_over(
+        {"messages": table, "replay_messages": ledger},
+        f"SELECT DISTINCT sent.replay_id, sent.broker, sent.physical_offset FROM ({sql}) AS sent JOIN "
+        f"(SELECT broker, physical_offset FROM messages WHERE {where}) AS chosen "
+        "ON sent.broker = chosen.broker AND sent.physical_offset = chosen.physical_offset",
+    )
+    found: dict[str, dict[str, list[int]]] = {}
+    for batch in answer:
+        for row in batch.to_pylist():
+            found.setdefault(row["replay_id"], {}).setdefault(row["broker"], []).append(row["physical_offset"])
+    return found
+
+
+def without_places(where: str, places: Iterable[Mapping[str, Sequence[int]]]) -> str:
+    """Return a condition without some dead letters.
+
+    Args:
+        where: the condition.
+        places: of these dead letters in the logs, by store.
+
+    Raises:
+        DeadLetterError: if there are too many.
+    """
+    merged: dict[str, set[int]] = {}
+    for one in places:
+        for broker, offsets in one.items():
+            merged.setdefault(broker, set()).update(offsets)
+    if not merged:
+        return where
+    _check_count(merged, "what was redriven before")
+    return f"{where} AND NOT {_places_sql({broker: sorted(offsets) for broker, offsets in merged.items()})}"
+
+
+def _columns(cause: Cause) -> tuple[object, ...]:
+    return (cause.group, cause.topic, cause.tag, cause.attempts, cause.reason)
+
+
+def _columns_sql(table: DeltaTable, cause: Cause) -> str:
+    texts = {
+        "topic": DLQ_PREFIX + cause.group,
+        origin_sql(table): cause.topic,
+        "tags": cause.tag,
+        reason_sql(): cause.reason,
+    }
+    same = [f"{name} IS NULL" if text is None else f"{name} = {text_literal(text)}" for name, text in texts.items()]
+    return " AND ".join([*same, f"reconsume_times = {cause.attempts}"])
+
+
+def _check_count(places: Mapping[str, Iterable[int]], what: str) -> None:
+    count = sum(len(list(offsets)) for offsets in places.values())
+    if count > MAX_LISTED:
+        raise DeadLetterError(
+            f"{what}: expected at most {MAX_LISTED:,} dead letters that only a list of them can tell apart, found "
+            f"more: choose fewer at a time, by --from and --to"
+        )
+
+
+def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
+    parts = [
+        f"(broker = {text_literal(broker)} AND physical_offset IN ({', '.join(map(str, offsets))}))"
+        for broker, offsets in sorted(places.items())
+        if offsets
+    ]
+    return f"({' OR '.join(parts) or 'false'})"

@@ -1,0 +1,104 @@
+"""The shape of a message's body: which fields its JSON has, and of which types, without their values.
+
+    {"id": 7, "customer": {"name": "A"}, "items": [{"sku": "x"}, {"sku": null}]}
+    customer.name:string, id:number, items[].sku:null|string
+
+Two bodies of one shape fail a consumer in the same way more often than not. A shape is bounded: fields deeper than
+`MAX_DEPTH` are `object` or `array`, of an array the first `MAX_ITEMS` elements count, and what exceeds `MAX_PATHS`
+fields is counted. A name that is an id, as in an object that maps order numbers to orders, is `*`. A body that is no
+JSON has the shape of its kind: `(empty)`, `(text)`, `(binary)`, `(large)`, `(none)`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+MAX_DEPTH = 5
+MAX_PATHS = 40
+MAX_ITEMS = 16
+MAX_NAME_LENGTH = 40
+MAX_BODY_BYTES = 256 << 10
+"""Of a body whose JSON is read; a larger one is `(large)`."""
+
+EMPTY, TEXT, BINARY, LARGE, NONE = "(empty)", "(text)", "(binary)", "(large)", "(none)"
+_ID = re.compile(r"[0-9]+|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|(?=.*[0-9])[0-9a-fA-F]{16,}|(?=.*[0-9]).{41,}")
+_MAX_FIELDS = 10_000
+"""Fields of a body that are looked at: a larger body has the shape of its beginning."""
+
+
+def body_shape(body: bytes | None) -> str:
+    """Return the shape of a body.
+
+    Args:
+        body: as the producer gave it; None where there is none.
+    """
+    if body is None:
+        return NONE
+    if not body:
+        return EMPTY
+    if len(body) > MAX_BODY_BYTES:
+        return LARGE
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return BINARY
+    try:
+        value = json.loads(text, parse_int=_number, parse_float=_number)
+    except (ValueError, RecursionError):
+        return BINARY if "\0" in text else TEXT
+    return _shape_of(value)
+
+
+def _number(_: str) -> float:
+    return 0.0
+
+
+def _shape_of(value: object) -> str:
+    types: dict[str, set[str]] = {}
+    for looked, (path, kind) in enumerate(_fields(value, "", 0)):
+        if looked == _MAX_FIELDS:
+            break
+        types.setdefault(path, set()).add(kind)
+    parts = [f"{path}:{'|'.join(sorted(types[path]))}".removeprefix(":") for path in sorted(types)]
+    more = [f"and {len(parts) - MAX_PATHS} more"] if len(parts) > MAX_PATHS else []
+    return ", ".join(parts[:MAX_PATHS] + more)
+
+
+def _fields(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield the path and the type of each value that has no parts, or whose parts are too deep."""
+    if isinstance(value, dict):
+        if not value or depth == MAX_DEPTH:
+            yield path, "object"
+            return
+        for name, part in value.items():
+            yield from _fields(part, f"{path}.{_name(name)}".removeprefix("."), depth + 1)
+    elif isinstance(value, list):
+        if not value or depth == MAX_DEPTH:
+            yield path, "array"
+            return
+        for part in value[:MAX_ITEMS]:
+            yield from _fields(part, f"{path}[]", depth + 1)
+    else:
+        yield path, _type_of(value)
+
+
+def _name(name: str) -> str:
+    if _ID.fullmatch(name):
+        return "*"
+    name = name.encode(errors="backslashreplace").decode()  # JSON may have half a surrogate pair
+    return name if len(name) <= MAX_NAME_LENGTH else name[:MAX_NAME_LENGTH] + "…"
+
+
+def _type_of(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case _:
+            return "number"

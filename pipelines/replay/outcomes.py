@@ -1,0 +1,359 @@
+"""What became of the messages of a replay in a consumer group: consumed, dead, or waiting.
+
+RocketMQ keeps no record of one message's consumption. What it keeps, and what is read here:
+
+    group's offset     next offset of the group in a queue. It passes a message that was consumed, and one that failed:
+                       before it does, a copy of what failed is stored for a retry or as a dead letter
+    %RETRY%group       the copy for each retry, once it is due; the group consumes it from there
+    SCHEDULE_TOPIC_XXXX    the same copy before that, in the queue of its delay
+    %DLQ%group         the copy of a message that failed as often as it may
+
+A copy has all properties of the message that failed, so REPLAY_ID and ORIGIN_… are in each, and `reconsume_times`
+counts the failures. So a message was consumed if the offset has passed it, or its newest retry, and there is no newer
+copy.
+
+The offsets are read first and the copies after them: a failure that happened before an offset was read has its copy in
+the log by then. What is not told by this: a group that broadcasts has no offsets at brokers; the offset of a group of
+POP consumers (RocketMQ 5's gRPC clients) passes a message when it is handed out; an offset that somebody resets passes
+what nobody has consumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.rocketmq.errors import RefusedError
+from commitlake.connectors.rocketmq.puller import PullStatus
+from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
+from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
+from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.statistics import TopicOffset
+from commitlake.schemas.tables.replay_messages import Outcome
+from commitlake.schemas.times import epoch_ms
+
+_COLUMNS = (
+    "broker", "physical_offset", "msg_id", "topic", "outcome", "target_topic", "target_broker", "target_queue_id",
+    "target_offset", "error",
+)  # fmt: skip
+_CLOCK_MARGIN_MS = 600_000
+"""How much the clocks of brokers may differ: copies are looked for from so long before the first message on."""
+_PLAN_MARGIN_MS = 3_600_000
+"""The same where only the clock of the host that made the plan is known."""
+
+
+class State(IntEnum):
+    """What became of a message in a group."""
+
+    CONSUMED = 0
+    DEAD = 1
+    WAITING = 2
+    LOST = 3
+    NOT_SENT = 4
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return self.name.lower().replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcomes:
+    """What became of some messages in one group.
+
+    Attributes:
+        group: the consumer group.
+        rows: of `replay_messages`.
+        states: int8, a `State` for each.
+        ahead: int64, how many messages the group has to consume before one that waits in its queue; -1 where that is
+            not known.
+        details: by row, more than the state tells.
+        retries: by row, how often it was or is to be consumed again, where it failed.
+        cautions: what could not be seen, so that a state may be wrong.
+    """
+
+    group: str
+    rows: pa.Table
+    states: Array
+    ahead: Array
+    details: Mapping[int, str]
+    retries: Mapping[int, int]
+    cautions: Sequence[str]
+
+    def count(self, state: State) -> int:
+        """Return how many messages have a state."""
+        return int(np.count_nonzero(self.states == state))
+
+    def detail(self, row: int) -> str:
+        """Return more than the state of a message tells, in words."""
+        if row in self.details or self.states[row] != State.WAITING:
+            return self.details.get(row, "")
+        if self.ahead[row] < 0:
+            return "the group has no offset in its queue"
+        return f"{self.ahead[row]:,} messages before it in its queue"
+
+
+def read_sent(lake: LakePaths, replay_id: str) -> pa.Table:
+    """Return the rows of a replay in `replay_messages`: what was sent, and what could not be.
+
+    Raises:
+        QueryError: if the table cannot be read.
+    """
+    schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _COLUMNS])
+    try:
+        table = open_table(lake, "replay_messages")
+    except NoTableError:
+        return schema.empty_table()
+    sql = f"SELECT {', '.join(_COLUMNS)} FROM t WHERE replay_id = {text_literal(replay_id)}"
+    return run_sql(table, "t", sql).read_all().cast(schema)
+
+
+_TYPES = {"physical_offset": pa.int64(), "target_queue_id": pa.int32(), "target_offset": pa.int64()}
+
+
+def by_group_of_dead_letters(rows: pa.Table) -> dict[str, pa.Table]:
+    """Return the rows whose messages were dead letters by the group that had given them up."""
+    topics = rows.column("topic").unique().to_pylist()
+    return {
+        topic.removeprefix(DLQ_PREFIX): rows.filter(pc.equal(rows.column("topic"), topic))
+        for topic in sorted(topic for topic in topics if topic.startswith(DLQ_PREFIX))
+    }
+
+
+@dataclass
+class _Copies:
+    """What is known of the copies of one message.
+
+    Attributes:
+        scheduled: the largest number of failures of a copy that waits, or waited, for its time.
+        retried: of a copy in a retry topic; 0 for none.
+        retry_queue: where the latter is.
+        retry_offset: likewise.
+        dead_offset: of the dead letter in its queue; None where there is none.
+    """
+
+    scheduled: int = 0
+    retried: int = 0
+    retry_queue: MessageQueue | None = None
+    retry_offset: int = 0
+    dead_offset: int | None = None
+
+
+@dataclass
+class GroupFollower:
+    """Looks again and again what has become of a replay's messages in one group.
+
+    Attributes:
+        client: of the target.
+        plan: the replay's.
+        group: the consumer group.
+        rows: of `replay_messages`, from `read_sent`.
+    """
+
+    client: TargetClient
+    plan: ReplayPlan
+    group: str
+    rows: pa.Table
+    _copies: dict[Origin, _Copies] = field(default_factory=dict, init=False)
+    _next: dict[MessageQueue, int] = field(default_factory=dict, init=False)
+    _cautions: dict[str, None] = field(default_factory=dict, init=False)
+    _since_ms: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        outcomes = self.rows.column("outcome")
+        self._is_sent = np.asarray(pc.is_in(outcomes, pa.array([Outcome.SENT, Outcome.FOUND], pa.string())))
+        self._queues, self._codes = _queues_of(self.rows)
+        self._offsets: Array = self.rows.column("target_offset").fill_null(-1).to_numpy()
+        self._places = _Places(self.rows)
+
+    def look(self) -> GroupOutcomes:
+        """Return what has become of the messages by now.
+
+        Raises:
+            TargetError: if a topic is not the one that it was.
+            RocketMQError: if the target does not answer.
+        """
+        admin = self.client.admin
+        brokers = sorted(admin.clusters().broker_addr_table)
+        topics = self._retry_topics()
+        retry_queues = [queue for topic in topics for broker in brokers for queue in self._stats(topic, broker)]
+        committed = {queue: admin.offsets.committed(queue, self.group) for queue in {*self._queues, *retry_queues}}
+        self._skip_delivered(brokers)
+        for broker in brokers:
+            wait_until_queued(admin, broker)
+        for broker in brokers:
+            self._read_copies(broker, topics)
+        return self._outcomes(committed)
+
+    def _retry_topics(self) -> list[str]:
+        """Return the topics that may have retries: the group's, and those that POP consumers have for each topic."""
+        names = sorted({queue.topic for queue in self._queues})
+        pop = [f"{RETRY_PREFIX}{self.group}{separator}{name}" for name in names for separator in POP_SEPARATORS]
+        return [f"{RETRY_PREFIX}{self.group}", *pop]
+
+    def _stats(self, topic: str, broker: str) -> Mapping[MessageQueue, TopicOffset]:
+        try:
+            found = self.client.admin.broker_topic_stats(topic, broker)
+        except RefusedError as error:
+            self._cautions[f"{topic} on {broker} cannot be looked at: {error}"] = None
+            return {}
+        return {} if found is None else found.offset_table
+
+    def _skip_delivered(self, brokers: Sequence[str]) -> None:
+        """At the first look, note how far delayed messages have been delivered: what is before that, is a retry now."""
+        for broker in brokers:
+            delivered = self.client.admin.delay_offsets(broker).offset_table
+            for level, offset in delivered.items():
+                self._next.setdefault(MessageQueue(SCHEDULE_TOPIC, broker, level - 1), offset)
+
+    def _read_copies(self, broker: str, retry_topics: Sequence[str]) -> None:
+        for queue, ends in self._stats(SCHEDULE_TOPIC, broker).items():
+            for origin, message in self._new_messages(queue, ends, self._next.setdefault(queue, ends.min_offset)):
+                if message.properties.get(REAL_TOPIC) in retry_topics:
+                    copies = self._copies.setdefault(origin, _Copies())
+                    copies.scheduled = max(copies.scheduled, message.reconsume_times)
+        for topic in retry_topics:
+            for queue, ends in self._stats(topic, broker).items():
+                for origin, message in self._new_messages(queue, ends, self._start(queue, ends)):
+                    copies = self._copies.setdefault(origin, _Copies())
+                    if message.reconsume_times >= copies.retried:
+                        copies.retried = message.reconsume_times
+                        copies.retry_queue, copies.retry_offset = queue, message.queue_offset
+        for queue, ends in self._stats(f"{DLQ_PREFIX}{self.group}", broker).items():
+            for origin, message in self._new_messages(queue, ends, self._start(queue, ends)):
+                self._copies.setdefault(origin, _Copies()).dead_offset = message.queue_offset
+
+    def _new_messages(self, queue: MessageQueue, ends: TopicOffset, start: int) -> Iterator[tuple[Origin, Message]]:
+        """Yield the replay's messages of a queue that no look before has read."""
+        if ends.min_offset > start:
+            self._cautions[
+                f"{queue.topic} on {queue.broker_name} begins at {ends.min_offset} now: what was there before, from "
+                f"{start} on, was deleted before anybody looked"
+            ] = None
+            start = ends.min_offset
+        if start < ends.max_offset:
+            yield from find_sent(self.client.puller, queue, start, self.plan.replay_id)
+        self._next[queue] = ends.max_offset
+
+    def _start(self, queue: MessageQueue, ends: TopicOffset) -> int:
+        """Return the queue offset at which copies may begin."""
+        if queue in self._next or not ends.max_offset:
+            return self._next.get(queue, 0)
+        if self._since_ms is None:
+            self._since_ms = self._first_stored_ms() - _CLOCK_MARGIN_MS
+        offsets = self.client.admin.offsets
+        first_ms = offsets.earliest_store_time_ms(queue) if ends.min_offset else None
+        if first_ms is not None and first_ms > self._since_ms:
+            return 0  # older ones were deleted, and there may have been copies among them
+        return min(offsets.search(queue, self._since_ms), ends.max_offset)
+
+    def _first_stored_ms(self) -> int:
+        """Return when the first of the messages was stored, by the clock of its broker."""
+        found = []
+        for code, queue in enumerate(self._queues):
+            own = self._offsets[self._is_sent & (self._codes == code)]
+            result = self.client.puller.pull(queue, int(own.min()), max_messages=1)
+            if result.status is PullStatus.FOUND and result.messages:
+                found.append(result.messages[0].store_timestamp)
+        return min(found, default=epoch_ms(self.plan.created_at) - _PLAN_MARGIN_MS)
+
+    def _outcomes(self, committed: Mapping[MessageQueue, int | None]) -> GroupOutcomes:
+        states = np.full(self.rows.num_rows, State.WAITING, np.int8)
+        ahead = np.full(self.rows.num_rows, -1, np.int64)
+        details: dict[int, str] = {}
+        retries: dict[int, int] = {}
+        for code, queue in enumerate(self._queues):
+            offset = committed[queue]
+            is_here = self._is_sent & (self._codes == code)
+            if offset is not None:
+                states[is_here & (self._offsets < offset)] = State.CONSUMED
+                ahead[is_here] = np.maximum(self._offsets[is_here] - offset, 0)
+            self._find_lost(queue, is_here & (states == State.WAITING), states, details)
+        for origin, copies in self._copies.items():
+            row = self._places.row_of(origin)
+            if row is not None:
+                states[row], details[row] = _judge_copies(copies, committed, self.group)
+                retries[row] = max(copies.scheduled, copies.retried)
+        errors = self.rows.column("error")
+        for row in np.flatnonzero(~self._is_sent).tolist():
+            states[row], details[row] = State.NOT_SENT, errors[row].as_py() or ""
+        return GroupOutcomes(self.group, self.rows, states, ahead, details, retries, tuple(self._cautions))
+
+    def _find_lost(self, queue: MessageQueue, waiting: Array, states: Array, details: dict[int, str]) -> None:
+        """Judge the messages that wait in a queue, and are not there any more."""
+        if not waiting.any():
+            return
+        ends = self._stats(queue.topic, queue.broker_name).get(queue, TopicOffset(0, 0))
+        is_deleted = waiting & (self._offsets < ends.min_offset)
+        is_missing = waiting & (self._offsets >= ends.max_offset)
+        states[is_deleted | is_missing] = State.LOST
+        where = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
+        details.update(dict.fromkeys(np.flatnonzero(is_deleted).tolist(), f"{where} begins at {ends.min_offset} now"))
+        details.update(dict.fromkeys(np.flatnonzero(is_missing).tolist(), f"{where} ends at {ends.max_offset} now"))
+
+
+class _Places:
+    """Finds the row of a message by where it came from."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        brokers = rows.column("broker").combine_chunks().dictionary_encode()
+        self._codes = {name: code for code, name in enumerate(brokers.dictionary.to_pylist())}
+        codes = np.asarray(brokers.indices).astype(np.int64)
+        offsets: Array = rows.column("physical_offset").to_numpy()
+        order = np.lexsort((offsets, codes))
+        starts = np.searchsorted(codes[order], np.arange(len(self._codes) + 1))
+        self._order = [order[starts[code] : starts[code + 1]] for code in range(len(self._codes))]
+        self._offsets = [offsets[part] for part in self._order]
+
+    def row_of(self, origin: Origin) -> int | None:
+        """Return the number of a message's row; None where no row has it."""
+        code = self._codes.get(origin.broker)
+        if code is None:
+            return None
+        place = int(np.searchsorted(self._offsets[code], origin.physical_offset))
+        if place == len(self._offsets[code]) or self._offsets[code][place] != origin.physical_offset:
+            return None
+        return int(self._order[code][place])
+
+
+def _queues_of(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
+    """Return the queues that messages were sent to, and the number of each row's; -1 for what was not sent."""
+    names = ("target_topic", "target_broker", "target_queue_id")
+    found: dict[MessageQueue, int] = {}
+    texts = [rows.column(name).cast(pa.string()).fill_null("").combine_chunks() for name in names]
+    coded = pc.binary_join_element_wise(*texts, "\x01").dictionary_encode()
+    indices = np.asarray(coded.indices).astype(np.int64)
+    is_there = np.asarray(pc.is_valid(rows.column("target_offset")))
+    codes = np.full(rows.num_rows, -1)
+    for index in np.unique(indices[is_there]).tolist():
+        chosen = is_there & (indices == index)
+        row = int(np.flatnonzero(chosen)[0])
+        queue = MessageQueue(*(rows.column(name)[row].as_py() for name in names))
+        codes[chosen] = found.setdefault(queue, len(found))
+    return list(found), codes
+
+
+def _judge_copies(copies: _Copies, committed: Mapping[MessageQueue, int | None], group: str) -> tuple[State, str]:
+    """Judge a message that has failed, by its copies."""
+    if copies.dead_offset is not None:
+        return State.DEAD, f"offset {copies.dead_offset} of {DLQ_PREFIX}{group}"
+    if copies.scheduled > copies.retried or copies.retry_queue is None:
+        return State.WAITING, f"retry {copies.scheduled} waits for its time"
+    topic = copies.retry_queue.topic
+    if copies.retry_offset < (committed.get(copies.retry_queue) or 0):
+        return State.CONSUMED, f"retry {copies.retried}"
+    return State.WAITING, f"retry {copies.retried} is in {topic}"

@@ -1,0 +1,256 @@
+"""`commitlake dlq`: causes, files, and what was sent again, followed in a broker of our own."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.jobs.dlq import outcome
+from commitlake.jobs.dlq.command import main
+from commitlake.jobs.dlq.report import MAX_BARS, chart
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.remoting.routes import MessageQueue
+from tests.support.failing_groups import FailingGroup, failing_group
+from tests.support.lakes import GrowingLake
+from tests.support.logs import new_message
+from tests.support.replays import ReplayWorld
+from tests.support.waiting import wait_until
+
+Dlq = Callable[..., int]
+Given = tuple[MessageQueue, Message]
+LETTERS = 8
+AT = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+HOUR = datetime.timedelta(hours=1)
+
+
+@pytest.fixture
+def dlq(world: ReplayWorld) -> Dlq:
+    """A function that runs `commitlake dlq`."""
+
+    def run(*arguments: str) -> int:
+        return main([*arguments, "--lake", world.lake.root])
+
+    return run
+
+
+@pytest.fixture
+def redrive(world: ReplayWorld, dlq: Dlq) -> Dlq:
+    """A function that sends dead letters again without asking."""
+    return lambda *arguments: dlq("redrive", "--namesrv", world.name_servers, "--yes", *arguments)
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+# --- causes ---
+
+
+def test_causes_are_shown_with_a_chart(dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dlq("--group", group) == 0
+    out, said = capsys.readouterr()
+    assert out.count(group) == 2
+    assert "id:number" in out
+    assert "name:string" in out
+    bars = [line.split() for line in out[out.index("dead letters per hour") :].splitlines()[1:]]
+    assert [(bar[1], bar[-1]) for bar in bars] == [("00:00", "2"), ("01:00", "2"), ("02:00", "2"), ("03:00", "2")]
+    assert "8 dead letters of 1 groups, by 2 causes" in said
+
+
+def test_one_cause_is_shown_with_samples(dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dlq("--group", group, "--cause", "2", "--samples", "2") == 0
+    out = capsys.readouterr().out
+    assert out.count('{"name": "x"}') + out.count('{"id": ') == 2
+    assert "keys order-" in out
+
+
+def test_json_has_all_that_is_known(dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dlq("--group", group, "--json", "--samples", "1", "--quiet") == 0
+    found = document(capsys)
+    assert (found["messages"], found["left_out"]) == (LETTERS, 0)
+    by_shape = {cause["shape"]: cause for cause in found["causes"]}
+    assert by_shape["id:number"]["letters"] == 4
+    assert by_shape["id:number"]["samples"][0]["body"] == '{"id": 7}'
+    assert by_shape["id:number"]["hours"] == {f"2023-11-15T0{hour}:00:00Z": 1 for hour in range(4)}
+    dlq("--group", group, "--json", "--no-shape", "--quiet")
+    assert [cause["shape"] for cause in document(capsys)["causes"]] == [None]
+
+
+def test_hostile_names_do_not_reach_a_terminal(dlq: Dlq, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dlq("--group", "\x1b[31m") == 0
+    assert "no dead letter is archived here that matches" in capsys.readouterr().err
+
+
+def test_a_chart_is_bounded() -> None:
+    assert list(chart({})) == []
+    lines = list(chart({AT: 1, AT + 400 * HOUR: 4, AT + 401 * HOUR: 1}))
+    assert lines[0] == "dead letters in 12 hours, UTC"
+    assert len(lines) - 1 <= MAX_BARS
+    assert lines[1].endswith(" 1")
+    assert lines[-1] == f"2026-12-06 12:00  {'#' * 50} 5"
+    assert len(list(chart({AT: 1, AT + 24 * 365 * 100 * HOUR: 1}))) <= MAX_BARS + 1
+
+
+# --- files ---
+
+
+def test_a_cause_is_exported(dlq: Dlq, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dlq("--group", group, "--json") == 0
+    cause = next(cause for cause in document(capsys)["causes"] if cause["shape"] == "id:number")
+    path = tmp_path / "letters.csv"
+    assert dlq("export", "--group", group, "--cause", cause["cause"][:8], "--out", str(path), "--with-bodies") == 0
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["body"] for row in rows] == [f'{{"id": {number}}}' for number in (1, 3, 5, 7)]
+    assert {row["cause"] for row in rows} == {cause["cause"]}
+
+
+# --- redrive and outcome ---
+
+
+def test_dead_letters_go_to_their_topic_once(
+    world: ReplayWorld, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert redrive("--group", group, "--cause", "1") == 0
+    sent = [message for messages in world.received().values() for message in messages]
+    assert len(sent) == 4
+    assert len({message.body for message in sent} & {b'{"id": 1}', b'{"name": "x"}'}) == 1
+    assert {message.reconsume_times for message in sent} == {0}
+    assert not {name for message in sent for name in message.properties} & {"RETRY_TOPIC", "ORIGIN_MESSAGE_ID"}
+    capsys.readouterr()
+    assert redrive("--group", group) == 0
+    assert "4 dead letters were sent before, by replay" in capsys.readouterr().err
+    assert sum(map(len, world.received().values())) == LETTERS
+    assert redrive("--group", group) == 0
+    assert "no message is chosen" in capsys.readouterr().err
+    assert redrive("--group", group, "--again", "--limit", "1") == 0
+    assert sum(map(len, world.received().values())) == LETTERS + 1
+
+
+def test_a_dry_run_sends_nothing(world: ReplayWorld, dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dlq("redrive", "--group", group, "--dry-run", "--namesrv", world.name_servers) == 0
+    assert f"into {world.topic}: 4 queues" in capsys.readouterr().err
+    assert sum(map(len, world.received().values())) == 0
+
+
+def test_the_outcome_of_each_message_is_told(
+    world: ReplayWorld, dlq: Dlq, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert redrive("--group", group) == 0
+    asked = ("outcome", world.replay_id(), "--json", "--samples", "20")
+    capsys.readouterr()
+    assert dlq(*asked) == ExitCode.FAILED
+    assert document(capsys)["groups"][0]["waiting"] == LETTERS
+    with failing_group(group, world.name_servers) as consumer:
+        retried, waiting = _fail_on_some(consumer, world.topic, group)
+        assert dlq(*asked) == ExitCode.DAMAGE
+        found = document(capsys)["groups"][0]
+        counts = {name: found[name] for name in ("consumed", "dead", "waiting", "lost", "not_sent")}
+        assert counts == {"consumed": LETTERS - 4, "dead": 1, "waiting": 3, "lost": 0, "not_sent": 0}
+        details = Counter(row["detail"] for row in found["samples"])
+        retry = f"%RETRY%{group}"
+        assert details == {f"offset 0 of %DLQ%{group}": 1, "retry 1 waits for its time": 1, f"retry 1 is in {retry}": 2}
+        # One of the retries is consumed, the other one is dead.
+        consumer.send_back(retried[0], retried[1], -1)
+        consumer.pass_all(retry)
+        assert dlq(*asked) == ExitCode.DAMAGE
+        found = document(capsys)["groups"][0]
+        assert (found["consumed"], found["dead"], found["waiting"]) == (LETTERS - 3, 2, 1)
+        consumer.send_back(waiting[0], waiting[1], -1)
+        assert dlq("outcome", world.replay_id(), "--follow", "--timeout", "60s") == ExitCode.DAMAGE
+    out = capsys.readouterr().out
+    assert [line.split()[1:3] for line in out.splitlines() if line.startswith(group)][:2] == [
+        ["consumed", str(LETTERS - 3)],
+        ["dead", "3"],
+    ]
+
+
+def _fail_on_some(consumer: FailingGroup, topic: str, group: str) -> tuple[Given, Given]:
+    """Fail on four messages: one is dead, two are retried after a second, one after an hour; consume the others.
+
+    Returns:
+        One of those that are retried, in its retry topic; and the one that waits for an hour.
+    """
+    first, second, third, last, *_ = consumer.messages(topic)
+    for failed, level in ((first, -1), (second, 1), (third, 1), (last, 2)):
+        consumer.send_back(*failed, level)
+    consumer.pass_all(topic)
+    retry = f"%RETRY%{group}"
+    wait_until(lambda: len(consumer.messages(retry)) == 2)
+    return consumer.messages(retry)[0], last
+
+
+def test_what_died_again_is_sent_again_only_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(
+        new_message(number, topic="%DLQ%mail", queue_id=0, properties=(("RETRY_TOPIC", "orders"), *more))
+        for number, more in enumerate([(), (), (("REPLAY_ID", "r"),)])
+    )
+    growing.archive()
+    asked = ["redrive", "--lake", growing.lake.root, "--group", "mail", "--dry-run"]
+    assert main(asked) == 0
+    said = capsys.readouterr().err
+    assert "1 have died again after a replay: they are left out" in said
+    assert "2 messages of 1 queues" in said
+    assert main([*asked, "--include-replayed"]) == 0
+    said = capsys.readouterr().err
+    assert "died again" not in said
+    assert "3 messages of 1 queues" in said
+
+
+def test_following_ends_with_its_time(
+    world: ReplayWorld, redrive: Dlq, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcome, "_FIRST_WAIT_SECONDS", 0.01)
+    assert redrive("--group", group, "--follow", "--timeout", "0s") == ExitCode.FAILED
+
+
+def test_what_is_no_longer_in_the_target_is_lost(
+    world: ReplayWorld, dlq: Dlq, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert redrive("--group", group) == 0
+    world.client.admin.delete_topic(world.topic)
+    capsys.readouterr()
+    assert dlq("outcome", world.replay_id(), "--json") == ExitCode.DAMAGE
+    assert document(capsys)["groups"][0]["lost"] == LETTERS
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--cause", "9"], "expected a number from 1 to 2"),
+        (["--where", "x ="], "--where is not understood"),
+        (["--broker", "none"], "the lake has no store"),
+        (["--out", "x.csv"], "--out and 'dlq show' do not go together"),
+        (["--samples", "21"], "--samples: expected 0 to 20, found 21"),
+        (["--from", "2026-01-02", "--to", "2026-01-01"], "is not before --to"),
+        (["export"], "expected --out"),
+        (["export", "--out", "x.txt"], "ends in .csv, .jsonl or .parquet, found 'txt'"),
+        (["redrive", "--namesrv", "127.0.0.1:1"], "expected a choice of dead letters"),
+        (["redrive", "--group", "g"], "expected --namesrv"),
+        (["redrive", "--group", "g", "--dry-run", "--follow"], "--follow and --dry-run do not go together"),
+        (["redrive", "--group", "g", "--dry-run", "--timeout", "5s"], "--timeout goes with --follow"),
+        (["outcome"], "expected the id of a replay"),
+        (["outcome", "none"], "the lake has no replay 'none'"),
+        (["outcome", "none", "--group", "g"], "--group and 'dlq outcome' do not go together"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    arguments: list[str], said: str, dlq: Dlq, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dlq(*arguments) == ExitCode.USAGE
+    assert said in capsys.readouterr().err

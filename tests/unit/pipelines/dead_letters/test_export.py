@@ -1,0 +1,115 @@
+"""Files of dead letters: exact, safe in a spreadsheet, whole or not there."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.reader import QueryError, open_table
+from commitlake.pipelines.dead_letters import export, letters
+from commitlake.pipelines.dead_letters.errors import DeadLetterError
+from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
+from commitlake.pipelines.dead_letters.letters import LetterChoice, letters_condition
+from tests.support.dead_letters import BODIES, FORMULA, hostile_letter
+from tests.support.lakes import GrowingLake
+
+Export = Callable[..., Path]
+
+
+@pytest.fixture
+def write(dead_letters: GrowingLake, tmp_path: Path) -> Export:
+    """A function that writes a file in a form."""
+
+    def write(form: str, *, with_bodies: bool = True, where: str = "true") -> Path:
+        lake = dead_letters.lake
+        table, path = open_table(lake, "messages"), tmp_path / f"letters.{form}"
+        condition = f"{letters_condition(table, LetterChoice())} AND {where}"
+        packs = open_store(lake.bodies)
+        count = export_letters(table, condition, packs, path, ExportFormat(form), with_bodies=with_bodies)
+        assert count == len(BODIES)
+        return path
+
+    return write
+
+
+def rows_of_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_no_field_of_csv_is_a_formula(write: Export) -> None:
+    path = write("csv")
+    rows = rows_of_csv(path)
+    fields = [field for row in rows for field in row.values()]
+    assert not [field for field in fields if field[:1] in tuple("=+-@\t\r\n")]
+    assert {row["tag"] for row in rows} == {f"'{FORMULA}"}
+    assert [row["body"] for row in rows[:4]] == ['{"id": 1}', "'+text", '{"id": 2}', "'-text"]
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("first", sorted(export.FORMULA_STARTS))
+def test_a_changed_field_of_csv_is_what_it_was_without_its_first_quote(first: str) -> None:
+    assert export._field(f"{first}x") == f"'{first}x"
+
+
+@pytest.mark.parametrize("value", ["x=1", "", " =1", -1, None])
+def test_other_fields_of_csv_stay(value: object) -> None:
+    assert export._field(value) == value
+
+
+def test_json_lines_are_exact(write: Export) -> None:
+    rows = [json.loads(line) for line in write("jsonl").read_text().splitlines()]
+    assert [row["queue_offset"] for row in rows] == list(range(len(BODIES)))
+    assert {row["tag"] for row in rows} == {FORMULA}
+    assert [
+        base64.b64decode(row["body_base64"]) if row["body"] is None else row["body"].encode() for row in rows
+    ] == list(BODIES)
+    assert rows[1]["keys"] == ["order-1"]
+    assert rows[0]["properties"] == dict(hostile_letter(0).properties)
+    assert rows[0]["store_timestamp"] == "2023-11-15T00:00:00.000Z"
+    assert [row["cause"] for row in rows[::2]] == [rows[0]["cause"]] * 3
+
+
+def test_parquet_has_types(write: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "_ROW_GROUP_BYTES", 1)  # a row group for each row
+    monkeypatch.setattr(letters, "SLICE_BYTES", 1)
+    file = pq.ParquetFile(write("parquet"))
+    rows: list[dict[str, Any]] = file.read().to_pylist()
+    assert file.num_row_groups == len(BODIES)
+    assert [row["body"] for row in rows] == list(BODIES)
+    assert rows[1]["store_timestamp"].isoformat() == "2023-11-15T00:01:00+00:00"
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_bodies_are_there_where_they_are_asked_for(form: str, write: Export) -> None:
+    path = write(form, with_bodies=False)
+    if form == "csv":
+        names = list(rows_of_csv(path)[0])
+    elif form == "jsonl":
+        names = list(json.loads(path.read_text().splitlines()[0]))
+    else:
+        names = pq.read_schema(path).names
+    assert names == [name for name, _ in export._COLUMNS]
+
+
+def test_a_file_is_whole_or_not_there(write: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write("jsonl")
+    before = path.read_bytes()
+    with pytest.raises(QueryError):
+        write("jsonl", where="nothing = 1")
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_place_that_cannot_be_written_is_an_error(dead_letters: GrowingLake, tmp_path: Path) -> None:
+    table = open_table(dead_letters.lake, "messages")
+    with pytest.raises(DeadLetterError, match="cannot be written: No such file or directory"):
+        export_letters(table, "true", None, tmp_path / "none" / "x.csv", ExportFormat.CSV, with_bodies=False)

@@ -1,0 +1,62 @@
+"""Conditions for the dead letters of one cause, and without those that were sent before."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.reader import open_table
+from commitlake.pipelines.dead_letters import narrowing
+from commitlake.pipelines.dead_letters.causes import group_letters
+from commitlake.pipelines.dead_letters.errors import DeadLetterError
+from commitlake.pipelines.dead_letters.letters import LetterChoice, count_letters, letters_condition
+from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_cause, sent_before, without_places
+from tests.support.lakes import GrowingLake
+
+
+def test_a_cause_that_only_its_bodies_tell_is_a_list_of_places(dead_letters: GrowingLake) -> None:
+    table, packs = open_table(dead_letters.lake, "messages"), open_store(dead_letters.lake.bodies)
+    where = letters_condition(table, LetterChoice())
+    found = group_letters(table, where, packs, samples=1)
+    assert {one.shape: one.messages for one in found.causes} == {"id:number": 3, "(text)": 2, "(binary)": 1}
+    for cause in found.causes:
+        narrowed = narrow_to_cause(table, where, cause, found.causes, packs)
+        assert "physical_offset IN" in narrowed
+        (only,) = group_letters(table, narrowed, packs, samples=1).causes
+        assert only == cause
+
+
+def test_a_cause_that_columns_tell_needs_no_list(dead_letters: GrowingLake) -> None:
+    table = open_table(dead_letters.lake, "messages")
+    where = letters_condition(table, LetterChoice())
+    found = group_letters(table, where, None, samples=1)
+    narrowed = narrow_to_cause(table, where, found.causes[0], found.causes, None)
+    assert "physical_offset" not in narrowed
+    assert count_letters(table, narrowed) == 6
+
+
+def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
+    table, packs = open_table(dead_letters.lake, "messages"), open_store(dead_letters.lake.bodies)
+    causes = group_letters(table, letters_condition(table, LetterChoice()), packs, samples=1).causes
+    assert find_cause(causes, "2") == causes[1]
+    assert find_cause(causes, causes[2].digest) == causes[2]
+    assert find_cause(causes, causes[0].digest[:6]) == causes[0]
+    for name in ("0", "4", "zz", "", "²", "9" * 5000):
+        with pytest.raises(DeadLetterError, match="expected a number from 1 to 3"):
+            find_cause(causes, name)
+    with pytest.raises(DeadLetterError, match="no dead letter matches"):
+        find_cause([], "1")
+
+
+def test_places_are_left_out(dead_letters: GrowingLake) -> None:
+    table = open_table(dead_letters.lake, "messages")
+    where = letters_condition(table, LetterChoice())
+    assert without_places(where, []) == where
+    assert count_letters(table, without_places(where, [{"broker-a": [0]}, {"broker-a": [0], "other": [5]}])) == 5
+    assert sent_before(dead_letters.lake, table, where) == {}
+
+
+def test_a_list_of_places_is_bounded(monkeypatch: pytest.MonkeyPatch, dead_letters: GrowingLake) -> None:
+    monkeypatch.setattr(narrowing, "MAX_LISTED", 1)
+    with pytest.raises(DeadLetterError, match="choose fewer at a time"):
+        without_places("true", [{"broker-a": [0, 1]}])
