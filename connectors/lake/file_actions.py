@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 
@@ -12,3 +13,35 @@ def file_actions(table: DeltaTable) -> pa.Table:
     `pyarrow.table` would import pandas, which takes longer than a small question.
     """
     return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
+
+
+def file_bounds(actions: pa.Table, column: str, data_type: pa.DataType) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return the least and the greatest value that each file has of a column; null where the log does not tell.
+
+    Args:
+        actions: of `file_actions`.
+        column: of the table.
+        data_type: of the values.
+    """
+    least, greatest = (_bound(actions, name, column, data_type) for name in ("min", "max"))
+    return least, greatest
+
+
+def one_value_each(actions: pa.Table, column: str) -> pa.ChunkedArray | None:
+    """Return the one text that each file has in a column; None where some file may have several, or nulls.
+
+    Args:
+        actions: of `file_actions`.
+        column: of the table; of texts.
+    """
+    least, greatest = file_bounds(actions, column, pa.string())
+    nulls = _bound(actions, "null_count", column, pa.int64())
+    is_one = pc.and_(pc.equal(least, greatest), pc.equal(nulls, 0)).fill_null(False)
+    return least if pc.all(is_one, min_count=0).as_py() else None
+
+
+def _bound(actions: pa.Table, name: str, column: str, data_type: pa.DataType) -> pa.ChunkedArray:
+    bounds = actions.column(name) if name in actions.column_names else None
+    if bounds is None or bounds.type.get_field_index(column) < 0:
+        return pa.chunked_array([pa.nulls(actions.num_rows, data_type)])
+    return pc.struct_field(bounds, column).cast(data_type)

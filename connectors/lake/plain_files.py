@@ -20,6 +20,7 @@ def write_plain_file(
     row_group_rows: int | None = None,
     s3: S3Options | None = None,
     statistics: Sequence[str] | None = None,
+    footer_statistics: Sequence[str] = (),
 ) -> DataFile:
     """One file in a table's folder; no table knows of it until it is committed.
 
@@ -31,14 +32,15 @@ def write_plain_file(
         row_group_rows: rows of a row group; as Arrow likes it where not given.
         s3: the object store, where the table is in one; by default that of the environment.
         statistics: the columns whose extremes the table's log is told; all but binary ones where not given.
+        footer_statistics: more columns whose extremes the file itself tells.
     """
     if statistics is None:
         statistics = [field.name for field in rows.schema if not pa.types.is_binary(field.type)]
     collected: list[pq.FileMetaData] = []
     with open_table_file(table_uri, name, s3) as output:
-        _write(rows, output, collected, encodings or {}, row_group_rows, statistics)
+        _write(rows, output, collected, encodings or {}, row_group_rows, [*statistics, *footer_statistics])
         size = output.tell()
-    return DataFile(name, None, size, rows.num_rows, file_statistics(collected[0]))
+    return DataFile(name, None, size, rows.num_rows, file_statistics(collected[0], frozenset(footer_statistics)))
 
 
 def _write(

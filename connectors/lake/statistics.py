@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -17,10 +18,14 @@ _PREFIX_CHARACTERS = 32
 _HIGHEST_CHARACTER = "\U0010ffff"
 
 
-def file_statistics(metadata: pq.FileMetaData) -> str:
+def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = frozenset()) -> str:
     """The JSON for an add action's `stats`; nested columns are left out, as Delta's own writers leave them out.
 
     Characters are written as they are: Delta's Rust library reads the escapes of some (U+20000 is one) as another one.
+
+    Args:
+        metadata: the file's footer.
+        left_out: more columns that are left out.
     """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -30,7 +35,7 @@ def file_statistics(metadata: pq.FileMetaData) -> str:
         for number in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(number)
             name, statistics = chunk.path_in_schema, chunk.statistics
-            if "." in name:
+            if "." in name or name in left_out:
                 continue
             if statistics is None or not statistics.has_null_count:
                 unknown.add(name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,10 +13,9 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.log_check import WAY_OUT
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.lake.versions import AddedFile, table_files
+from commitlake.connectors.lake.versions import PARTITION, AddedFile, table_files
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.tables.messages import STORE_DATE
 
 _BATCH_ROWS = 1 << 16
 
@@ -36,12 +36,15 @@ class TableRows:
         schema: the columns that are wanted. One that a file does not have is null, as its version of the table had
             none; `store_date` is the file's partition.
         dictionaries: those of them that are given as dictionary arrays.
+        skips_constants: whether pages are not read, nor their checksums compared, of columns in which all rows of a
+            row group have one value, as the file's footer tells; of texts, whole numbers and truth values.
     """
 
     uri: str
     s3: S3Options | None
     schema: pa.Schema
     dictionaries: Sequence[str] = ()
+    skips_constants: bool = False
 
     def read(self, file: AddedFile) -> Iterator[pa.Table]:
         """Read a file.
@@ -52,10 +55,9 @@ class TableRows:
         Raises:
             DataFileError: if it cannot be read.
         """
-        files = table_files(self.uri, storage_options(self.uri, self.s3))
         try:
             with (
-                files.open_input_file(file.name) as source,
+                self._open(file) as source,
                 pq.ParquetFile(
                     source, read_dictionary=list(self.dictionaries), page_checksum_verification=True
                 ) as parquet,
@@ -64,8 +66,10 @@ class TableRows:
                 wanted = [name for name in self.schema.names if name in there]
                 # Group by group, as Arrow cannot give a batch of nested texts with the dictionaries of two groups.
                 for group in range(parquet.num_row_groups):
-                    for batch in parquet.iter_batches(_BATCH_ROWS, [group], wanted, use_threads=False):
-                        yield self._complete(batch, file)
+                    constants = self._constants(parquet.metadata.row_group(group), wanted[1:])
+                    read = [name for name in wanted if name not in constants]
+                    for batch in parquet.iter_batches(_BATCH_ROWS, [group], read, use_threads=False):
+                        yield self._complete(batch, file, constants)
         except (pa.ArrowException, OSError) as error:
             lines = str(error).splitlines() or ["no message"]
             raise DataFileError(
@@ -73,16 +77,48 @@ class TableRows:
                 f"{lines[0]}. {WAY_OUT}"
             ) from None
 
-    def _complete(self, batch: pa.RecordBatch, file: AddedFile) -> pa.Table:
-        return pa.table([self._column(field, batch, file) for field in self.schema], self.schema.names)
+    def _open(self, file: AddedFile) -> pa.NativeFile:
+        if "://" in self.uri:
+            return table_files(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
+        return pa.OSFile(str(Path(self.uri, file.name)))  # each read of the other is a call of Python
 
-    def _column(self, field: pa.Field, batch: pa.RecordBatch, file: AddedFile) -> pa.Array:
+    def _constants(self, group: pq.RowGroupMetaData, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Return the one value, as an array of one, of each column of a row group that has no other."""
+        found: dict[str, pa.Array] = {}
+        if not self.skips_constants:
+            return found
+        for number in range(group.num_columns):
+            column = group.column(number)
+            if column.path_in_schema not in names:
+                continue
+            statistics, data_type = column.statistics, self.schema.field(column.path_in_schema).type
+            is_plain = pa.types.is_string(data_type) or pa.types.is_integer(data_type) or pa.types.is_boolean(data_type)
+            if is_plain and statistics is not None and _has_one_value(statistics):
+                found[column.path_in_schema] = pa.array([statistics.min], data_type)
+        return found
+
+    def _complete(self, batch: pa.RecordBatch, file: AddedFile, constants: Mapping[str, pa.Array]) -> pa.Table:
+        return pa.table([self._column(field, batch, file, constants) for field in self.schema], self.schema.names)
+
+    def _column(
+        self, field: pa.Field, batch: pa.RecordBatch, file: AddedFile, constants: Mapping[str, pa.Array]
+    ) -> pa.Array:
+        if (constant := constants.get(field.name)) is not None:
+            if field.name in self.dictionaries:
+                places = pa.repeat(pa.scalar(0, pa.int32()), batch.num_rows)
+                return pa.DictionaryArray.from_arrays(places, constant)
+            return pa.repeat(constant[0], batch.num_rows)
         if field.name in batch.schema.names:
             column = batch.column(field.name)
             return column if pa.types.is_dictionary(column.type) else _as_type(column, field.type)
-        if field.name == STORE_DATE.name and file.store_date is not None:
+        if field.name == PARTITION and file.store_date is not None:
             return pa.repeat(pa.scalar(datetime.date.fromisoformat(file.store_date), field.type), batch.num_rows)
         return pa.nulls(batch.num_rows, field.type)
+
+
+def _has_one_value(statistics: pq.Statistics) -> bool:
+    is_known: bool = statistics.has_min_max and statistics.has_null_count
+    return is_known and statistics.null_count == 0 and bool(statistics.min == statistics.max)
 
 
 def _as_type(column: pa.Array, data_type: pa.DataType) -> pa.Array:

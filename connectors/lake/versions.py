@@ -31,15 +31,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
-from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.file_actions import file_actions, file_bounds
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 StorageOptions = Mapping[str, str] | None
-_PARTITION, _TIME = "store_date", "store_timestamp"
+PARTITION, _TIME = "store_date", "store_timestamp"
+_TIME_TYPE = pa.timestamp("us", "UTC")
 
 
 class VersionsError(CommitLakeError):
@@ -155,12 +158,44 @@ def snapshot_files(table_uri: str, storage_options: StorageOptions = None, versi
     for action in file_actions(table).to_pylist():
         if action.get("deletion_vector"):
             raise _deletion_vector(action["path"])
-        date = (action.get("partition") or {}).get(_PARTITION)
+        date = (action.get("partition") or {}).get(PARTITION)
         rows = action.get("num_records")
         file = _file(table_uri, action["path"], None if date is None else str(date), action["size_bytes"], rows)
         least, greatest = ((action.get(bound) or {}).get(_TIME) for bound in ("min", "max"))
         files.append(replace(file, first_time=least, last_time=greatest))
     return AddedVersion(table.version(), tuple(files))
+
+
+def files_of_time(
+    table_uri: str, table: DeltaTable, column: str, start: datetime.datetime, end: datetime.datetime
+) -> list[AddedFile]:
+    """Return the files of a table that may have rows of a time, by what its log says of them.
+
+    Args:
+        table_uri: path or URI of the table.
+        table: the same, opened.
+        column: of the time; a timestamp.
+        start: of the time.
+        end: of the time, exclusive.
+
+    Raises:
+        NotReadableError: for files that do not hold just the table's rows.
+    """
+    actions = file_actions(table)
+    _check_deletion_vectors(actions)
+    least, greatest = file_bounds(actions, column, _TIME_TYPE)
+    is_in = pc.and_(pc.less(least, pa.scalar(end)), pc.greater_equal(greatest, pa.scalar(start)))
+    chosen = actions.filter(is_in.fill_null(True))  # what the log does not know may be in it
+    paths, sizes, rows = (chosen.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
+    return [_file(table_uri, path, None, size, count) for path, size, count in zip(paths, sizes, rows, strict=True)]
+
+
+def _check_deletion_vectors(actions: pa.Table) -> None:
+    if "deletion_vector" not in actions.column_names:
+        return
+    vectors = actions.column("deletion_vector")
+    if vectors.null_count < len(vectors):
+        raise _deletion_vector(actions.column("path").filter(pc.is_valid(vectors))[0].as_py())
 
 
 def table_id(table_uri: str, storage_options: StorageOptions = None) -> str:
@@ -211,7 +246,7 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
 def _file_of(table_uri: str, action: dict[str, Any]) -> AddedFile:
     if action.get("deletionVector"):
         raise _deletion_vector(action["path"])
-    date = (action.get("partitionValues") or {}).get(_PARTITION) or None  # an empty text is a null, too
+    date = (action.get("partitionValues") or {}).get(PARTITION) or None  # an empty text is a null, too
     rows = json.loads(action.get("stats") or "{}").get("numRecords")
     return _file(table_uri, action["path"], date, action.get("size") or 0, rows)
 

@@ -14,7 +14,13 @@ from commitlake.pipelines.topic_minutes.minutes import SCHEMA, count_minutes
 _MAX_WAITING_BYTES = 32 << 20
 _NO_MINUTE = np.iinfo(np.int64).min
 _REPEATING = ("broker", "topic", "tag", "kind", "run_id")
-_STATISTICS = ("broker", "topic", "kind", "minute")  # in the commit of `messages`, which should stay small
+_STATISTICS = ("broker", "topic", "kind", "minute", "run_id")  # in the commit of `messages`, which should stay small
+_FOOTER_STATISTICS = (
+    "clock_skew_messages",
+    "rechecked",
+    "committed",
+    "other_tags",
+)  # a question does not read columns of zeros
 _ENCODINGS = {
     field.name: "PLAIN" if pa.types.is_binary(field.type) else "DELTA_BINARY_PACKED"
     for field in SCHEMA
@@ -65,4 +71,7 @@ class MinutesFiles:
             rows = rows.set_column(place, name, rows.column(name).dictionary_encode())
         name = f"{self._name}-{len(self._written):03d}.zstd.parquet"
         uri, s3 = self._lake.topic_minutes, self._lake.s3
-        self._written.append(write_plain_file(rows, uri, name, _ENCODINGS, s3=s3, statistics=_STATISTICS))
+        file = write_plain_file(
+            rows, uri, name, _ENCODINGS, s3=s3, statistics=_STATISTICS, footer_statistics=_FOOTER_STATISTICS
+        )
+        self._written.append(file)

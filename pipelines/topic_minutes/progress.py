@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.file_actions import file_actions, one_value_each
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import run_sql, run_sql_over
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.schemas.layouts.numbers import parse_int64
 
 APPLICATION_ID = "commitlake.topic_minutes"
@@ -23,12 +25,21 @@ def backfilled_sequence(lake: LakePaths) -> int:
     Raises:
         TableNotFoundError: where there is no table.
     """
-    table = delta_table(lake.topic_minutes, lake.s3)
-    if table.transaction_version(APPLICATION_ID) is None:
-        return 0
-    sql = f"SELECT DISTINCT run_id FROM topic_minutes WHERE starts_with(run_id, '{BACKFILLED}')"
-    found = run_sql(table, "topic_minutes", sql).read_all().column(0).to_pylist()
-    return max((parse_int64(run_id.removeprefix(BACKFILLED)) or 0 for run_id in found), default=0)
+    return _newest_covered(_run_ids(delta_table(lake.topic_minutes, lake.s3), "topic_minutes"))
+
+
+def _newest_covered(run_ids: Iterable[str]) -> int:
+    numbers = (run_id.removeprefix(BACKFILLED) for run_id in run_ids if run_id.startswith(BACKFILLED))
+    return max((parse_int64(number) or 0 for number in numbers), default=0)
+
+
+def _run_ids(table: DeltaTable, name: str) -> set[str]:
+    """Return the runs that a table has rows of; of most files the log tells the run."""
+    told = one_value_each(file_actions(table), "run_id")
+    if told is not None:
+        return set(pc.unique(told).to_pylist())
+    answer = run_sql(table, name, f"SELECT DISTINCT run_id FROM {name} WHERE run_id IS NOT NULL").read_all()
+    return set(answer.column(0).to_pylist())
 
 
 def count_runs_without_rows(tables: Mapping[str, DeltaTable], table: str, after: int, last: int) -> int:
@@ -40,12 +51,16 @@ def count_runs_without_rows(tables: Mapping[str, DeltaTable], table: str, after:
         after: runs up to this sequence number are left out.
         last: and those after this one.
     """
-    answer = run_sql_over(
-        tables,
-        f"SELECT count(*) FROM archive_runs WHERE messages > 0 AND sequence > {after} AND sequence <= {last} "
-        f"AND run_id NOT IN (SELECT run_id FROM {table} WHERE run_id IS NOT NULL)",
+    answer = run_sql(
+        tables["archive_runs"],
+        "archive_runs",
+        f"SELECT run_id FROM archive_runs WHERE messages > 0 AND sequence > {after} AND sequence <= {last}",
     )
-    return int(answer.read_all().column(0)[0].as_py())
+    runs = answer.read_all().column(0).to_pylist()
+    if not runs:
+        return 0
+    there = _run_ids(tables[table], table)
+    return sum(run_id not in there for run_id in runs)
 
 
 def count_uncounted_runs(lake: LakePaths) -> int:

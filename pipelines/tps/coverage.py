@@ -7,16 +7,19 @@ part, and so may the minutes around a gap.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
 
+from commitlake.connectors.lake.file_actions import file_actions, file_bounds, one_value_each
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.tps.answers import rows_of, times_of
-from commitlake.pipelines.tps.question import MINUTE
+from commitlake.pipelines.tps.question import MINUTE, MINUTES
 
 ALL, PART, NONE = "all", "part", "none"
 """How much of a window is archived."""
@@ -80,15 +83,29 @@ def read_coverage(lake: LakePaths, brokers: Collection[str] = ()) -> Coverage:
         NoTableError: where the lake has no `topic_minutes`.
     """
     table = open_table(lake, "topic_minutes")
-    where = f" AND broker IN ({', '.join(map(text_literal, brokers))})" if brokers else ""
-    rows = run_sql(
-        table,
-        "topic_minutes",
-        "SELECT broker, min(minute) AS first, max(minute) AS last FROM topic_minutes "
-        f"WHERE minute IS NOT NULL{where} GROUP BY broker",
-    )
-    spans = {row["broker"]: Span(row["first"], row["last"] + MINUTE) for row in rows_of(rows)}
+    spans = {
+        broker: Span(first, last + MINUTE)
+        for broker, first, last in _first_and_last(table)
+        if not brokers or broker in brokers
+    }
     return Coverage(spans, _times_of(lake, "gaps", spans))
+
+
+def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime, datetime.datetime]]:
+    """Yield the brokers, each with its first and its last minute; of most files the log tells them."""
+    actions = file_actions(table)
+    brokers = one_value_each(actions, "broker")
+    least, greatest = file_bounds(actions, MINUTES.time, pa.timestamp("us", "UTC"))
+    if brokers is None or least.null_count:
+        sql = "SELECT broker, min(minute) AS first, max(minute) AS last FROM topic_minutes GROUP BY broker"
+        found = run_sql(table, MINUTES.name, sql).read_all()
+    else:
+        columns = pa.table([brokers, least, greatest], ["broker", "first", "last"])
+        grouped = columns.group_by("broker").aggregate([("first", "min"), ("last", "max")])
+        found = pa.table([grouped.column(name) for name in ("broker", "first_min", "last_max")], columns.column_names)
+    for row in rows_of(found.to_batches()):
+        if row["first"] is not None:
+            yield row["broker"], row["first"], row["last"]
 
 
 def read_damage(lake: LakePaths, coverage: Coverage) -> Mapping[str, Sequence[Span]]:

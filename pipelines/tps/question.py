@@ -183,19 +183,6 @@ class RatesQuestion:
         keys = ", ".join(str(number + 1) for number in range(len(groups) + 1))
         return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
 
-    def totals(self) -> str:
-        """SQL for the sums of each group: columns `g0`, `g1`, …, and `SUMS`."""
-        groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.groups())]
-        sums = [f"{sql} AS sum_{name}" for name, sql in self.table.sums.items()]
-        keys = f" GROUP BY {', '.join(str(number + 1) for number in range(len(groups)))}" if groups else ""
-        return f"SELECT {', '.join([*groups, *sums])} FROM {self.table.name} WHERE {self.where()}{keys}"
-
-    def minute_rows(self, start: datetime.datetime, end: datetime.datetime) -> str:
-        """SQL for the rows of `topic_minutes` of a part of the time: groups, `minute` and `messages`."""
-        groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.groups())]
-        where = replace(self, start=start, end=end).where()
-        return f"SELECT {', '.join([*groups, 'minute', 'messages'])} FROM {MINUTES.name} WHERE {where}"
-
     def in_all(self) -> str:
         """SQL for the sums of each group, with the unit of time that had most messages: `peak` and `peak_at`."""
         groups = [f"g{number}" for number in range(len(self.by))]

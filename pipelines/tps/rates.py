@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.pipelines.tps.answers import rows_of
 from commitlake.pipelines.tps.coverage import NONE, Coverage
-from commitlake.pipelines.tps.peaks import can_number, find_peaks
+from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows
 from commitlake.pipelines.tps.question import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
 
 MAX_CELLS = 200_000
@@ -110,15 +109,11 @@ class Rates:
         """Return the sums of each group, and its busiest unit of time."""
         found: dict[Key, Row] = {}
         if question.table is MINUTES:
-            totals = {_key(question, row): row for row in self._ask(question, question.totals())}
-            found = {key: row for key, row in totals.items() if row["sum_messages"] is not None}
-            _check_count(len(found))
-            if can_number(list(found)):
-                peaks = find_peaks(partial(self._batches, question), question, list(found))
-                for key, row in found.items():
-                    row["peak"], row["peak_at"] = peaks[key]
-                return found
-            found = {}
+            sums, peaks = sum_all(self.lake, question, _check_count)
+            for key, numbers in sums.items():
+                found[key] = {f"sum_{name}": number for name, number in zip(SUMS, numbers.tolist(), strict=True)}
+                found[key]["peak"], found[key]["peak_at"] = peaks[key]
+            return found
         for part in self._parts(question):
             for row in self._ask(part, part.in_all()):
                 if row["sum_messages"] is not None:  # the one row of no group
@@ -144,14 +139,10 @@ class Rates:
         span = int(question.window / step)
         starts = _starts(question, step)
         _check_count(len(starts))
-        places = {start: place for place, start in enumerate(starts)}
-        sums: dict[Key, Array] = {}
-        for found in self._ask(question, question.by_window(step)):
-            key = _key(question, found)
-            if key not in sums:
-                _check_count((len(sums) + 1) * len(starts))
-                sums[key] = np.zeros((len(SUMS), len(starts)), np.int64)
-            sums[key][:, places[found["window_start"]]] = [found[f"sum_{name}"] for name in SUMS]
+        if question.table is MINUTES:
+            sums = sum_windows(self.lake, question, step, _check_count)
+        else:
+            sums = self._sum_windows_of_messages(question, step, starts)
         keys = sorted(sums, key=repr)
         summed = [_rolled(sums[key], span) for key in keys]
         seconds = question.window.total_seconds()
@@ -163,6 +154,19 @@ class Rates:
                 figures = None if archived == NONE and not counts["messages"] else counts
                 rows.append({**_row(question, key, figures, seconds), "window_start": start, "archived": archived})
         return rows
+
+    def _sum_windows_of_messages(
+        self, question: RatesQuestion, step: datetime.timedelta, starts: Sequence[datetime.datetime]
+    ) -> dict[Key, Array]:
+        places = {start: place for place, start in enumerate(starts)}
+        sums: dict[Key, Array] = {}
+        for found in self._ask(question, question.by_window(step)):
+            key = _key(question, found)
+            if key not in sums:
+                _check_count((len(sums) + 1) * len(starts))
+                sums[key] = np.zeros((len(SUMS), len(starts)), np.int64)
+            sums[key][:, places[found["window_start"]]] = [found[f"sum_{name}"] for name in SUMS]
+        return sums
 
     def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:
         """Add the quantiles of merged sketches to rows."""

@@ -76,3 +76,22 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, how: str) -> N
     with pytest.raises(DataFileError, match=r"data file part\.parquet: expected a whole Parquet file") as error:
         list(TableRows(str(tmp_path), None, SCHEMA).read(file))
     assert error.value.exit_code == ExitCode.DAMAGE
+
+
+def test_columns_of_one_value_need_not_be_read(tmp_path: Path) -> None:
+    columns = {"number": [1, 2, 3, 4], "zero": [0] * 4, "text": ["a", "a", "b", "b"], "truth": [True, True, None, None]}
+    path = tmp_path / "part.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=2, write_page_checksum=True)
+    schema = pa.schema([("number", pa.int64()), ("zero", pa.int64()), ("text", pa.string()), ("truth", pa.bool_())])
+    offset = pq.read_metadata(path).row_group(0).column(1).data_page_offset
+    with path.open("r+b") as file:  # the page of `zero`
+        file.seek(offset)
+        file.write(b"\xff" * 8)
+    file = AddedFile("", path.name, None, 0, 4)
+    found = list(TableRows(str(tmp_path), None, schema, ["text"], skips_constants=True).read(file))
+    assert [rows.to_pydict() for rows in found] == [
+        {"number": [1, 2], "zero": [0, 0], "text": ["a", "a"], "truth": [True, True]},
+        {"number": [3, 4], "zero": [0, 0], "text": ["b", "b"], "truth": [None, None]},
+    ]
+    with pytest.raises(DataFileError):
+        list(TableRows(str(tmp_path), None, schema, ["text"]).read(file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from commitlake.connectors.lake.file_actions import file_actions, one_value_each
 from commitlake.connectors.lake.versions import (
     NotAppendOnlyError,
     NotReadableError,
     VersionGoneError,
     added_versions,
+    files_of_time,
     snapshot_files,
     table_files,
     table_id,
@@ -166,3 +169,25 @@ def test_rows_are_unknown_where_a_writer_did_not_count(uri: str) -> None:
     (version,) = added_versions(uri, 0)
     assert [file.rows for file in version.files] == [1, None]
     assert version.rows is None
+
+
+def test_files_of_a_time_are_those_that_may_have_rows_of_it(tmp_path: Path) -> None:
+    uri = str(tmp_path)
+    start = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+    hour = datetime.timedelta(hours=1)
+    for number, times in enumerate([[0, 1], [2, 3], [None, None]]):
+        moments = [None if time is None else start + time * hour for time in times]
+        rows = pa.table({"minute": pa.array(moments, pa.timestamp("us", "UTC")), "run_id": [f"run-{number}"] * 2})
+        write_deltalake(uri, rows, mode="append")
+    table = DeltaTable(uri)
+
+    def of(first: int, last: int) -> list[str]:
+        files = files_of_time(uri, table, "minute", start + first * hour, start + last * hour)
+        return sorted(pq.read_table(Path(uri, file.name)).column("run_id").to_pylist()[0][-1] for file in files)
+
+    assert of(0, 2) == ["0", "2"]  # of the last file the log tells no time
+    assert of(1, 3) == ["0", "1", "2"]
+    assert of(4, 9) == ["2"]
+    assert sorted(one_value_each(file_actions(table), "run_id").to_pylist()) == ["run-0", "run-1", "run-2"]
+    write_deltalake(uri, pa.table({"minute": [start] * 2, "run_id": ["run-3", None]}), mode="append")
+    assert one_value_each(file_actions(DeltaTable(uri)), "run_id") is None

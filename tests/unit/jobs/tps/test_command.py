@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.tps import command as tps
-from commitlake.pipelines.tps import peaks, rates
+from commitlake.pipelines.tps import minute_counts, minute_rows, rates
+from commitlake.pipelines.tps.question import MESSAGES, RatesQuestion
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.gaps import GAPS
@@ -87,13 +89,23 @@ def test_each_topic_over_all_time(ask: Ask, growing: GrowingLake) -> None:
 @pytest.mark.parametrize("by", ["topic,queue", "none", "tag,kind", "broker"])
 def test_a_time_that_is_counted_in_parts_gives_the_same(ask: Ask, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     _, whole, _ = ask("--by", by)
-    monkeypatch.setattr(peaks, "MAX_CELLS", 90)
+    monkeypatch.setattr(minute_counts, "MAX_PEAK_CELLS", 90)
+    monkeypatch.setattr(minute_rows, "_MAX_CODES", 1)  # groups are numbered by sorting
+    monkeypatch.setattr(minute_counts, "_MAX_DENSE_CELLS", 1)
     _, in_parts, _ = ask("--by", by)
     assert in_parts == whole
-    monkeypatch.setattr(peaks, "MAX_CODES", 0)  # more groups than can be numbered: the engine counts them
+
+
+@pytest.mark.parametrize("by", ["topic,queue", "none", "tag,kind", "broker"])
+@pytest.mark.parametrize("window", [(), ("--window", "10m")])
+def test_messages_are_counted_as_their_minutes_are(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, by: str, window: tuple[str, ...]
+) -> None:
+    _, of_minutes, _ = ask("--by", by, *window)
+    monkeypatch.setattr(RatesQuestion, "table", replace(MESSAGES, unit=datetime.timedelta(minutes=1)))
     monkeypatch.setattr(rates, "_PART_ROWS", 7)
-    _, by_engine, _ = ask("--by", by)
-    assert by_engine == whole
+    _, of_messages, _ = ask("--by", by, *window)
+    assert of_messages == of_minutes
 
 
 @pytest.mark.parametrize(

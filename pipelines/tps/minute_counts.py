@@ -1,0 +1,150 @@
+"""Sums of each group and window, and the busiest minute of each group, from rows of `topic_minutes` as they are read.
+
+Each group and window is a cell of an array to which rows are added.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_rows
+from commitlake.pipelines.tps.question import MINUTE, SUMS, RatesQuestion
+
+MAX_PEAK_CELLS = 1 << 24
+"""Groups times minutes that are held at once to find peaks, 8 bytes each; a longer time is read again in parts."""
+_MAX_DENSE_CELLS = 1 << 16
+CheckCells = Callable[[int], None]
+Peaks = dict[Key, tuple[int, datetime.datetime]]
+
+
+class _Cells:
+    """Numbers of groups and windows, of which the groups are found one after the other.
+
+    Args:
+        layers: how many numbers each cell has.
+        windows: how many there are.
+        check: is told how many cells there are, and may refuse.
+    """
+
+    def __init__(self, layers: int, windows: int, check: CheckCells) -> None:
+        self.places: dict[Key, int] = {}
+        self.windows = windows
+        self.numbers: Array = np.zeros((layers, 0, windows), np.int64)
+        self._check = check
+
+    def places_of(self, keys: Sequence[Key]) -> Array:
+        """Return the places of groups; new ones get the next."""
+        found = np.array([self.places.setdefault(key, len(self.places)) for key in keys], np.int64)
+        if len(self.places) > self.numbers.shape[1]:
+            self._check(len(self.places) * self.windows)
+            larger = np.zeros((len(self.numbers), 2 * len(self.places), self.windows), np.int64)
+            larger[:, : self.numbers.shape[1]] = self.numbers
+            self.numbers = larger
+        return found
+
+    def add(self, layer: int, cells: Array, values: Array) -> None:
+        """Add values to cells, which are counted group by group."""
+        np.add.at(self.numbers[layer].reshape(-1), cells, values)
+
+
+def sum_windows(
+    lake: LakePaths, question: RatesQuestion, step: datetime.timedelta, check: CheckCells
+) -> dict[Key, Array]:
+    """Return the sums of each group: an array of `SUMS` x windows of the length `step` from the question's start.
+
+    Args:
+        lake: where the table lies.
+        question: what is asked, from a multiple of `step` since 1970; of whole minutes.
+        step: length of the windows.
+        check: is told how many cells there are, and may refuse.
+    """
+    cells = _Cells(len(SUMS), -((question.start - question.end) // step), check)
+    read_minute_rows(lake, question, SUMS, lambda rows: _add_sums(cells, rows, step // MINUTE))
+    return {key: cells.numbers[:, place] for key, place in cells.places.items()}
+
+
+def sum_all(lake: LakePaths, question: RatesQuestion, check: CheckCells) -> tuple[dict[Key, Array], Peaks]:
+    """Return the sums of each group over all the time, as an array of `SUMS`, and its busiest minute.
+
+    Args:
+        lake: where the table lies.
+        question: what is asked; of whole minutes.
+        check: is told how many groups there are, and may refuse.
+
+    Returns:
+        Sums by group; and by group the messages of its busiest minute, and the minute, the first of several.
+    """
+    minutes = (question.end - question.start) // MINUTE
+    sums = _Cells(len(SUMS), 1, check)
+    finder: _Cells | None = _Cells(1, minutes, lambda _: None)
+
+    def add(rows: MinuteRows) -> None:
+        nonlocal finder
+        _add_sums(sums, rows, minutes)
+        if finder is not None and len(finder.places.keys() | set(rows.keys)) * minutes > MAX_PEAK_CELLS:
+            finder = None
+        if finder is not None:
+            _add_minutes(finder, rows)
+
+    read_minute_rows(lake, question, SUMS, add)
+    found = {key: sums.numbers[:, place, 0] for key, place in sums.places.items()}
+    peaks = _find_in_parts(lake, question, len(found)) if finder is None else _peaks(finder, question.start)
+    return found, peaks
+
+
+def _find_in_parts(lake: LakePaths, question: RatesQuestion, groups: int) -> Peaks:
+    """Find the busiest minutes part of the time by part."""
+    peaks: Peaks = {}
+    length = max(1, MAX_PEAK_CELLS // groups) * MINUTE
+    start = question.start
+    while start < question.end:
+        part = replace(question, start=start, end=min(start + length, question.end))
+        finder = _Cells(1, (part.end - part.start) // MINUTE, lambda _: None)
+        read_minute_rows(lake, part, ["messages"], lambda rows, finder=finder: _add_minutes(finder, rows))
+        for key, (most, minute) in _peaks(finder, part.start).items():
+            if key not in peaks or most > peaks[key][0]:
+                peaks[key] = most, minute
+        start = part.end
+    return peaks
+
+
+def _add_sums(cells: _Cells, rows: MinuteRows, step: int) -> None:
+    """Add rows to the sums of windows of so many minutes."""
+    windows = rows.minutes // step
+    first, last = int(windows.min()), int(windows.max())
+    width = last - first + 1
+    places = cells.places_of(rows.keys)
+    if len(rows.keys) * width > _MAX_DENSE_CELLS:
+        numbers = places[rows.groups] * cells.windows + windows
+        for layer, name in enumerate(SUMS):
+            if len(rows.sums[name]):
+                cells.add(layer, numbers, rows.sums[name])
+        return
+    # Few cells: rows are added to these first, as most rows share one with others.
+    near = rows.groups * width + (windows - first)
+    numbers = (places[:, None] * cells.windows + np.arange(first, last + 1)).reshape(-1)
+    for layer, name in enumerate(SUMS):
+        if len(rows.sums[name]) and rows.sums[name].any():
+            summed = np.zeros(len(numbers), np.int64)
+            np.add.at(summed, near, rows.sums[name])
+            cells.add(layer, numbers, summed)
+
+
+def _add_minutes(finder: _Cells, rows: MinuteRows) -> None:
+    places = finder.places_of(rows.keys)
+    finder.add(0, places[rows.groups] * finder.windows + rows.minutes, rows.sums["messages"])
+
+
+def _peaks(finder: _Cells, start: datetime.datetime) -> Peaks:
+    peaks = {}
+    for key, place in finder.places.items():
+        counts = finder.numbers[0, place]
+        minute = int(counts.argmax())
+        peaks[key] = int(counts[minute]), start + minute * MINUTE
+    return peaks
