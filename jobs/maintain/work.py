@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from deltalake.exceptions import TableNotFoundError
 
@@ -20,7 +21,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.pipelines.maintenance.compaction import Compaction, compact, plan_compaction
+from commitlake.pipelines.maintenance.compaction import Compaction, Join, compact, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
     Expired,
     announce_expiry,
@@ -33,6 +34,8 @@ from commitlake.pipelines.maintenance.expiry import (
 from commitlake.pipelines.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
 from commitlake.pipelines.maintenance.orphans import find_orphans
 from commitlake.pipelines.maintenance.table_files import read_table_files
+from commitlake.pipelines.topic_minutes.joining import join_sorted
+from commitlake.pipelines.topic_minutes.progress import joined_run_id
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 BODIES = "bodies"
@@ -153,7 +156,15 @@ def _compact(plan: Plan, table: str, uri: str, sort_columns: tuple[str, ...]) ->
     if plan.dry_run:
         return Compaction(sum(len(found.files) for found in bins), len(bins), size)
     with runner_progress(plan.runner, f"merging {table}", size, quiet=plan.quiet) as advance:
-        return compact(uri, bins, sort_columns, advance, plan.runner)
+        return compact(uri, bins, sort_columns, advance, plan.runner, _join(plan, table) if bins else None)
+
+
+def _join(plan: Plan, table: str) -> Join | None:
+    """Return what joins rows of a table whose bins are planned; None where its rows stay as they are."""
+    if table != "topic_minutes":
+        return None
+    run_id = joined_run_id(plan.lake)
+    return None if run_id is None else partial(join_sorted, run_id=run_id)
 
 
 def _vacuum(plan: Plan, uri: str) -> Garbage:

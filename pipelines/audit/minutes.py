@@ -19,7 +19,7 @@ from commitlake.connectors.lake.sql import timestamp_literal
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import SHOWN
 from commitlake.pipelines.audit.tables import TableFinding
-from commitlake.pipelines.topic_minutes.progress import BACKFILLED, backfilled_sequence, count_runs_without_rows
+from commitlake.pipelines.topic_minutes.progress import BACKFILLED, JOINED, count_runs_without_rows, covered_sequence
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 
 _TABLES = ("topic_minutes", "archive_runs", "profiles")
@@ -39,37 +39,42 @@ def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding]
     try:
         # In this order: a run whose minutes are there has a profile by then.
         tables = {table: delta_table(getattr(lake, table), lake.s3) for table in _TABLES}
-        backfilled = backfilled_sequence(lake)
+        covered = covered_sequence(lake)
     except TableNotFoundError:
         return [], ""
     last = moment.commit.sequence
-    if backfilled and count_runs_without_rows(tables, "profiles", 0, min(last, backfilled)):
+    if covered > last:
+        return (
+            [],
+            "topic_minutes is not compared with profiles: 'maintain' has joined its rows with later ones meanwhile",
+        )
+    if covered and count_runs_without_rows(tables, "profiles", 0, min(last, covered)):
         return [], "topic_minutes is not compared with profiles: some runs have no profile of what they took"
     note = ""
-    if lacking := count_runs_without_rows(tables, "topic_minutes", backfilled, last):
+    if lacking := count_runs_without_rows(tables, "topic_minutes", covered, last):
         note = (
             f"{lacking:,} runs have no rows in topic_minutes: "
             "'commitlake archive --backfill topic_minutes' counts their messages"
         )
     count = 0
     shown: list[str] = []
-    for row in _different_windows(tables, last, backfilled):
+    for row in _different_windows(tables, last, covered):
         count += 1
         if len(shown) < SHOWN:
             shown.append(_sentence(row))
     return ([TableFinding("topic_minutes", count, "windows", shown)] if count else []), note
 
 
-def _counted_runs(last: int, backfilled: int) -> str:
+def _counted_runs(last: int, covered: int) -> str:
     """SQL for the runs whose messages both tables count."""
     both = "run_id IN (SELECT run_id FROM profiles) AND run_id IN (SELECT run_id FROM topic_minutes)"
     runs = f"SELECT run_id FROM archive_runs WHERE sequence <= {last} AND {both}"
-    return f"{runs} UNION SELECT run_id FROM archive_runs WHERE sequence <= {min(last, backfilled)}"
+    return f"{runs} UNION SELECT run_id FROM archive_runs WHERE sequence <= {min(last, covered)}"
 
 
-def _different_windows(tables: Mapping[str, DeltaTable], last: int, backfilled: int) -> Iterator[dict[str, Any]]:
+def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int) -> Iterator[dict[str, Any]]:
     """Yield the windows whose counts differ, with those that were expected and found."""
-    runs = _counted_runs(last, backfilled)
+    runs = _counted_runs(last, covered)
     window = f"date_bin(INTERVAL '{WINDOW_SECONDS} seconds', minute, TIMESTAMP '1970-01-01T00:00:00Z')"
     key = "broker, topic, queue_id, window_start"
     sums = ", ".join(
@@ -78,6 +83,7 @@ def _different_windows(tables: Mapping[str, DeltaTable], last: int, backfilled: 
     differs = " OR ".join(f"sum(profiled_{name}) <> sum(counted_{name})" for name in _COUNTED)
     expected = ", ".join(f"{name} AS profiled_{name}, 0 AS counted_{name}" for name in _COUNTED)
     found = ", ".join(f"0 AS profiled_{name}, {name} AS counted_{name}" for name in _COUNTED)
+    of_no_run = f"(starts_with(run_id, '{BACKFILLED}') OR starts_with(run_id, '{JOINED}'))"
     for day in _days(tables):
         minutes = f"SELECT broker, topic, queue_id, {window} AS window_start, {found} FROM topic_minutes"
         answer = run_sql_over(
@@ -86,7 +92,7 @@ def _different_windows(tables: Mapping[str, DeltaTable], last: int, backfilled: 
             f"SELECT {key}, {expected} FROM profiles "
             f"WHERE {_within('window_start', day)} AND run_id IN ({runs}) "
             f"UNION ALL {minutes} WHERE {_within('minute', day)} AND run_id IN ({runs}) "
-            f"UNION ALL {minutes} WHERE {_within('minute', day)} AND starts_with(run_id, '{BACKFILLED}')"
+            f"UNION ALL {minutes} WHERE {_within('minute', day)} AND {of_no_run}"
             f") GROUP BY {key} HAVING {differs} ORDER BY {key}",
         )
         yield from answer.read_all().to_pylist()

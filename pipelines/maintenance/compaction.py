@@ -1,8 +1,9 @@
 """OPTIMIZE: many small data files become few, in the order of the table; each merge is a commit of its own.
 
 A commit that changes no data, and says so: who follows the table by version sees nothing new, and the archive's
-progress, which stands in the metadata of its own commits, stays where it is. Killed at any moment, the table is as it
-was or as it should be, and a file that no version names is left for VACUUM.
+progress, which stands in the metadata of its own commits, stays where it is. Only where rows are joined does it say
+that data changes. Killed at any moment, the table is as it was or as it should be, and a file that no version names is
+left for VACUUM.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from commitlake.schemas.store_files import make_folders
 _ROW_GROUP_ROWS = 1 << 17
 _ROW_GROUP_BYTES = 32 << 20  # in memory
 _PAGE_BYTES = 256 << 10  # with the page index, what a look-up may pass over
+Join = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def compact(
     sort_columns: Sequence[str],
     advance: Callable[[int], None] = lambda _: None,
     runner: Runner = HERE,
+    join: Join | None = None,
 ) -> Compaction:
     """Merge files. Tasks merge; the commits are made here, one for each merge that is done.
 
@@ -79,16 +82,17 @@ def compact(
         sort_columns: the order of the table's rows within a file; none, where files just follow one another.
         advance: is told how many bytes more are done.
         runner: what runs the tasks; on other machines they need the same folder.
+        join: makes fewer rows of those of a new file, in the same order; they say the same. Can be pickled.
 
     Raises:
         ConcurrentMaintenanceError: if somebody else has merged or removed some of them meanwhile.
     """
     done = Compaction()
-    merge = partial(_merge_bin, table_uri, tuple(sort_columns))
+    merge = partial(_merge_bin, table_uri, tuple(sort_columns), join)
     for number, (files, new, unsorted) in runner.run(merge, bins):
         part = Compaction(unsorted=unsorted)
         if new is not None:
-            exchange_files(table_uri, files, [new], changes_data=False, note={"action": "compact"})
+            exchange_files(table_uri, files, [new], changes_data=join is not None, note={"action": "compact"})
             part = Compaction(len(files), 1, sum(file.size for file in files), new.size, unsorted)
         done = Compaction(
             done.merged + part.merged,
@@ -102,33 +106,34 @@ def compact(
 
 
 def _merge_bin(
-    table_uri: str, sort_columns: Sequence[str], found: Bin
+    table_uri: str, sort_columns: Sequence[str], join: Join | None, found: Bin
 ) -> tuple[Sequence[TableFile], TableFile | None, int]:
     """Merge a bin: the files that were, the new one, which no version names yet, and how many stay out of it."""
     files = list(found.files)
     unsorted = 0
     while len(files) > 1:
         try:
-            return files, _merge(table_uri, files, sort_columns), unsorted
+            return files, _merge(table_uri, files, sort_columns, join), unsorted
         except UnsortedFileError as error:
             files.pop(error.number)
             unsorted += 1
     return files, None, unsorted
 
 
-def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[str]) -> TableFile:
+def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[str], join: Join | None) -> TableFile:
     """One file with the rows of all; no version names it yet."""
     partition = files[0].partition
     path = "/".join([*(f"{name}={value or NO_DATE}" for name, value in partition.items()), f"{uuid.uuid4()}.parquet"])
     try:
         merge = open_merge(folder_of(table_uri), [file.path for file in files], sort_columns)
         with merge, _open_new(table_uri, path) as output:
-            metadata = _write(merge, output, merge.batches())
+            batches = merge.batches()
+            metadata = _write(merge, output, batches if join is None else join(batches))
     except FileNotFoundError as error:
         raise ConcurrentMaintenanceError(f"{table_uri}: a file went while it was merged: {error}") from None
     size = folder_of(table_uri).get_file_info(path).size
     arrived = max(file.modified_ms for file in files)
-    return TableFile(path, partition, size, merge.rows, arrived, statistics=file_statistics(metadata))
+    return TableFile(path, partition, size, metadata.num_rows, arrived, statistics=file_statistics(metadata))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.progress_repair import lost_runs
-from commitlake.pipelines.topic_minutes.progress import backfilled_sequence
+from commitlake.pipelines.topic_minutes.progress import covered_sequence
 
 MINUTES = "topic_minutes"
 
@@ -32,6 +32,6 @@ def must_recount(lake: LakePaths, damaged: Collection[str]) -> bool:
     if MINUTES in damaged:
         return True
     try:
-        return bool("messages" in damaged or lost_runs(lake.messages)) and backfilled_sequence(lake) > 0
+        return bool("messages" in damaged or lost_runs(lake.messages)) and covered_sequence(lake) > 0
     except TableNotFoundError:
         return False

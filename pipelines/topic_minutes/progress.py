@@ -17,10 +17,13 @@ from commitlake.schemas.layouts.numbers import parse_int64
 APPLICATION_ID = "commitlake.topic_minutes"
 BACKFILLED = "backfill-"
 """Begins the `run_id` of rows that a backfill added; the newest archive commit that it covers follows."""
+JOINED = "joined-"
+"""Begins the `run_id` of rows that are joined of those of several runs; the newest archive commit follows up to which
+the table had counted all messages."""
 
 
-def backfilled_sequence(lake: LakePaths) -> int:
-    """Return the newest archive commit that a backfill covers; 0 where the table has no rows of one.
+def covered_sequence(lake: LakePaths) -> int:
+    """Return the newest archive commit that a backfill, or joined rows, cover; 0 where the table has none of these.
 
     Raises:
         TableNotFoundError: where there is no table.
@@ -29,8 +32,13 @@ def backfilled_sequence(lake: LakePaths) -> int:
 
 
 def _newest_covered(run_ids: Iterable[str]) -> int:
-    numbers = (run_id.removeprefix(BACKFILLED) for run_id in run_ids if run_id.startswith(BACKFILLED))
-    return max((parse_int64(number) or 0 for number in numbers), default=0)
+    numbers = (
+        parse_int64(run_id.removeprefix(prefix))
+        for run_id in run_ids
+        for prefix in (BACKFILLED, JOINED)
+        if run_id.startswith(prefix)
+    )
+    return max((number or 0 for number in numbers), default=0)
 
 
 def _run_ids(table: DeltaTable, name: str) -> set[str]:
@@ -40,6 +48,18 @@ def _run_ids(table: DeltaTable, name: str) -> set[str]:
         return set(pc.unique(told).to_pylist())
     answer = run_sql(table, name, f"SELECT DISTINCT run_id FROM {name} WHERE run_id IS NOT NULL").read_all()
     return set(answer.column(0).to_pylist())
+
+
+def joined_run_id(lake: LakePaths) -> str | None:
+    """Return the `run_id` for rows that are joined; None where the table has not counted all messages up to some run.
+
+    Raises:
+        TableNotFoundError: where one of the tables is not there.
+    """
+    last = last_finished(lake.topic_minutes)
+    tables = {table: delta_table(getattr(lake, table), lake.s3) for table in ("archive_runs", "topic_minutes")}
+    lacking = count_runs_without_rows(tables, "topic_minutes", covered_sequence(lake), last)
+    return f"{JOINED}{last}" if last and not lacking else None
 
 
 def count_runs_without_rows(tables: Mapping[str, DeltaTable], table: str, after: int, last: int) -> int:
@@ -72,4 +92,4 @@ def count_uncounted_runs(lake: LakePaths) -> int:
     # In this order: a run that has a row in archive_runs has its minutes by then.
     tables = {table: delta_table(getattr(lake, table), lake.s3) for table in ("archive_runs", "topic_minutes")}
     last = last_finished(lake.archive_runs)
-    return count_runs_without_rows(tables, "topic_minutes", backfilled_sequence(lake), last)
+    return count_runs_without_rows(tables, "topic_minutes", covered_sequence(lake), last)

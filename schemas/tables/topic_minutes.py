@@ -1,7 +1,9 @@
 """`topic_minutes`: messages counted by broker, topic, queue, tag, kind and minute of store time.
 
 One row per archive task and key (`broker`, `topic`, `queue_id`, `tag`, `other_tags`, `kind`, `minute`). A minute that
-several tasks or runs took has a row of each: counts add up, extremes and sketches are merged. A task counts up to
+several tasks or runs took has a row of each: counts add up, extremes and sketches are merged. `maintain` joins such
+rows into one where it merges files; the `run_id` is then `joined-…`. Of several rows the busiest second is that of one
+of them, or of those that agree on it: another second that several of them share may have had more. A task counts up to
 64 MiB of rows at once, and names at most the `MAX_TAGS` most frequent tags of each topic in them; messages with other
 tags are counted together, in rows with `other_tags`.
 

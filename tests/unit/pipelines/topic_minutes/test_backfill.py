@@ -18,7 +18,7 @@ from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.pipelines.topic_minutes import backfill as module
 from commitlake.pipelines.topic_minutes.backfill import ConcurrentBackfillError, backfill_minutes
-from commitlake.pipelines.topic_minutes.progress import backfilled_sequence
+from commitlake.pipelines.topic_minutes.progress import covered_sequence
 from commitlake.schemas.errors import ExitCode
 from tests.support.earlier_archives import without_topic_minutes
 from tests.support.lakes import GrowingLake, rows_of, shop_messages
@@ -83,7 +83,7 @@ def test_a_backfill_counts_what_archives_would_have_counted(growing: GrowingLake
     done = backfill_minutes(old.lake, ThreadRunner(2))
     assert done.messages == old.count
     assert totals(old.lake) == totals(growing.lake)
-    assert backfilled_sequence(old.lake) == 2
+    assert covered_sequence(old.lake) == 2
 
 
 def test_a_backfill_again_adds_nothing(growing: GrowingLake, old: GrowingLake) -> None:
