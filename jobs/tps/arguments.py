@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 
+from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError, job_parser
 from commitlake.jobs.cli.durations import duration_text, parse_duration
 from commitlake.jobs.cli.html import add_html_argument
@@ -35,6 +36,7 @@ EXAMPLES = (
     ("tps --lake lake --show delayed --from -1d --output jsonl", "delayed messages: waiting, delivered, overdue"),
     ("tps --lake lake --window 1h --output csv", "for a spreadsheet"),
     ("tps --lake lake --from -1d --html rates.html", "a page with charts"),
+    ("tps --lake s3://archive/lake --window 1s --engine spark", "of billions of messages"),
 )
 COMPARED = {"day": datetime.timedelta(days=1), "week": datetime.timedelta(weeks=1)}
 _SHOWN = {
@@ -80,6 +82,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--segment-life", type=parse_duration, metavar="TIME", help=life_help)
     top_help = "only the groups with most messages, 0 for all (default: 20)"
     parser.add_argument("--top", type=int, default=20, metavar="N", help=top_help)
+    engine_help = "what counts: this process, or Spark, for more than a billion rows (default: deltalake)"
+    engines = [str(engine) for engine in Engine]
+    parser.add_argument("--engine", choices=engines, default=str(Engine.DELTALAKE), help=engine_help)
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
     add_html_argument(parser)
     return parser
@@ -97,6 +102,11 @@ def check(arguments: argparse.Namespace) -> None:
         _check_other(arguments)
     elif arguments.segment_life is not None:
         raise JobError("--segment-life goes with --show delayed")
+    if arguments.engine == Engine.SPARK:
+        if arguments.store is not None:
+            raise JobError("--engine spark goes with --lake", "a store's log is read in this process")
+        if arguments.show in (HOT_KEYS, DELAYED):
+            raise JobError(f"--engine spark has no effect with --show {arguments.show}", "leave one of them out")
     _check_lengths(arguments)
 
 

@@ -4,8 +4,10 @@
 
 Reads `topic_minutes` of a lake; for windows shorter than a minute, and for producers, `messages`. With `--store` it
 reads a store's log instead, once, and keeps nothing. Writes rows to standard output, and on standard error which time
-they are of and what is missing. It starts no JVM. Exit codes: 0, also where there is no message; 2 for a wrong lake,
-store or option, or where `topic_minutes` lacks archive runs; 3 for a damaged table, or a log with damaged ranges.
+they are of and what is missing. It starts no JVM, unless `--engine spark` is to count billions of rows.
+
+Exit codes: 0, also where there is no message; 2 for a wrong lake, store or option, or where `topic_minutes` lacks
+archive runs; 3 for a damaged table, or a log with damaged ranges.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError, run_job
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.times import join_times
@@ -78,7 +81,7 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
             if file is not None:
                 file.write(empty_page(RatesSource(*_place(arguments))))
             return _nothing(source)
-        rates = Rates(source.lake, source.coverage)
+        rates = Rates(source.lake, source.coverage, Engine(arguments.engine))
         rows = rates.rows(question, has_quantiles=arguments.percentiles)
         columns = _columns(question, QUANTILES if arguments.percentiles else ())
         if arguments.compare:
@@ -103,7 +106,7 @@ def _page(arguments: argparse.Namespace, source: Source, question: RatesQuestion
     from commitlake.jobs.pages.tps import RatesSource, rates_page
     from commitlake.pipelines.tps.report import make_report
 
-    report = make_report(source.lake, source.coverage, question)
+    report = make_report(source.lake, source.coverage, question, Engine(arguments.engine))
     return rates_page(report, RatesSource(*_place(arguments), damaged=sum(source.damaged.values())))
 
 
@@ -118,7 +121,7 @@ def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
         question = _question(arguments, ["broker", "topic", "queue"], source)
         if question is None:
             return _nothing(source)
-        rows = hot_queues(source.lake, source.coverage, question)
+        rows = hot_queues(source.lake, source.coverage, question, Engine(arguments.engine))
         shown = rows[: arguments.top] if arguments.top else rows
         write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
         _explain_empty(arguments, source, rows)

@@ -27,7 +27,7 @@ from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import Times
-from commitlake.pipelines.lag.subscriptions import Subscriptions, subscriptions_at
+from commitlake.pipelines.lag.subscriptions import wanted_over_time
 from commitlake.pipelines.lag.thresholds import ThresholdCounter
 from commitlake.pipelines.lag.wanted import ALL, Wanted
 from commitlake.pipelines.snapshot.append import HEARTBEAT
@@ -107,9 +107,9 @@ def lag_history(
     known: dict[str, list[int | None]] = {group: [None] * windows.count for group in groups}
     missing: set[tuple[str, int]] = set()
     for broker in stores:
-        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, until)
-        store = _StoreHistory(lake, offsets, broker, until, subscriptions.with_given(given or {}))
+        store = _StoreHistory(lake, offsets, broker, until)
         places = list(store.places(windows, ends.get(broker, 0)))
+        store.set_wanted(subscribed, places, given or {})
         untold = set(range(windows.count)) - {window.number for window in places}
         for group, figures in store.messages(windows, places, groups, topics).items():
             missing |= {(group, number) for number in untold}
@@ -160,15 +160,28 @@ class _StoreHistory:
         offsets: The table `consumer_offsets`.
         broker: The store's name.
         until: The end.
-        subscriptions: What the groups want.
     """
 
-    def __init__(
-        self, lake: LakePaths, offsets: DeltaTable, broker: str, until: datetime.datetime, subscriptions: Subscriptions
-    ) -> None:
+    def __init__(self, lake: LakePaths, offsets: DeltaTable, broker: str, until: datetime.datetime) -> None:
         self._messages = open_table(lake, "messages")
         self._store = LakeMessages(self._messages, broker, lake.bodies)
-        self._offsets, self._broker, self._until, self._subscriptions = offsets, broker, until, subscriptions
+        self._offsets, self._broker, self._until = offsets, broker, until
+        self._wanted_in: dict[int, Mapping[GroupTopic, Wanted]] = {}
+
+    def set_wanted(
+        self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, Wanted]
+    ) -> None:
+        """Find what the groups wanted at the time of each window.
+
+        Args:
+            subscribed: The table `subscriptions`; None where there is none.
+            places: The windows that have figures.
+            given: Subscriptions that the user states, for all windows.
+        """
+        known = [{}] * len(places)
+        if subscribed is not None:
+            known = wanted_over_time(subscribed, self._broker, [window.at for window in places])
+        self._wanted_in = {window.number: {**wanted, **given} for window, wanted in zip(places, known, strict=True)}
 
     def places(self, windows: TimeWindows, archived: int) -> Iterator[_Window]:
         """Yield the windows that have figures.
@@ -226,17 +239,18 @@ class _StoreHistory:
         """Return the wanted messages of spans; those of a group that wants all are not counted one by one."""
         places: dict[tuple[Queue, Wanted], list[int]] = defaultdict(list)
         for (group, queue), of_windows in spans.items():
-            wanted = self._wanted(group, queue.topic)
-            offsets = [offset for span in of_windows.values() if span is not None for offset in span]
-            if offsets and not wanted.takes_all:
-                places[queue, wanted] += offsets
+            for number, span in of_windows.items():
+                wanted = self._wanted(group, queue.topic, number)
+                if span is not None and not wanted.takes_all:
+                    places[queue, wanted] += span
         counter = ThresholdCounter(places, floors)
         if places:
             self._store.measure(Times(until=self._until), (), [counter])
         figures: dict[str, dict[int, int | None]] = {group: {} for group, _ in spans}
         for (group, queue), of_windows in spans.items():
-            wanted, mine = self._wanted(group, queue.topic), figures[group]
+            mine = figures[group]
             for number, span in of_windows.items():
+                wanted = self._wanted(group, queue.topic, number)
                 before = mine.get(number, 0)
                 if span is None or before is None:
                     mine[number] = None
@@ -246,8 +260,8 @@ class _StoreHistory:
                     mine[number] = before + behind
         return figures
 
-    def _wanted(self, group: str, topic: str) -> Wanted:
-        return ALL if topic.startswith(RETRY_PREFIX) else self._subscriptions.of(GroupTopic(group, topic)).wanted
+    def _wanted(self, group: str, topic: str, window: int) -> Wanted:
+        return ALL if topic.startswith(RETRY_PREFIX) else self._wanted_in[window].get(GroupTopic(group, topic), ALL)
 
     def _group_offsets(
         self, windows: TimeWindows, groups: Collection[str], topics: Collection[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,24 +75,10 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> S
     Raises:
         QueryError: The table cannot be read.
     """
-    wanted: dict[GroupTopic, Wanted] = {}
-    newest: dict[GroupTopic, Row] = {}
-    changes: Counter[GroupTopic] = Counter()
-    is_asked = False
+    known = _Known()
     for row in rows_between(table, SUBSCRIBED, broker, EPOCH, at).to_pylist():
-        if row["topic"] is None:
-            is_asked = is_asked or row["source"] == Source.BROKER
-            continue
-        key = GroupTopic(row["group"], row["topic"])
-        if row["source"] == Source.BROKER:
-            newest[key] = row
-        if row["expression"] is not None:
-            now = Wanted.of(row["expression_type"], row["expression"])
-            changes[key] += key in wanted and wanted[key] != now
-            wanted[key] = now
-    found = {
-        key: _subscribed(choice, newest.get(key), changes[key], is_asked=is_asked) for key, choice in wanted.items()
-    }
+        known.add(row)
+    found = known.subscribed()
     for row in next_rows(table, SUBSCRIBED, broker, at).to_pylist():
         key = GroupTopic(row["group"], row["topic"])
         if row["topic"] is not None and key not in found and row["expression"] is not None:
@@ -101,7 +87,78 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> S
             found[key] = SubscribedAt(
                 choice, note=f"its subscription is known from {since} on, and taken for this time"
             )
-    return Subscriptions(found, is_asked)
+    return Subscriptions(found, known.is_asked)
+
+
+def wanted_over_time(
+    table: DeltaTable, broker: str, times: Sequence[datetime.datetime]
+) -> list[Mapping[GroupTopic, Wanted]]:
+    """Return what a store's groups wanted at each of some times, as `subscriptions_at` tells for one.
+
+    Args:
+        table: `subscriptions`.
+        broker: The store's name.
+        times: The times, in order.
+
+    Returns:
+        For each time what the groups wanted; the same object where nothing changed in between.
+
+    Raises:
+        QueryError: The table cannot be read.
+    """
+    if not times:
+        return []
+    rows = rows_between(table, SUBSCRIBED, broker, EPOCH, times[-1]).to_pylist()
+    later: dict[GroupTopic, Wanted] = {}
+    for row in [*rows, *next_rows(table, SUBSCRIBED, broker, times[-1]).to_pylist()]:
+        if row["topic"] is not None and row["expression"] is not None:
+            choice = Wanted.of(row["expression_type"], row["expression"])
+            later.setdefault(GroupTopic(row["group"], row["topic"]), choice)
+    known = _Known()
+    found: list[Mapping[GroupTopic, Wanted]] = []
+    place = 0
+    for time in times:
+        before = dict(known.wanted) if found else None
+        while place < len(rows) and rows[place]["as_of"] <= time:
+            known.add(rows[place])
+            place += 1
+        found.append(found[-1] if known.wanted == before else {**later, **known.wanted})
+    return found
+
+
+class _Known:
+    """What rows of `subscriptions`, in order of time, tell.
+
+    Attributes:
+        wanted: What each group wanted last.
+        is_asked: Whether a live broker was asked at all.
+    """
+
+    def __init__(self) -> None:
+        self.wanted: dict[GroupTopic, Wanted] = {}
+        self.is_asked = False
+        self._newest: dict[GroupTopic, Row] = {}
+        self._changes: Counter[GroupTopic] = Counter()
+
+    def add(self, row: Row) -> None:
+        """Take the next row."""
+        if row["topic"] is None:
+            self.is_asked = self.is_asked or row["source"] == Source.BROKER
+            return
+        key = GroupTopic(row["group"], row["topic"])
+        if row["source"] == Source.BROKER:
+            self._newest[key] = row
+        if row["expression"] is not None:
+            now = Wanted.of(row["expression_type"], row["expression"])
+            self._changes[key] += key in self.wanted and self.wanted[key] != now
+            self.wanted[key] = now
+
+    def subscribed(self) -> dict[GroupTopic, SubscribedAt]:
+        """Return the subscriptions that are known by now."""
+        return {
+            key: _subscribed(choice, self._newest.get(key), self._changes[key], is_asked=self.is_asked)
+            for key, choice in self.wanted.items()
+        }
 
 
 def _subscribed(wanted: Wanted, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.query.sql import Question
 
@@ -28,6 +28,21 @@ def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
     spark = get_session("query", lake.s3)
     statements = question.statements(table_name(getattr(lake, question.table)), Engine.SPARK)
     return _first_answer(run_spark_sql(spark, sql) for sql in statements)
+
+
+def select(lake: LakePaths, table: str, sql: str, engine: Engine) -> Iterator[pa.RecordBatch]:
+    """Return the answer of an engine to SQL about one table, which the SQL calls by its name, batch by batch.
+
+    Raises:
+        QueryError: if the engine cannot understand or answer it.
+        LakeError: where there is no lake, or no such table.
+    """
+    if engine is Engine.DELTALAKE:
+        return run_sql(open_table(lake, table), table, sql)
+    from commitlake.connectors.lake.spark_reader import run_spark_select
+    from commitlake.connectors.runtime.spark_session import get_session
+
+    return run_spark_select(get_session("query", lake.s3), sql, {table: getattr(lake, table)})[1]
 
 
 def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[pa.RecordBatch]:

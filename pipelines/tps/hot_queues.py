@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.question import RatesQuestion
 from commitlake.pipelines.tps.rates import Rates
@@ -17,18 +18,21 @@ COLUMNS = (
 """What is told of a queue."""
 
 
-def hot_queues(lake: LakePaths, coverage: Coverage, question: RatesQuestion) -> list[dict[str, Any]]:
+def hot_queues(
+    lake: LakePaths, coverage: Coverage, question: RatesQuestion, engine: Engine = Engine.DELTALAKE
+) -> list[dict[str, Any]]:
     """Return all queues, the one with most messages first.
 
     Args:
         lake: where the tables lie.
         coverage: which times they tell of.
         question: by broker, topic and queue, without windows.
+        engine: what counts.
 
     Returns:
         Rows of `COLUMNS`. `skew` is 1 where the topic's queues on the broker, those with messages, have the same.
     """
-    rows = Rates(lake, coverage).rows(question)
+    rows = Rates(lake, coverage, engine).rows(question)
     total = sum(row["messages"] for row in rows)
     of_topic: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row in rows:

@@ -108,6 +108,7 @@ class RatesQuestion:
         origins: which of the messages have a column for each group.
         only: only these groups, each with its values in the order of `by`.
         is_by_second: whether messages themselves are counted, so that `start` and `end` may be any second.
+        engine: whose SQL is wanted.
     """
 
     by: Sequence[str]
@@ -123,6 +124,7 @@ class RatesQuestion:
     origins: Origins = Origins.ALL
     only: Sequence[tuple[str | int | None, ...]] | None = None
     is_by_second: bool = False
+    engine: Engine = Engine.DELTALAKE
 
     @property
     def table(self) -> CountedTable:
@@ -154,15 +156,15 @@ class RatesQuestion:
         table = table or self.table
         found = predicates(
             Conditions(topics=self.topics, queue_id=self.queue_id, kinds=self.kinds, brokers=self.brokers),
-            Engine.DELTALAKE,
+            self.engine,
         )
         if self.tags:
-            found.append(f"{table.groups['tag']} IN ({', '.join(map(text_literal, self.tags))})")
+            tags = ", ".join(text_literal(tag, self.engine) for tag in self.tags)
+            found.append(f"{table.groups['tag']} IN ({tags})")
         if self.only is not None and self.by:
             found.append(f"({' OR '.join(map(self._is_group, self.only)) or 'false'})")
-        found.append(
-            f"{table.time} >= {timestamp_literal(self.start)} AND {table.time} < {timestamp_literal(self.end)}"
-        )
+        start, end = (timestamp_literal(moment, self.engine) for moment in (self.start, self.end))
+        found.append(f"{table.time} >= {start} AND {table.time} < {end}")
         if table is MESSAGES:  # the partition: files of other days are not opened
             last = self.end.astimezone(datetime.UTC).date()
             first = self.start.astimezone(datetime.UTC).date()
@@ -170,15 +172,21 @@ class RatesQuestion:
         return " AND ".join(found)
 
     def _is_group(self, values: Sequence[str | int | None]) -> str:
-        conditions = [f"{sql} {_equals(value)}" for sql, value in zip(self.groups(), values, strict=True)]
+        conditions = [f"{sql} {_equals(value, self.engine)}" for sql, value in zip(self.groups(), values, strict=True)]
         return f"({' AND '.join(conditions)})"
+
+    def window_start(self, length: datetime.timedelta) -> str:
+        """SQL for the start of the window of a length that a row is in."""
+        time, seconds = self.table.time, int(length.total_seconds())
+        if self.engine is Engine.SPARK:
+            return f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {seconds}000000))"
+        return f"date_bin(INTERVAL '{seconds} seconds', {time}, {_EPOCH})"
 
     def by_window(self, length: datetime.timedelta) -> str:
         """SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""
         table = self.table
         groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.groups())]
-        seconds = int(length.total_seconds())
-        window = f"date_bin(INTERVAL '{seconds} seconds', {table.time}, {_EPOCH}) AS window_start"
+        window = f"{self.window_start(length)} AS window_start"
         sums = [f"{sql} AS sum_{name}" for name, sql in table.sums.items()]
         keys = ", ".join(str(number + 1) for number in range(len(groups) + 1))
         return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
@@ -187,15 +195,15 @@ class RatesQuestion:
         """SQL for the sums of each group, with the unit of time that had most messages: `peak` and `peak_at`."""
         groups = [f"g{number}" for number in range(len(self.by))]
         sums = [f"sum(sum_{name}) AS sum_{name}" for name in SUMS]
-        peak = [
-            "max(sum_messages) AS peak",
-            "first_value(window_start ORDER BY sum_messages DESC, window_start) AS peak_at",
-        ]
+        first = "first_value(window_start ORDER BY sum_messages DESC, window_start)"
+        if self.engine is Engine.SPARK:
+            first = "max_by(window_start, struct(sum_messages, -unix_micros(window_start)))"
+        peak = ["max(sum_messages) AS peak", f"{first} AS peak_at"]
         grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
         return f"SELECT {', '.join([*groups, *sums, *peak])} FROM ({self.by_window(self.table.unit)}){grouped}"
 
 
-def _equals(value: str | int | None) -> str:
+def _equals(value: str | int | None, engine: Engine) -> str:
     if value is None:
         return "IS NULL"
-    return f"= {text_literal(value) if isinstance(value, str) else value}"
+    return f"= {text_literal(value, engine) if isinstance(value, str) else value}"

@@ -17,7 +17,9 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.sql import Engine
+from commitlake.pipelines.query.engines import select
 from commitlake.pipelines.tps.answers import rows_of
 from commitlake.pipelines.tps.coverage import NONE, Coverage
 from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows
@@ -47,10 +49,12 @@ class Rates:
     Attributes:
         lake: where the tables lie.
         coverage: which times it tells of.
+        engine: what counts: code of this process, with the deltalake package's engine for `messages`, or Spark.
     """
 
     lake: LakePaths
     coverage: Coverage
+    engine: Engine = Engine.DELTALAKE
 
     def rows(self, question: RatesQuestion, *, has_quantiles: bool = False) -> list[Row]:
         """Answer a question.
@@ -67,6 +71,7 @@ class Rates:
         Raises:
             TooManyRowsError: for more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
         """
+        question = replace(question, engine=self.engine)
         question = replace(question, origins=self._origins(question))
         rows = self._in_all(question) if question.window is None else self._by_window(question)
         if has_quantiles:
@@ -85,11 +90,14 @@ class Rates:
         found = self._ask(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
         return Origins.SOME if list(found) else Origins.ALL
 
+    def _counts_minutes(self, question: RatesQuestion) -> bool:
+        return question.table is MINUTES and self.engine is Engine.DELTALAKE
+
     def _table(self, question: RatesQuestion) -> DeltaTable:
         return open_table(self.lake, question.table.name)
 
     def _batches(self, question: RatesQuestion, sql: str) -> Iterator[pa.RecordBatch]:
-        yield from run_sql(self._table(question), question.table.name, sql)
+        yield from select(self.lake, question.table.name, sql, self.engine)
 
     def _ask(self, question: RatesQuestion, sql: str) -> Iterator[Row]:
         yield from rows_of(self._batches(question, sql))
@@ -108,7 +116,7 @@ class Rates:
     def _with_peaks(self, question: RatesQuestion) -> dict[Key, Row]:
         """Return the sums of each group, and its busiest unit of time."""
         found: dict[Key, Row] = {}
-        if question.table is MINUTES:
+        if self._counts_minutes(question):
             sums, peaks = sum_all(self.lake, question, _check_count)
             for key, numbers in sums.items():
                 found[key] = {f"sum_{name}": number for name, number in zip(SUMS, numbers.tolist(), strict=True)}
@@ -123,6 +131,9 @@ class Rates:
 
     def _parts(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
         """Divide a question by time, so that the engine holds the units of time of `_PART_ROWS` rows at most."""
+        if self.engine is Engine.SPARK:
+            yield question
+            return
         table = question.table
         (counted,) = self._ask(question, f"SELECT count(*) AS count FROM {table.name} WHERE {question.where()}")
         units = (question.end - question.start) // table.unit
@@ -139,10 +150,10 @@ class Rates:
         span = int(question.window / step)
         starts = _starts(question, step)
         _check_count(len(starts))
-        if question.table is MINUTES:
+        if self._counts_minutes(question):
             sums = sum_windows(self.lake, question, step, _check_count)
         else:
-            sums = self._sum_windows_of_messages(question, step, starts)
+            sums = self._sum_windows_by_sql(question, step, starts)
         keys = sorted(sums, key=repr)
         summed = [_rolled(sums[key], span) for key in keys]
         seconds = question.window.total_seconds()
@@ -155,7 +166,7 @@ class Rates:
                 rows.append({**_row(question, key, figures, seconds), "window_start": start, "archived": archived})
         return rows
 
-    def _sum_windows_of_messages(
+    def _sum_windows_by_sql(
         self, question: RatesQuestion, step: datetime.timedelta, starts: Sequence[datetime.datetime]
     ) -> dict[Key, Array]:
         places = {start: place for place, start in enumerate(starts)}
@@ -173,7 +184,14 @@ class Rates:
         table = question.table
         groups = [f"{sql} AS g{number}" for number, sql in enumerate(question.groups())]
         columns = [*groups, f"{table.time} AS window_start", *_SKETCHES.values()]
-        sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {question.where()}"
+        grouped = ""
+        if self.engine is Engine.SPARK:  # which merges sketches itself
+            windows = [] if question.window is None else [f"{question.window_start(question.window)} AS window_start"]
+            merged_sketches = [f"kll_merge_agg_double({name}) AS {name}" for name in _SKETCHES.values()]
+            columns = [*groups, *windows, *merged_sketches]
+            keys = ", ".join(str(number + 1) for number in range(len(groups) + len(windows)))
+            grouped = f" GROUP BY {keys}" if keys else ""
+        sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {question.where()}{grouped}"
         merged: dict[Key, dict[str, kll_doubles_sketch]] = {}
         for found in self._ask(question, sql):
             key = _key(question, found)
@@ -184,6 +202,8 @@ class Rates:
                 if found[column] is None:
                     continue
                 sketch = kll_doubles_sketch.deserialize(found[column])
+                if sketch.is_empty():  # Spark's of nulls alone
+                    continue
                 if name in mine:
                     mine[name].merge(sketch)
                 else:

@@ -12,6 +12,7 @@ from typing import Any
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.tps.coverage import NONE, Coverage, Span, read_damage
 from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion
 from commitlake.pipelines.tps.rates import Rates
@@ -68,19 +69,22 @@ class RatesReport:
         return tuple(row[name] for name in self.question.by)
 
 
-def make_report(lake: LakePaths, coverage: Coverage, question: RatesQuestion) -> RatesReport:
+def make_report(
+    lake: LakePaths, coverage: Coverage, question: RatesQuestion, engine: Engine = Engine.DELTALAKE
+) -> RatesReport:
     """Answer a question for a report.
 
     Args:
         lake: Where the tables lie.
         coverage: Which times the lake tells of.
         question: What is asked; its window is that of the figures over time, where there are not too many.
+        engine: What counts.
 
     Raises:
         TooManyRowsError: There are too many groups.
         QueryError: A table cannot be read.
     """
-    rates = Rates(lake, coverage)
+    rates = Rates(lake, coverage, engine)
     is_by_second = question.table is not MINUTES
     whole = replace(question, window=None, step=None, is_by_second=is_by_second)
     windows = _windows(question)

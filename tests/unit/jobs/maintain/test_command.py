@@ -63,7 +63,10 @@ def test_every_table_has_few_files_and_the_same_rows(growing: GrowingLake, capsy
     assert {"messages", "archive_runs"} <= set(tables)
     code, told = run(capsys, growing)
     assert code == ExitCode.OK
-    assert {table: rows_of(getattr(growing.lake, table)) for table in tables} == before
+    after = {table: rows_of(getattr(growing.lake, table)) for table in tables}
+    for row in (*before["topic_minutes"], *after["topic_minutes"]):
+        row["run_id"] = ""  # a joined row is of no run
+    assert after == before
     assert len(data_files(growing.lake.messages)) == 2
     assert len(data_files(growing.lake.archive_runs)) == 1
     assert "messages: 8 files, " in told

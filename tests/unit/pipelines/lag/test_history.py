@@ -12,7 +12,7 @@ from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.measure import Choice
 from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.append import append_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -101,6 +101,29 @@ def test_windows_between_near_snapshots_take_the_offsets_before_them(tmp_path: P
     assert figures[40] == 16
     assert {figures[minute] for minute in range(41, 70)} == {None}
     assert figures[70] == 45
+
+
+def test_each_window_has_the_filter_of_its_time(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(
+        new_message(n, queue_id=0, born_timestamp=MIDNIGHT_MS + n * 60_000, properties=(("TAGS", "abc"[n % 3]),))
+        for n in range(61)
+    )
+    growing.archive()
+    for minute, tags in ((10, None), (20, "a"), (30, None), (40, "a || b"), (50, None), (60, "*")):
+        snapshot(growing, minute, minute // 2)
+        if tags is not None:
+            wanted = {GroupTopic("billing", "orders"): Subscription("TAG", tags, minute)}
+            taken = MIDNIGHT + minute * MINUTE
+            append_progress(
+                growing.lake, Progress("broker-a", Source.FILE, subscribed_as_of=taken, subscriptions=wanted)
+            )
+    history = lag_history(growing.lake, ["billing"], MIDNIGHT + 60 * MINUTE)
+    assert history is not None
+    for minute in (10, 20, 30, 40, 50, 60):
+        (row,) = lag_of_lake(growing.lake, MIDNIGHT + minute * MINUTE, Choice()).rows
+        number = (MIDNIGHT + minute * MINUTE - history.windows.start) // history.windows.length
+        assert history.messages["billing"][number] == row.messages.low, minute
 
 
 def test_a_snapshot_of_a_log_that_is_not_archived_yet_has_no_figure(tmp_path: Path) -> None:
