@@ -178,7 +178,7 @@ class _StoreHistory:
             places: The windows that have figures.
             given: Subscriptions that the user states, for all windows.
         """
-        known = [{}] * len(places)
+        known: list[Mapping[GroupTopic, Wanted]] = [{}] * len(places)
         if subscribed is not None:
             known = wanted_over_time(subscribed, self._broker, [window.at for window in places])
         self._wanted_in = {window.number: {**wanted, **given} for window, wanted in zip(places, known, strict=True)}

@@ -38,7 +38,7 @@ def select(lake: LakePaths, table: str, sql: str, engine: Engine) -> Iterator[pa
         LakeError: where there is no lake, or no such table.
     """
     if engine is Engine.DELTALAKE:
-        return run_sql(open_table(lake, table), table, sql)
+        return iter(run_sql(open_table(lake, table), table, sql))
     from commitlake.connectors.lake.spark_reader import run_spark_select
     from commitlake.connectors.runtime.spark_session import get_session
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def _find_in_parts(lake: LakePaths, question: RatesQuestion, groups: int) -> Pea
     while start < question.end:
         part = replace(question, start=start, end=min(start + length, question.end))
         finder = _Cells(1, (part.end - part.start) // MINUTE, lambda _: None)
-        read_minute_rows(lake, part, ["messages"], lambda rows, finder=finder: _add_minutes(finder, rows))
+        read_minute_rows(lake, part, ["messages"], partial(_add_minutes, finder))
         for key, (most, minute) in _peaks(finder, part.start).items():
             if key not in peaks or most > peaks[key][0]:
                 peaks[key] = most, minute

@@ -84,9 +84,9 @@ def test_columns_of_one_value_need_not_be_read(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), path, row_group_size=2, write_page_checksum=True)
     schema = pa.schema([("number", pa.int64()), ("zero", pa.int64()), ("text", pa.string()), ("truth", pa.bool_())])
     offset = pq.read_metadata(path).row_group(0).column(1).data_page_offset
-    with path.open("r+b") as file:  # the page of `zero`
-        file.seek(offset)
-        file.write(b"\xff" * 8)
+    with path.open("r+b") as damaged:  # the page of `zero`
+        damaged.seek(offset)
+        damaged.write(b"\xff" * 8)
     file = AddedFile("", path.name, None, 0, 4)
     found = list(TableRows(str(tmp_path), None, schema, ["text"], skips_constants=True).read(file))
     assert [rows.to_pydict() for rows in found] == [

@@ -175,7 +175,8 @@ def test_files_of_a_time_are_those_that_may_have_rows_of_it(tmp_path: Path) -> N
     uri = str(tmp_path)
     start = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
     hour = datetime.timedelta(hours=1)
-    for number, times in enumerate([[0, 1], [2, 3], [None, None]]):
+    hours: list[list[int | None]] = [[0, 1], [2, 3], [None, None]]
+    for number, times in enumerate(hours):
         moments = [None if time is None else start + time * hour for time in times]
         rows = pa.table({"minute": pa.array(moments, pa.timestamp("us", "UTC")), "run_id": [f"run-{number}"] * 2})
         write_deltalake(uri, rows, mode="append")
@@ -188,6 +189,8 @@ def test_files_of_a_time_are_those_that_may_have_rows_of_it(tmp_path: Path) -> N
     assert of(0, 2) == ["0", "2"]  # of the last file the log tells no time
     assert of(1, 3) == ["0", "1", "2"]
     assert of(4, 9) == ["2"]
-    assert sorted(one_value_each(file_actions(table), "run_id").to_pylist()) == ["run-0", "run-1", "run-2"]
+    runs = one_value_each(file_actions(table), "run_id")
+    assert runs is not None
+    assert sorted(runs.to_pylist()) == ["run-0", "run-1", "run-2"]
     write_deltalake(uri, pa.table({"minute": [start] * 2, "run_id": ["run-3", None]}), mode="append")
     assert one_value_each(file_actions(DeltaTable(uri)), "run_id") is None
