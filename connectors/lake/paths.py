@@ -126,6 +126,11 @@ class LakePaths:
         return self._table("replay_messages")
 
     @property
+    def replay_rows(self) -> str:
+        """Messages that replays change on the way."""
+        return self._table("replay_rows")
+
+    @property
     def archive_runs(self) -> str:
         """One row per finished run."""
         return self._table("archive_runs")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.object_store.spark import spark_uri
@@ -52,19 +52,6 @@ def run_spark_select(
     Raises:
         QueryError: if the engine cannot understand or answer it; each batch can still raise the same.
     """
-
-    def to_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as stream:
-                stream.write_batch(batch)
-            yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["ipc"])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        with _refusals():
-            for row in parts.toLocalIterator(prefetchPartitions=True):
-                yield from pa.ipc.open_stream(row.ipc)
-
     if tables:
         named = ", ".join(f"{name} AS (SELECT * FROM {table_name(uri)})" for name, uri in tables.items())
         sql = f"WITH {named} SELECT * FROM (\n{sql}\n)"
@@ -73,8 +60,30 @@ def run_spark_select(
     with _refusals(), _text_as_it_is(spark):
         answer = spark.sql(sql)
         columns = answer.columns
-        parts = answer.mapInArrow(to_bytes, "ipc binary")
-    return columns, batches()
+        batches = arrow_batches(answer)
+    return columns, batches
+
+
+def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a DataFrame, one partition at a time, in order.
+
+    Raises:
+        QueryError: if the engine cannot answer because of the data; each batch can still raise the same.
+    """
+
+    def to_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as stream:
+                stream.write_batch(batch)
+            yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["ipc"])
+
+    def batches(parts: DataFrame) -> Iterator[pa.RecordBatch]:
+        with _refusals():
+            for row in parts.toLocalIterator(prefetchPartitions=True):
+                yield from pa.ipc.open_stream(row.ipc)
+
+    return batches(answer.mapInArrow(to_bytes, "ipc binary"))
 
 
 @contextmanager

@@ -87,6 +87,7 @@ _ORDER = {
     "subscriptions": ("as_of", "broker", "source", "group", "topic"),
     "replays": ("at", "replay_id", "event"),
     "replay_messages": ("replay_id", "broker", "physical_offset"),
+    "replay_rows": ("replay_id", "broker", "physical_offset"),
     "message_keys": ("key_hash", "key", "store_timestamp"),
     "profiles": ("broker", "topic", "queue_id", "window_start"),
     "topic_minutes": ("minute", "broker", "topic", "queue_id", "tag", "other_tags", "kind"),

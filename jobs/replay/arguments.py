@@ -24,7 +24,7 @@ ACTIONS = {
 _OF_ONE = (SHOW, RESUME, STOP, THROTTLE, VERIFY)
 _CHOOSING = (
     "topic", "queue", "key", "key_file", "tag", "id", "broker", "start", "end", "where", "dlq_of", "not_consumed_by",
-    "to_topic", "limit",
+    "to_topic", "limit", "transform", "mask",
 )  # fmt: skip
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
 
@@ -49,6 +49,7 @@ def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same"
     """
     _add_target(parser, mapping)
     _add_pace(parser)
+    _add_changes(parser)
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="send only the first N (default: all)")
     parser.add_argument("--dry-run", action="store_true", help="tell what would be sent, and send nothing; without "
                         "--namesrv, nothing is said of the target")  # fmt: skip
@@ -104,6 +105,21 @@ def _add_pace(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--speed", type=_speed, metavar="Nx", help=speed_help)
     pause_help = "pause while this group of the target has more messages than N to consume"
     group.add_argument("--pause-if-lag", type=_lag_limit, metavar="'GROUP>N'", help=pause_help)
+
+
+def _add_changes(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is changed on the way", "--dry-run shows the first messages before and "
+                                      "after")  # fmt: skip
+    transform_help = (
+        "a function that gets a Spark DataFrame of the messages, and gives one of those that are sent; it may change "
+        "body, keys, tags, flag and properties, and leave rows out"
+    )
+    group.add_argument("--transform", metavar="MODULE:FUNCTION", help=transform_help)
+    mask_help = (
+        "replace a field: body, body.NAME.NAME of JSON, property.NAME, keys or tags, by null, hash (with the key in "
+        "COMMITLAKE_MASK_KEY), last:N characters, or text:TEXT"
+    )
+    group.add_argument("--mask", action="append", default=[], metavar="FIELD=RULE", help=mask_help)
 
 
 def _rate(text: str) -> float:

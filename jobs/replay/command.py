@@ -42,12 +42,16 @@ EXAMPLES = (
     ("replay --lake lake --dlq-of billing --namesrv 127.0.0.1:9876", "the dead letters of a group, to their topics"),
     ("replay --lake lake --topic orders --not-consumed-by billing --offsets-at 2026-11-17 --namesrv 127.0.0.1:9876",
      "what a group had not consumed then"),
+    ("replay --lake lake --topic orders --from -2h --namesrv 127.0.0.1:9876 --to-topic test --mask body.email=hash",
+     "into a topic for tests, without addresses; the hashes' key is in COMMITLAKE_MASK_KEY"),
+    ("replay --lake lake --topic orders --from -2h --transform ./mend.py:mend --dry-run",
+     "what a function would make of the first messages"),
     ("replay list --lake lake", "all replays, and how far they are"),
     ("replay resume 20261117-142003-5f2a1c --lake lake", "go on with one"),
     ("replay verify 20261117-142003-5f2a1c --lake lake", "read it back from the target, and compare it with the lake"),
     ("replay throttle 20261117-142003-5f2a1c --lake lake --rate 100", "slow one down while it sends"),
 )  # fmt: skip
-_READ = ("messages", "replays", "replay_messages", "consumer_offsets")
+_READ = ("messages", "replays", "replay_messages", "replay_rows", "consumer_offsets")
 
 
 def build_parser() -> argparse.ArgumentParser:

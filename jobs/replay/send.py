@@ -23,21 +23,24 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.replay.changes import changes_of, show_changes, write_changes
 from commitlake.jobs.replay.choice import chosen_condition
 from commitlake.jobs.replay.target import target_client
 from commitlake.jobs.replay.verify import verify_sent
 from commitlake.jobs.replay.watch import watched
+from commitlake.pipelines.replay.changes import Changes
 from commitlake.pipelines.replay.consumed import count_consumed, group_offsets
 from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, add_event, check_is_free, read_state
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planned import PlannedMessages
+from commitlake.pipelines.replay.planned import PlannedMessages, open_planned
 from commitlake.pipelines.replay.planning import (
     QueueChoice,
     count_choice,
     cut_parts,
     make_plan,
     origin_topics,
+    plan_of_changed,
     target_queue_ends,
     topics_of,
 )
@@ -86,6 +89,7 @@ def send_condition(
         JobError: if `--where` is not understood, or nobody agrees to send.
         ReplayError: if it cannot be sent.
     """
+    changes = changes_of(arguments)
     try:
         choice = count_choice(table, condition)
     except QueryError as error:
@@ -98,25 +102,62 @@ def send_condition(
         return Sent(ExitCode.OK)
     if arguments.namesrv is None:
         _show_choice(arguments, choice)
+        nowhere = Target("", None, QueueMapping(arguments.queues), ())
+        _show_changes(
+            arguments, lake, table, _plan(arguments, table, condition, choice, nowhere, choice_in_words), changes
+        )
         return Sent(ExitCode.OK)
     with target_client(arguments.namesrv) as client:
         origins = origin_topics(table, condition) if arguments.to_topic is None else []
         topics = topics_of(choice, arguments.to_topic, origins)
         queues = target_queue_ends(client, topics)
         target = Target(arguments.namesrv, arguments.to_topic, QueueMapping(arguments.queues), queues)
-        plan = make_plan(
-            choice, cut_parts(table, condition), condition, target, limit=arguments.limit, command=choice_in_words
-        )
+        plan = _plan(arguments, table, condition, choice, target, choice_in_words)
         if arguments.dry_run or not arguments.quiet:
             _show_choice(arguments, choice)
             _show_target(arguments, lake, table, plan, choice, client.admin)
         if arguments.dry_run:
+            _show_changes(arguments, lake, table, plan, changes)
             return Sent(ExitCode.OK)
         _confirm(arguments, plan)
+        if changes:
+            plan = _changed(arguments, lake, table, plan, changes)
         add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
         if not arguments.quiet:
             print_line(f"replay {plan.replay_id} begins")
-        return Sent(_run(arguments, lake, table, plan, client, is_resumed=False), plan)
+        return Sent(_run(arguments, lake, plan, client, is_resumed=False), plan)
+
+
+def _plan(
+    arguments: argparse.Namespace,
+    table: DeltaTable,
+    condition: str,
+    choice: Sequence[QueueChoice],
+    target: Target,
+    choice_in_words: str,
+) -> ReplayPlan:
+    return make_plan(
+        choice, cut_parts(table, condition), condition, target, limit=arguments.limit, command=choice_in_words
+    )
+
+
+def _show_changes(
+    arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable, plan: ReplayPlan, changes: Changes
+) -> None:
+    if changes:
+        show_changes(arguments, lake, PlannedMessages(plan, table, open_store(bodies_of(arguments, lake))), changes)
+
+
+def _changed(
+    arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable, plan: ReplayPlan, changes: Changes
+) -> ReplayPlan:
+    """Write all messages as they are sent, and return the plan that sends those."""
+    write_changes(lake, PlannedMessages(plan, table, open_store(bodies_of(arguments, lake))), changes)
+    changed = plan_of_changed(plan, open_table(lake, "replay_rows"))
+    left_out = plan.wanted - changed.wanted
+    if left_out and not arguments.quiet:
+        print_line(f"{left_out:,} messages are left out by {arguments.transform}")
+    return changed
 
 
 def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
@@ -127,7 +168,7 @@ def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
     check_is_free(state, Ledger(lake, plan.replay_id).last_written())
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
-        return _run(arguments, lake, open_table(lake, "messages"), plan, client, is_resumed=_has_begun(state))
+        return _run(arguments, lake, plan, client, is_resumed=_has_begun(state))
 
 
 def _has_begun(state: ReplayState) -> bool:
@@ -137,7 +178,6 @@ def _has_begun(state: ReplayState) -> bool:
 def _run(
     arguments: argparse.Namespace,
     lake: LakePaths,
-    table: DeltaTable,
     plan: ReplayPlan,
     client: TargetClient,
     *,
@@ -147,7 +187,7 @@ def _run(
     settings = Settings(speed=arguments.speed or 0)
     if arguments.patience is not None:
         settings = Settings(arguments.patience.total_seconds(), arguments.speed or 0)
-    messages = PlannedMessages(plan, table, open_store(bodies_of(arguments, lake)))
+    messages = open_planned(lake, plan, open_store(bodies_of(arguments, lake)))
     with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         told = 0
 
@@ -254,7 +294,20 @@ def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
 
 
 def _in_words(arguments: argparse.Namespace) -> str:
-    names = ("topic", "queue", "key", "key_file", "tag", "id", "broker", "where", "dlq_of", "not_consumed_by")
+    names = (
+        "topic",
+        "queue",
+        "key",
+        "key_file",
+        "tag",
+        "id",
+        "broker",
+        "where",
+        "dlq_of",
+        "not_consumed_by",
+        "transform",
+        "mask",
+    )
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) not in (None, [])}
     times = {name: time_text(moment) for name, moment in (("from", arguments.start), ("to", arguments.end)) if moment}
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in {**given, **times}.items())

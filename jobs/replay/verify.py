@@ -6,7 +6,6 @@ import argparse
 
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.rocketmq import Puller
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.progress import counted_progress
@@ -14,7 +13,7 @@ from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.ledger import Ledger, add_event, read_state
-from commitlake.pipelines.replay.planned import PlannedMessages
+from commitlake.pipelines.replay.planned import PlannedMessages, open_planned
 from commitlake.pipelines.replay.verifying import Difference, Verification, verify_replay
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -23,7 +22,7 @@ from commitlake.schemas.tables.replays import ReplayEvent
 def verify(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Compare what a replay has sent with the lake."""
     plan = read_state(lake, arguments.replay_id).plan
-    messages = PlannedMessages(plan, open_table(lake, "messages"), open_store(bodies_of(arguments, lake)))
+    messages = open_planned(lake, plan, open_store(bodies_of(arguments, lake)))
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
         return verify_sent(arguments, lake, messages, client.puller)
 

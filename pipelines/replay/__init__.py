@@ -3,6 +3,8 @@
     selection     which messages                  plan        what is sent and where to, fixed before anything is sent
     planning      makes a plan                    planned     a plan's messages, part by part
     parts         the rows and bodies of a part
+    changes       what a function and masks do to messages; masking and json_values do the latter
+    changing      writes changed messages to replay_rows, and changed_rows reads them
     mapping       from rows to queues of the target
     stamping      properties of a message that is sent again
     batches, kernel   rows to batches, as they are sent

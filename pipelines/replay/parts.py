@@ -26,8 +26,8 @@ from commitlake.pipelines.replay.plan import LogRange
 from commitlake.schemas.tables.messages import MESSAGES
 
 COLUMNS = (
-    "broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset", "keys", "tags", "store_timestamp",
-    "sys_flag", "flag", "properties", "body_size", "body_crc", "body_codec", "body_ref", "format",
+    "broker", "physical_offset", "size", "msg_id", "topic", "queue_id", "queue_offset", "keys", "tags",
+    "store_timestamp", "sys_flag", "flag", "properties", "body_size", "body_crc", "body_codec", "body_ref", "format",
     "origin_topic",
 )  # fmt: skip
 _NO_BODY = "the lake has no body of this message"
@@ -74,11 +74,15 @@ def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa
     schema = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
     # The engine gives texts in a form that Arrow's functions do not all know.
     rows = pa.Table.from_batches([batch.cast(schema) for batch in run_sql(table, "messages", sql)], schema)
-    return rows.take(pa.array(_order(rows)))
+    return rows.take(pa.array(sending_order(rows)))
 
 
-def _order(rows: pa.Table) -> Array:
-    """Sort by store and offset, and stores by the newest time that each has come to."""
+def sending_order(rows: pa.Table) -> Array:
+    """Return the order in which rows are sent: of one store by offset, stores by the newest time each has come to.
+
+    Args:
+        rows: `broker`, `physical_offset` and `store_timestamp` of `messages`.
+    """
     offsets = rows.column("physical_offset").to_numpy()
     times = rows.column("store_timestamp").cast(pa.int64()).fill_null(0).to_numpy()
     brokers = rows.column("broker").cast(pa.string()).combine_chunks().dictionary_encode()

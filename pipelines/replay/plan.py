@@ -74,6 +74,7 @@ class ReplayPlan:
         target: where the messages go.
         batch_bytes: of a batch, at most, unless one message is larger.
         command: the selection in words, for a person.
+        is_changed: the messages are in `replay_rows`, as they are sent; the condition is on that table.
     """
 
     replay_id: str
@@ -86,6 +87,7 @@ class ReplayPlan:
     target: Target
     batch_bytes: int
     command: str = ""
+    is_changed: bool = False
 
     @property
     def wanted(self) -> int:

@@ -8,8 +8,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.pipelines.replay.changed_rows import bodies_of_changed, read_changed
 from commitlake.pipelines.replay.parts import Bodies, read_bodies_of, read_part
 from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.schemas.tables.replay_messages import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,7 @@ class PlannedMessages:
 
     Attributes:
         plan: what is sent.
-        table: the lake's `messages`.
+        table: the lake's `messages`, or `replay_rows` where the replay changes them.
         packs: the lake's packs.
     """
 
@@ -40,7 +44,8 @@ class PlannedMessages:
             QueryError: if the table cannot be read.
         """
         plan = self.plan
-        rows = read_part(self.table, plan.condition, plan.parts[number])
+        read = read_changed if plan.is_changed else read_part
+        rows = read(self.table, plan.condition, plan.parts[number])
         return rows.slice(0, max(0, plan.limit - before)) if plan.limit else rows
 
     def bodies(self, rows: pa.Table) -> Bodies:
@@ -49,4 +54,18 @@ class PlannedMessages:
         Raises:
             PackStoreError: if the packs cannot be reached at all.
         """
-        return read_bodies_of(rows, self.packs)
+        return bodies_of_changed(rows) if self.plan.is_changed else read_bodies_of(rows, self.packs)
+
+    @property
+    def failure(self) -> Outcome:
+        """What becomes of a message that has no body to be sent."""
+        return Outcome.NOT_CHANGED if self.plan.is_changed else Outcome.NO_BODY
+
+
+def open_planned(lake: LakePaths, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:
+    """Return the messages of a plan that the ledger has.
+
+    Raises:
+        LakeError: if the lake cannot be read.
+    """
+    return PlannedMessages(plan, open_table(lake, "replay_rows" if plan.is_changed else "messages"), packs)

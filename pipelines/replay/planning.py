@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.pipelines.replay.changed_rows import changed_condition
 from commitlake.pipelines.replay.errors import ReplayError, TargetError
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, ReplayPlan, Target
@@ -202,7 +203,17 @@ def make_plan(
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     command: str = "",
 ) -> ReplayPlan:
-    """Return the plan of a new replay."""
+    """Return the plan of a new replay.
+
+    Args:
+        choice: from `count_choice`.
+        parts: from `cut_parts`.
+        condition: from `selection.condition`.
+        target: where the messages go.
+        limit: only the first so many; 0 for all.
+        batch_bytes: of a batch, at most.
+        command: the selection in words.
+    """
     now = datetime.datetime.now(datetime.UTC)
     return ReplayPlan(
         replay_id=new_replay_id(now),
@@ -215,4 +226,27 @@ def make_plan(
         target=target,
         batch_bytes=batch_bytes,
         command=command,
+    )
+
+
+def plan_of_changed(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
+    """Return the plan of a replay whose messages have been written to `replay_rows`.
+
+    Args:
+        plan: the one by which they were written; its limit has been applied.
+        changed: the table `replay_rows`.
+
+    Raises:
+        QueryError: if the table cannot be read.
+    """
+    condition = changed_condition(plan.replay_id)
+    choice = count_choice(changed, condition)
+    return replace(
+        plan,
+        condition=condition,
+        parts=tuple(cut_parts(changed, condition)),
+        messages=sum(queue.messages for queue in choice),
+        bytes=sum(queue.bytes for queue in choice),
+        limit=0,
+        is_changed=True,
     )

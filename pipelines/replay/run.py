@@ -204,7 +204,7 @@ class ReplayRun:
         known = {int(row) for landing in landings for row in landing.rows}
         for row, error in part.errors.items():
             if row not in known:
-                outcome = Outcome.REFUSED if row in part.encoded.too_long else Outcome.NO_BODY
+                outcome = Outcome.REFUSED if row in part.encoded.too_long else self._messages.failure
                 landings.append(Landing(np.array([row], np.int64), outcome, None, 0, error))
         self._write(part, landings, lanes)
         for landing in landings:

@@ -51,6 +51,7 @@ LAKE_TABLES: Mapping[str, LakeTable] = {
     "archive_runs": LakeTable(Origin.MESSAGES),
     "replays": LakeTable(Origin.REPLAYS),
     "replay_messages": LakeTable(Origin.REPLAYS),
+    "replay_rows": LakeTable(Origin.REPLAYS),
 }
 """All tables, by name."""
 

@@ -25,6 +25,8 @@ class Outcome(StrEnum):
     """It was found in the target after its answer had been lost."""
     NO_BODY = "no_body"
     """The lake has no body of it, or a damaged one: it was not sent."""
+    NOT_CHANGED = "not_changed"
+    """It could not be masked, or what a function made of it cannot be sent: it was not sent."""
     REFUSED = "refused"
     """The target's broker does not take it, however often it is sent."""
 
@@ -39,7 +41,7 @@ REPLAY_MESSAGES = StructType(
         column("topic", StringType(), "where it was stored there"),
         column("queue_id", IntegerType(), "likewise"),
         column("queue_offset", LongType(), "likewise"),
-        column("outcome", StringType(), "sent, found, no_body or refused"),
+        column("outcome", StringType(), "sent, found, no_body, not_changed or refused"),
         column("target_topic", StringType(), "where it was sent to"),
         column("target_broker", StringType(), "name of the broker that stored it"),
         column("target_queue_id", IntegerType(), "queue of the target topic"),

@@ -162,6 +162,11 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.topic_kinds",
         "schemas.layouts.rocketmq.batch_evidence",
     ),
+    "tests/unit/jobs/replay/test_changes.py": (
+        "pipelines.replay.changed_rows",
+        "pipelines.replay.changes",
+        "pipelines.replay.changing",
+    ),
     "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),
     "tests/unit/jobs/dlq/test_command.py": ("pipelines.replay.outcomes",),
     "tests/unit/jobs/replay/test_command.py": (

@@ -23,7 +23,7 @@ def queues_of(rows: pa.Table, mapping: QueueMapping = QueueMapping.SAME) -> list
 
 def test_messages_go_to_the_topic_that_they_were_sent_to_at_first() -> None:
     rows = rows_of([{"DLQ_ORIGIN_TOPIC": "orders"}, {"RETRY_TOPIC": "payments"}])
-    rows = rows.set_column(3, "topic", pa.array(["%DLQ%billing", "%RETRY%billing"]))
+    rows = rows.set_column(rows.column_names.index("topic"), "topic", pa.array(["%DLQ%billing", "%RETRY%billing"]))
     assert target_topics(rows, None).to_pylist() == ["orders", "payments"]
     assert target_topics(rows, "mine").to_pylist() == ["mine", "mine"]
     # RETRY_TOPIC of a POP consumer's dead letter is its retry topic: the archive knows whose it is.

@@ -1,0 +1,108 @@
+"""`--transform` and `--mask` of a replay: what they do to messages, shown and written down before anything is sent."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.rows_output import write
+from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, differences, finish
+from commitlake.pipelines.replay.changing import apply_transform, write_changed
+from commitlake.pipelines.replay.masking import KEY_VARIABLE, check_key, parse_mask
+from commitlake.pipelines.replay.planned import PlannedMessages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SAMPLE = 20
+_MAX_SHOWN = 200
+_COLUMNS = ["msg_id", "field", "before", "after"]
+
+
+def changes_of(arguments: argparse.Namespace) -> Changes:
+    """Return what the arguments ask to change.
+
+    Raises:
+        JobError: if there is no such function.
+        ReplayError: if a mask is none, or needs a key.
+    """
+    masks = [parse_mask(text) for text in arguments.mask]
+    key = os.environ.get(KEY_VARIABLE, "").encode()
+    check_key(masks, key)
+    return Changes(None if arguments.transform is None else _function(arguments.transform), masks, key)
+
+
+def write_changes(lake: LakePaths, messages: PlannedMessages, changes: Changes) -> None:
+    """Write the messages of a plan to `replay_rows`, changed; raises what `write_changed` does."""
+    write_changed(lake, messages, changes, _session(lake, changes))
+
+
+def show_changes(arguments: argparse.Namespace, lake: LakePaths, messages: PlannedMessages, changes: Changes) -> None:
+    """Show what becomes of the first messages of a plan, before and after side by side."""
+    rows = messages.rows(0, 0).slice(0, _SAMPLE)
+    before, errors = as_produced(rows, messages.bodies(rows))
+    before = before.filter(pa.array([error is None for error in errors], pa.bool_()))
+    after = before
+    spark = _session(lake, changes)
+    if spark is not None and changes.transform is not None:
+        after = apply_transform(changes.transform, spark.createDataFrame(before)).toArrow().cast(before.schema)
+    found = [
+        {"msg_id": message_id, "field": field, "before": _text(was), "after": _text(becomes)}
+        for message_id, field, was, becomes in differences(before, *finish(after, changes))
+    ]
+    failed = len(errors) - before.num_rows
+    print(f"what becomes of the first {rows.num_rows} messages:", file=sys.stderr)
+    write(arguments.output, found[:_MAX_SHOWN], _COLUMNS)
+    if failed:
+        print(f"{failed} of them have no body in the lake, and would not be sent", file=sys.stderr)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bytes):
+        return value[:_MAX_SHOWN].decode(errors="replace")
+    return None if value is None else str(value)[:_MAX_SHOWN]
+
+
+def _session(lake: LakePaths, changes: Changes) -> SparkSession | None:
+    if changes.transform is None:
+        return None
+    from commitlake.connectors.runtime.spark_session import get_session
+
+    return get_session("replay", lake.s3)
+
+
+def _function(name: str) -> Transform:
+    """Return a function by `module:function` or `file.py:function`."""
+    place, colon, function = name.rpartition(":")
+    if not colon or not place or not function:
+        raise JobError(
+            f"--transform {name}: expected MODULE:FUNCTION", "as in fixes.orders:mend, or ./mend_orders.py:mend"
+        )
+    try:
+        module = _module_of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except Exception as error:  # noqa: BLE001 (whatever a user's module raises)
+        raise JobError(f"--transform {name}: {place} cannot be loaded: {type(error).__name__}: {error}") from None
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise JobError(f"--transform {name}: {place} has no function {function}")
+    transform: Transform = found
+    return transform
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

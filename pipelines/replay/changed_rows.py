@@ -1,0 +1,66 @@
+"""The table `replay_rows`: the messages of a replay that changes them, as they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.replay.parts import COLUMNS, Bodies, part_condition, sending_order
+from commitlake.pipelines.replay.plan import LogRange
+from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
+
+SCHEMA = to_arrow_schema(REPLAY_ROWS, timezone="UTC")
+_AS_MESSAGES = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
+_FORMAT = "replay_rows"
+"""Not a format of a log: keys and tags are in columns, and not among the properties."""
+
+
+def changed_condition(replay_id: str) -> str:
+    """Return SQL for the rows of `replay_rows` that a replay sends."""
+    return f"replay_id = {text_literal(replay_id)} AND is_changed"
+
+
+def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa.Table:
+    """Return the rows of a part as they are sent.
+
+    Args:
+        table: `replay_rows`.
+        condition: from `changed_condition`.
+        part: stretches of logs.
+
+    Returns:
+        `parts.COLUMNS`, in the order in which they are sent, and `body` and `error`.
+
+    Raises:
+        QueryError: if the table cannot be read.
+    """
+    sql = f"SELECT * FROM replay_rows WHERE {part_condition(part)} AND {condition}"
+    rows = pa.Table.from_batches([batch.cast(SCHEMA) for batch in run_sql(table, "replay_rows", sql)], SCHEMA)
+    rows = rows.take(pa.array(sending_order(rows)))
+    known = {name: rows.column(name) for name in COLUMNS if name in rows.column_names}
+    known |= {
+        "format": pa.repeat(_FORMAT, rows.num_rows),
+        "body_size": pc.binary_length(rows.column("body")),
+    }
+    columns = {
+        field.name: known[field.name] if field.name in known else pa.nulls(rows.num_rows, field.type)
+        for field in _AS_MESSAGES
+    }
+    sent = pa.table(columns).cast(_AS_MESSAGES)
+    return sent.append_column("body", rows.column("body")).append_column("error", rows.column("error"))
+
+
+def bodies_of_changed(rows: pa.Table) -> Bodies:
+    """Return the bodies of rows that `read_changed` has given."""
+    errors = rows.column("error").to_pylist()
+    values = pc.fill_null(rows.column("body").combine_chunks().cast(pa.large_binary()), b"")
+    return Bodies(values, {int(row): str(errors[row]) for row in np.flatnonzero([bool(error) for error in errors])})

@@ -1,0 +1,190 @@
+"""What is changed in messages before they are sent again: by a function over a DataFrame, then by masks.
+
+Both see a message as its producer gave it: the body decompressed, keys and tags in columns of their own. What they
+give is sent compressed where the message was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.bodies import decompress
+from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, compress
+from commitlake.pipelines.replay.batches import property_entries
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.masking import Mask, MaskError, Message, apply_masks
+from commitlake.pipelines.replay.parts import Bodies
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec
+from commitlake.schemas.tables.replay_rows import IDENTITY, TRANSFORMED
+
+Transform = Callable[[DataFrame], DataFrame]
+SCHEMA = to_arrow_schema(TRANSFORMED, timezone="UTC")
+_OWN_COLUMNS = pa.array([props.KEYS, props.TAGS])
+_CODEC_BITS = COMPRESSED | COMPRESSION_MASK
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is changed.
+
+    Attributes:
+        transform: gets and gives the columns of `TRANSFORMED`, a row for each message; it may leave rows out.
+        masks: what is masked after that.
+        key: of the masks' hashes.
+    """
+
+    transform: Transform | None = None
+    masks: Sequence[Mask] = ()
+    key: bytes = b""
+
+    def __bool__(self) -> bool:
+        """Whether anything is changed."""
+        return self.transform is not None or bool(self.masks)
+
+
+def as_produced(rows: pa.Table, bodies: Bodies) -> tuple[pa.Table, list[str | None]]:
+    """Return messages as a function or a mask sees them, and why one cannot be seen.
+
+    Args:
+        rows: of `messages`, see `parts.COLUMNS`, and `size`.
+        bodies: of each row, as the broker stored it.
+
+    Returns:
+        The columns of `TRANSFORMED`, and for each row an error, or None.
+    """
+    errors: list[str | None] = [bodies.errors.get(row) for row in range(rows.num_rows)]
+    found: list[bytes | None] = []
+    flags = rows.column("sys_flag").to_pylist()
+    for row, (body, flag) in enumerate(zip(bodies.values, flags, strict=True)):
+        try:
+            found.append(decompress(body.as_py(), flag))
+        except BodyError as error:
+            found.append(b"")
+            errors[row] = errors[row] or str(error)
+    columns = {name: rows.column(name) for name in SCHEMA.names if name in rows.column_names}
+    columns["properties"] = pa.chunked_array([_without_own(rows.column("properties").combine_chunks())])
+    columns["body"] = pa.chunked_array([pa.array(found, pa.binary())])
+    return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA), errors
+
+
+def _without_own(entries: pa.MapArray) -> pa.MapArray:
+    """Leave out the properties that have columns of their own."""
+    lengths, names, values = property_entries(entries)
+    is_kept = np.asarray(pc.invert(pc.is_in(names, value_set=_OWN_COLUMNS)))
+    owners = np.repeat(np.arange(len(lengths)), lengths)[is_kept]
+    starts = np.searchsorted(owners, np.arange(len(lengths) + 1))
+    kept = pa.array(is_kept)
+    return pa.MapArray.from_arrays(pa.array(starts, pa.int32()), names.filter(kept), values.filter(kept))
+
+
+def check_transformed(schema: StructType) -> None:
+    """See whether a function has given what can be sent.
+
+    Raises:
+        ReplayError: if columns are missing, of other types, or too many.
+    """
+    wanted = {field.name: field.dataType.simpleString() for field in TRANSFORMED}
+    found = {field.name: field.dataType.simpleString() for field in schema}
+    for name, kind in wanted.items():
+        if found.get(name) != kind:
+            raise ReplayError(f"--transform: column {name}: expected {kind}, found {found.get(name, 'no such column')}")
+    unknown = sorted(set(found) - set(wanted))
+    if unknown:
+        raise ReplayError(f"--transform: expected {', '.join(wanted)}, found also {', '.join(unknown)}: drop them")
+
+
+def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]]:
+    """Mask messages, and give them the form in which they are sent.
+
+    Args:
+        rows: of `TRANSFORMED`.
+        changes: the masks.
+
+    Returns:
+        The same columns, and for each row why it cannot be sent, or None.
+    """
+    errors: list[str | None] = []
+    changed: list[dict[str, object]] = []
+    columns = (rows.column(name).to_pylist() for name in ("body", "keys", "tags", "properties", "sys_flag"))
+    for body, keys, tags, properties, flag in zip(*columns, strict=True):
+        message, error = Message(body or b"", keys or (), tags, dict(properties or ())), None
+        try:
+            message = apply_masks(message, changes.masks, changes.key)
+        except MaskError as reason:
+            message, error = Message(b"", (), None, {}), str(reason)  # what could not be masked is not kept
+        else:
+            error = _why_not(message)
+        sent, bits = _compressed(message.body, flag)
+        errors.append(error)
+        changed.append(
+            {
+                "body": sent,
+                "keys": list(message.keys) or None,
+                "tags": message.tags,
+                "properties": list(message.properties.items()),
+                "sys_flag": (flag & ~_CODEC_BITS) | bits,
+            }
+        )
+    for name in ("body", "keys", "tags", "properties", "sys_flag"):
+        values = pa.array([row[name] for row in changed], SCHEMA.field(name).type)
+        rows = rows.set_column(rows.column_names.index(name), SCHEMA.field(name), values)
+    return rows, errors
+
+
+def _why_not(message: Message) -> str | None:
+    """Return what would make of a message another one than is meant; None where nothing would."""
+    if not message.body:
+        return "the body is empty"
+    if any(" " in key or not key for key in message.keys):
+        return "keys: expected keys without blanks"
+    texts: Iterable[str | None] = (*message.keys, message.tags, *message.properties, *message.properties.values())
+    if any(mark in text for text in texts if text for mark in ("\x01", "\x02")):
+        return "expected keys, tags and properties without the characters 1 and 2, which separate them"
+    return None
+
+
+def _compressed(body: bytes, sys_flag: int) -> tuple[bytes, int]:
+    codec = body_codec(sys_flag)
+    if codec in (BodyCodec.NONE, BodyCodec.UNKNOWN) or len(body) < DEFAULT_THRESHOLD_BYTES:
+        return body, 0
+    return compress(body, codec)
+
+
+def differences(
+    before: pa.Table, after: pa.Table, errors: Sequence[str | None]
+) -> list[tuple[str, str, object, object]]:
+    """Return what is changed in messages, field by field.
+
+    Args:
+        before: of `TRANSFORMED`, from `as_produced`.
+        after: the same messages, or some of them, from `finish`.
+        errors: of each of these, why it cannot be sent, or None.
+
+    Returns:
+        Message id, field, and the value before and after; a message that is not sent has the field `message`.
+    """
+    names = [name for name in SCHEMA.names if name not in IDENTITY]
+    rows = zip(after.to_pylist(), errors, strict=True)
+    kept = {(row["broker"], row["physical_offset"]): (row, error) for row, error in rows}
+    found: list[tuple[str, str, object, object]] = []
+    for row in before.to_pylist():
+        other, error = kept.get((row["broker"], row["physical_offset"]), (None, "left out"))
+        if other is None or error is not None:
+            found.append((row["msg_id"], "message", "is there", error))
+            continue
+        for name in names:
+            values = (row[name], other[name])
+            was, becomes = (dict(value or ()) for value in values) if name == "properties" else values
+            if was != becomes:
+                found.append((row["msg_id"], name, was, becomes))
+    return found

@@ -1,0 +1,158 @@
+"""Writes the table `replay_rows`: all messages of a replay that changes them, before the first one is sent."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.spark_reader import arrow_batches, table_name
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.replay.changed_rows import SCHEMA
+from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, check_transformed, finish
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.planned import PlannedMessages
+from commitlake.schemas.tables.replay_rows import IDENTITY, REPLAY_ROWS, TRANSFORMED
+
+_TRANSFORMED = pa.schema([SCHEMA.field(name) for name in TRANSFORMED.names])
+
+
+def write_changed(
+    lake: LakePaths, messages: PlannedMessages, changes: Changes, spark: SparkSession | None = None
+) -> None:
+    """Write the messages of a plan to `replay_rows`, changed.
+
+    Args:
+        lake: the lake.
+        messages: those of a plan that is on `messages`.
+        changes: what is changed.
+        spark: runs the function, where there is one.
+
+    Raises:
+        ReplayError: if what the function gives cannot be sent.
+        QueryError: if the lake cannot be read.
+    """
+    replay_id = messages.plan.replay_id
+    if changes.transform is None:
+        _commit(lake, replay_id, "masked", _masked_files(lake, messages, changes))
+        return
+    if spark is None:
+        raise ValueError("a function over a DataFrame needs a Spark session")
+    _commit(lake, replay_id, "originals", _original_files(lake, messages))
+    try:
+        rows = _transformed(spark, lake, replay_id, changes.transform)
+        _commit(lake, replay_id, "transformed", _transformed_files(lake, replay_id, rows, changes))
+        _check_identity(lake, replay_id)
+    except BaseException:
+        _delete(lake, f"replay_id = {text_literal(replay_id)}")
+        raise
+    _delete(lake, f"replay_id = {text_literal(replay_id)} AND NOT is_changed")
+
+
+def _commit(lake: LakePaths, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
+    advance(lake.replay_rows, REPLAY_ROWS, list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
+
+
+def _delete(lake: LakePaths, condition: str) -> None:
+    open_table(lake, "replay_rows").delete(condition)
+    seal(lake.replay_rows, lake.s3)
+
+
+def _parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:
+    before = 0
+    for number in range(len(messages.plan.parts)):
+        rows = messages.rows(number, before)
+        before += rows.num_rows
+        yield as_produced(rows, messages.bodies(rows))
+
+
+def _masked_files(lake: LakePaths, messages: PlannedMessages, changes: Changes) -> Iterator[DataFile]:
+    for rows, errors in _parts(messages):
+        is_there = pa.array([error is None for error in errors], pa.bool_())
+        yield from _failed_files(lake, messages.plan.replay_id, rows, errors)
+        done, why = finish(rows.filter(is_there), changes)
+        yield _file(lake, messages.plan.replay_id, done, why, is_changed=True)
+
+
+def _original_files(lake: LakePaths, messages: PlannedMessages) -> Iterator[DataFile]:
+    for rows, errors in _parts(messages):
+        is_there = pa.array([error is None for error in errors], pa.bool_())
+        yield from _failed_files(lake, messages.plan.replay_id, rows, errors)
+        done = rows.filter(is_there)
+        yield _file(lake, messages.plan.replay_id, done, [None] * done.num_rows, is_changed=False)
+
+
+def _failed_files(lake: LakePaths, replay_id: str, rows: pa.Table, errors: Sequence[str | None]) -> Iterator[DataFile]:
+    """Write the rows of messages that have no body to be changed."""
+    failed = rows.filter(pa.array([error is not None for error in errors], pa.bool_()))
+    if failed.num_rows:
+        yield _file(lake, replay_id, failed, [error for error in errors if error is not None], is_changed=True)
+
+
+def _file(
+    lake: LakePaths, replay_id: str, rows: pa.Table, errors: Sequence[str | None], *, is_changed: bool
+) -> DataFile:
+    columns = {name: rows.column(name) for name in _TRANSFORMED.names} | {
+        "replay_id": pa.repeat(replay_id, rows.num_rows),
+        "is_changed": pa.repeat(is_changed, rows.num_rows),
+        "error": pa.array(errors, pa.string()),
+    }
+    table = pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
+    name = f"part-{secrets.token_hex(16)}.zstd.parquet"
+    return write_plain_file(table, lake.replay_rows, name, s3=lake.s3)
+
+
+def _transformed(spark: SparkSession, lake: LakePaths, replay_id: str, transform: Transform) -> DataFrame:
+    """Apply a function to all messages of a replay."""
+    table = spark.sql(f"SELECT * FROM {table_name(lake.replay_rows)} WHERE NOT is_changed")
+    rows = table.where(table.replay_id == replay_id).select(TRANSFORMED.names)
+    return apply_transform(transform, rows)
+
+
+def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
+    """Return what a function makes of messages.
+
+    Raises:
+        ReplayError: if it fails, or gives something else than messages.
+    """
+    try:
+        changed = transform(rows)
+    except Exception as error:  # whatever a user's function raises
+        raise ReplayError(f"--transform: the function has failed: {type(error).__name__}: {error}") from error
+    if not isinstance(changed, DataFrame):
+        raise ReplayError(f"--transform: expected a DataFrame from the function, found {type(changed).__name__}")
+    check_transformed(changed.schema)
+    return changed.select(TRANSFORMED.names)
+
+
+def _transformed_files(lake: LakePaths, replay_id: str, rows: DataFrame, changes: Changes) -> Iterator[DataFile]:
+    for batch in arrow_batches(rows):
+        done, why = finish(pa.Table.from_batches([batch]).cast(_TRANSFORMED), changes)
+        yield _file(lake, replay_id, done, why, is_changed=True)
+
+
+def _check_identity(lake: LakePaths, replay_id: str) -> None:
+    """See whether a function has left the messages what they are.
+
+    Raises:
+        ReplayError: if it has made new ones, or has changed by what they are known.
+    """
+    known = ", ".join(name for name in IDENTITY if name != "sys_flag")  # its bits of a codec follow from the new body
+    rows = f"SELECT {known} FROM t WHERE replay_id = {text_literal(replay_id)} AND"
+    made = f"{rows} is_changed AND error IS NULL EXCEPT {rows} NOT is_changed"
+    twice = f"{rows} is_changed GROUP BY {known} HAVING count(*) > 1"
+    table = open_table(lake, "replay_rows")
+    wrong = [row for sql in (made, twice) for row in run_sql(table, "t", f"{sql} LIMIT 1").read_all().to_pylist()]
+    if wrong:
+        raise ReplayError(
+            f"--transform: broker {wrong[0]['broker']}, offset {wrong[0]['physical_offset']}: the function has made a "
+            f"message twice, or has changed one of the columns {', '.join(IDENTITY)}, by which a message is known"
+        )

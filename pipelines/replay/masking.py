@@ -1,0 +1,156 @@
+"""Masks: values of messages that must not leave the lake are replaced before the messages are sent again.
+
+A mask names a field and a rule, as in `body.customer.email=hash`:
+
+    field                          rule
+    body           the whole body  null      the field is left out; in a JSON body, null
+    body.a.b       of a JSON body  hash      64 hexadecimal digits, the same for the same value and key
+    property.NAME  a property      last:N    all characters but the last N become *
+    keys, tags                     text:T    the text T
+
+A message that has the field in a form that cannot be masked is an error, and is not sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.json_values import JsonError, replace_values
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.layouts.numbers import parse_int
+
+BODY, PROPERTY, KEYS, TAGS = "body", "property", "keys", "tags"
+KEY_VARIABLE = "COMMITLAKE_MASK_KEY"
+_MAX_KEPT = 1000
+_FIELD = re.compile(r"(body)((?:\.[^.=]+)*)|(property)\.([^=]+)|(keys)|(tags)")
+_EXAMPLE = "as in body.customer.email=hash, property.phone=last:4, keys=null or body.note=text:removed"
+
+
+class MaskError(CommitLakeError):
+    """A message that cannot be masked; the text says why."""
+
+    exit_code = ExitCode.DAMAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a mask can change in a message.
+
+    Attributes:
+        body: as its producer gave it.
+        keys: business keys.
+        tags: its tag; None for none.
+        properties: the others.
+    """
+
+    body: bytes
+    keys: Sequence[str]
+    tags: str | None
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """One field, and what becomes of it.
+
+    Attributes:
+        field: `body`, `property`, `keys` or `tags`.
+        path: names in a JSON body, from its top; of a property, its name.
+        rule: `null`, `hash`, `last` or `text`.
+        argument: the number of `last`, the text of `text`.
+    """
+
+    field: str
+    path: tuple[str, ...]
+    rule: str
+    argument: str = ""
+
+    def value(self, value: str, key: bytes) -> str | None:
+        """Return what a value becomes; None where nothing is left."""
+        if self.rule == "hash":
+            return hmac.new(key, value.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+        if self.rule == "last":
+            shown = int(self.argument)
+            return "*" * max(0, len(value) - shown) + (value[-shown:] if shown else "")
+        return self.argument if self.rule == "text" else None
+
+
+def parse_mask(text: str) -> Mask:
+    """Read a mask.
+
+    Raises:
+        ReplayError: if it is none.
+    """
+    field, equals, rule = text.partition("=")
+    named = _FIELD.fullmatch(field)
+    name, colon, argument = rule.partition(":")
+    takes = {"null": False, "hash": False, "last": True, "text": True}
+    if not equals or named is None or takes.get(name) is not bool(colon):
+        raise ReplayError(f"{text!r} is no mask: expected FIELD=RULE, {_EXAMPLE}")
+    if name == "last" and parse_int(argument, 0, _MAX_KEPT) is None:
+        raise ReplayError(f"mask {text!r}: expected last:N, with a number of characters from 0 to {_MAX_KEPT}")
+    body, path, _, wanted, *_ = named.groups()
+    if body and not path and name == "null":
+        raise ReplayError(f"mask {text!r}: a message has a body; give it another one with body=text:...")
+    if wanted:
+        return Mask(PROPERTY, (wanted,), name, argument)
+    return Mask(field.partition(".")[0], tuple(path.split(".")[1:]) if path else (), name, argument)
+
+
+def check_key(masks: Sequence[Mask], key: bytes) -> None:
+    """See whether there is a key where a mask needs one.
+
+    Raises:
+        ReplayError: if not: without a key, a hash of a telephone number can be found by trying all numbers.
+    """
+    if not key and any(mask.rule == "hash" for mask in masks):
+        raise ReplayError(f"the rule hash needs a key: set {KEY_VARIABLE} in the environment")
+
+
+def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:
+    """Return a message with its fields masked.
+
+    Args:
+        message: as it was stored, decompressed.
+        masks: what is masked, one after the other.
+        key: of the hashes.
+
+    Raises:
+        MaskError: if it cannot be masked.
+    """
+    for mask in masks:
+        message = _masked(message, mask, key)
+    return message
+
+
+def _masked(message: Message, mask: Mask, key: bytes) -> Message:
+    body, keys, tags, properties = message.body, message.keys, message.tags, message.properties
+    if mask.field == KEYS:
+        keys = [changed for value in keys if (changed := mask.value(value, key))]
+        if any(" " in value for value in keys):
+            raise MaskError("keys: expected a mask without a blank, which separates keys")
+    elif mask.field == TAGS:
+        tags = None if tags is None else mask.value(tags, key)
+    elif mask.field == PROPERTY:
+        (name,) = mask.path
+        values = ((own, mask.value(value, key) if own == name else value) for own, value in properties.items())
+        properties = {own: value for own, value in values if value is not None}
+    else:
+        body = _masked_body(body, mask, key)
+    return Message(body, keys, tags, properties)
+
+
+def _masked_body(body: bytes, mask: Mask, key: bytes) -> bytes:
+    try:
+        if mask.path:
+            return replace_values(body, mask.path, lambda value: mask.value(value, key))
+        return (mask.argument if mask.rule == "text" else str(mask.value(body.decode(), key))).encode()
+    except UnicodeDecodeError:
+        raise MaskError("body: expected text in UTF-8, to mask it") from None
+    except JsonError as error:
+        raise MaskError(f"body: {error}") from None
