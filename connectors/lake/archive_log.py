@@ -24,32 +24,30 @@ from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.log_history import read_history
+from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 
 APPLICATION_ID = "commitlake.archive"
 _KEY = "commitlake"
 
 
 @dataclass(frozen=True, slots=True)
-class LastRecord:
-    """The last archived record of a store: what must still stand there when the next run begins.
+class StoreProgress:
+    """How much of one store is in the lake: everything before `end`.
 
     Attributes:
-        physical_offset: where it begins.
-        size: its bytes.
-        digest: hex of a hash of its bytes.
+        end: physical offset.
+        last_record: the newest record before it.
+        pulled: the queues' offsets, where the last run has pulled from the broker; None where it has read the files.
     """
-
-    physical_offset: int
-    size: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoreProgress:
-    """How much of one store is in the lake: everything before `end`."""
 
     end: int
     last_record: LastRecord | None = None
+    pulled: PulledProgress | None = None
+
+    @property
+    def topics(self) -> tuple[str, ...] | None:
+        """The topics that the last run took; None for all that the store has."""
+        return None if self.pulled is None else self.pulled.topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +136,10 @@ class ArchiveCommit:
 
 
 def _progress(entry: dict[str, Any]) -> StoreProgress:
-    last = entry["last_record"]
-    return StoreProgress(entry["end"], LastRecord(**last) if last else None)
+    last, pulled = entry["last_record"], entry.get("pulled")
+    return StoreProgress(
+        entry["end"], LastRecord(**last) if last else None, PulledProgress.from_dict(pulled) if pulled else None
+    )
 
 
 def read_last_commit(messages_uri: str) -> ArchiveCommit | None:

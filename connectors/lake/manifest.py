@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
 
 
@@ -43,6 +44,7 @@ class ManifestRow:
         first_refused: the first of it, in words.
         profile: of the rows, see `TaskProfile.data`; None where none was made.
         profile_path: see `TaskProfile.path`.
+        pulled: JSON of a `QueueReport`, where the row is of a part of a queue that was pulled from a broker.
     """
 
     table: str = ""
@@ -56,6 +58,12 @@ class ManifestRow:
     first_refused: str = ""
     profile: bytes | None = None
     profile_path: str = ""
+    pulled: str = ""
+
+    @classmethod
+    def of_queue(cls, report: QueueReport) -> ManifestRow:
+        """The row for a part of a queue that was pulled from a broker."""
+        return cls(pulled=report.to_json())
 
     @classmethod
     def of_file(cls, file: DataFile, table: str) -> ManifestRow:
@@ -80,6 +88,11 @@ class ManifestRow:
     def refusal_counts(self) -> dict[str, RefusalCounts]:
         """What could not be read, by broker."""
         return {broker: RefusalCounts(**counts) for broker, counts in json.loads(self.refused or "{}").items()}
+
+    @property
+    def queue_report(self) -> QueueReport | None:
+        """What a task has pulled of a queue; None where the row is of something else."""
+        return QueueReport.from_json(self.pulled) if self.pulled else None
 
     @property
     def told_profile(self) -> TaskProfile | None:

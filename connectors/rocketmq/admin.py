@@ -29,7 +29,7 @@ from commitlake.schemas.remoting.admin_headers import (
 )
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfig, TopicConfigs
-from commitlake.schemas.remoting.headers import ConsumerGroupRequest
+from commitlake.schemas.remoting.headers import ConsumerGroupRequest, ViewMessageRequest
 from commitlake.schemas.remoting.heartbeats import ConsumerConnection, ConsumerList, ProducerConnection
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.name_server_headers import DeleteTopicInNameServerRequest
@@ -283,6 +283,15 @@ class Admin(Closable):
     def view(self, msg_id: str) -> Message:
         """The message with an offset message id; NoRouteError where the id's broker is none of these."""
         return self._looking.view(msg_id)
+
+    def record_at(self, broker_name: str, physical_offset: int) -> bytes | None:
+        """Return the stored record at an offset of a broker's log; None where the broker says that there is none."""
+        try:
+            return self._master(broker_name, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(physical_offset)).body
+        except RefusedError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR:  # how a broker says so
+                return None
+            raise
 
     def _master(self, broker_name: str, code: RequestCode, header: NamedTuple | None = None) -> Answer:
         return self._network.call(self.routing.master(broker_name), code, header)

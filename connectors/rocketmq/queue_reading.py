@@ -40,6 +40,21 @@ class QueueRange:
 
 
 @dataclass(frozen=True, slots=True)
+class LogPart:
+    """The part of a broker's log whose messages are wanted.
+
+    Attributes:
+        first_byte: physical offset; messages before it are left out.
+        end_byte: physical offset; messages from here on are left out.
+        known_end: physical offset up to which a run before has taken the messages of the queues.
+    """
+
+    first_byte: int
+    end_byte: int
+    known_end: int
+
+
+@dataclass(frozen=True, slots=True)
 class MessageFilter:
     """Which messages a broker gives.
 

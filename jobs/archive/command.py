@@ -7,11 +7,18 @@ and data files, which one Delta commit adds to `messages` together with the new 
 run that is killed leaves a whole commit or none, and in that case files that no table knows of; run again, it goes on
 from there. Of two runs at once over the same store one commits, and the other says so.
 
+    commitlake archive --from-broker 10.0.0.1:9876 --lake /data/lake
+
+Pulls the same messages from brokers whose files nobody can read: from the queue offsets on that the last run has
+committed together with its rows, up to the end that each log has when the run begins. It asks as any client does, for
+the group TOOLS_CONSUMER, whose offsets it never changes. It gets what a queue leads to, the system's topics included;
+it does not get what no queue leads to any longer, as messages of a deleted topic.
+
 Before the commit, suites of expectations judge the run's profile; a critical one that is not met stops it.
 
-Exit codes: 0; 2 for a wrong store or lake; 3 where something was damaged or gone, unless the option for it says that it
-is to be written down, and where the judgement stopped the run; 4 where a store is not the one that was archived, or
-other runs over it were first ten times.
+Exit codes: 0; 1 where a broker does not answer; 2 for a wrong store or lake; 3 where something was damaged or gone,
+unless the option for it says that it is to be written down, and where the judgement stopped the run; 4 where a store is
+not the one that was archived, or other runs over it were first ten times.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.archive.broker_arguments import add_broker_arguments, check_broker_arguments
 from commitlake.jobs.cli.collector import collector_off
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
@@ -57,6 +65,11 @@ EXAMPLES = (
     ("archive --store /data/rocketmq/store --lake /data/lake --follow --trigger 10s", "as messages arrive"),
     ("archive --lake /data/lake --backfill topic_minutes --local", "count by minute what earlier versions archived"),
     ("archive --store /data/rocketmq/store --lake /data/lake --hbase hbase-thrift:9090", "HBase follows"),
+    ("archive --from-broker 10.0.0.1:9876 --lake /data/lake --local", "all brokers of a cluster, without their files"),
+    (
+        "archive --from-broker 10.0.0.1:9876 --broker broker-a --topic orders --max-rate 20MiB/s --lake /data/lake",
+        "one topic of one broker, gently",
+    ),
 )
 
 _UNUSED = ("pandas", "scipy.linalg")
@@ -70,15 +83,17 @@ def build_parser() -> argparse.ArgumentParser:
         "the path component that names the broker"
     )
     parser.add_argument("--store", metavar="PATH", help=store_help)
+    add_broker_arguments(parser)
     add_place_arguments(parser, "the lake: a folder, or s3://bucket/prefix; made where it is not there")
     moved_help = (
         "all bodies that the lake has were moved to --bodies (or back into the lake); said once, it is remembered"
     )
     parser.add_argument("--bodies-moved", action="store_true", help=moved_help)
     broker_help = (
-        "the store's name in the lake; else brokerName of --broker-conf, or of a broker.conf beside the store, "
+        "the store's name in the lake; else brokerName of --broker-conf, or of a broker.conf beside the store, else "
+        "the folder's name. With --from-broker: the only broker to pull from"
     )
-    parser.add_argument("--broker", help=f"{broker_help}else the folder's name")
+    parser.add_argument("--broker", help=broker_help)
     conf_help = "the broker's broker.conf, which has its name"
     parser.add_argument("--broker-conf", metavar="FILE", help=conf_help)
     add_layout_argument(parser)
@@ -137,9 +152,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     check_local_arguments(arguments)
     if arguments.backfill is not None:
         return _backfill(arguments)
-    if arguments.store is None:
-        raise JobError("the following arguments are required: --store", "Name the store's folder")
-    if arguments.local and (arguments.follow or arguments.available_now):
+    check_broker_arguments(arguments)
+    if arguments.store is None and arguments.from_broker is None:
+        raise JobError("the following arguments are required: --store", "Name the store's folder, or --from-broker")
+    if arguments.from_broker is None and arguments.local and (arguments.follow or arguments.available_now):
         raise JobError("--follow and --available-now need Spark, and --local goes without", "leave --local out")
     if not arguments.local or arguments.no_quality:
         return _archive(arguments, None)
@@ -159,7 +175,7 @@ def _is_new_folder(lake: str) -> bool:
 
 
 def _backfill(arguments: argparse.Namespace) -> ExitCode:
-    for option in ("store", "follow", "available_now", "html"):
+    for option in ("store", "from_broker", "follow", "available_now", "html"):
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise JobError(f"--{name} has no effect with --backfill, which reads the lake", "leave one of them out")

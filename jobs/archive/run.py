@@ -17,6 +17,7 @@ from commitlake.connectors.lake.lost_tables import check_writable
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.archive.broker_arguments import source_of
 from commitlake.jobs.archive.page import TITLE, nothing_new_page, page_writer
 from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshots, read_snapshots
 from commitlake.jobs.archive.summary import summary
@@ -32,9 +33,8 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.pages.output import PageFile, failure_page, page_file
 from commitlake.pipelines.archive.judging import CriticalQualityError
 from commitlake.pipelines.archive.places import check_bodies
-from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs
+from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work
 from commitlake.pipelines.archive.shown import RunPage
-from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.schemas.errors import ExitCode
 
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
     if arguments.local and is_own_process():
         use_system_memory()
     lake = lake_of(arguments)
-    facts = [("Lake", lake.root), ("Store", arguments.store)]
+    facts = [("Lake", lake.root), ("Store", arguments.store or f"brokers of {arguments.from_broker}")]
     with failure_page(file, "archive", TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):
         return _archive(arguments, lake, judge, file)
 
@@ -72,7 +72,8 @@ def _archive(
 ) -> ExitCode:
     name = _name_of(arguments, lake)
     config = Config(
-        store=arguments.store,
+        store=arguments.store or "",
+        source=None if arguments.from_broker is None else source_of(arguments),
         lake=lake.root,
         bodies=arguments.bodies,
         bodies_moved=arguments.bodies_moved,
@@ -90,13 +91,15 @@ def _archive(
     )
     if name.told and not arguments.quiet:
         print_line(name.told)
+    if arguments.follow and config.source is not None:
+        return _follow_brokers(arguments, config)
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
     snapshots = read_snapshots(config)
     on_new = None if judge is None else judge.start
-    work = find_work(config.store, config.broker, lake, formats=config.layout.formats, on_new=on_new)
+    work = plan_work(config, on_new=on_new)
     check_bodies(lake, config.bodies)
-    if not work.snapshot.size and config.hbase is None:
+    if not work.has_new and config.hbase is None:
         result = finish_earlier_runs(config, work)
     else:
         from commitlake.pipelines.archive.concurrent import archive_beside_others
@@ -111,7 +114,9 @@ def _archive(
 
 
 def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
-    """The store's name, which must stay what it was."""
+    """The store's name, which must stay what it was; brokers tell theirs themselves."""
+    if arguments.from_broker is not None:
+        return BrokerName(None)
     last = read_last_commit(lake.messages)
     known = () if last is None else tuple(last.stores)
     try:
@@ -168,6 +173,24 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     snapshots = RepeatedSnapshots(config, arguments.snapshot_every)
     follower = Follower(open_session("archive", lake.s3), config, tell, snapshots.take_if_due)
     follower.follow(interval, arguments.max_mib_per_run * MIB, left)
+    return worst
+
+
+def _follow_brokers(arguments: argparse.Namespace, config: Config) -> ExitCode:
+    """Archive as messages arrive at brokers; the worst that any run came to."""
+    from commitlake.jobs.archive.follow_brokers import BrokerFollower
+
+    lake = LakePaths(config.lake)
+    check_writable(lake)
+    check_bodies(lake, config.bodies)
+    worst = ExitCode.OK
+
+    def tell(result: Result) -> None:
+        nonlocal worst
+        worst = max(worst, _tell(arguments, result))
+
+    runner = make_runner(arguments, "archive", lake.s3)
+    BrokerFollower(runner, config, tell, arguments.snapshot_every).follow(arguments.trigger)
     return worst
 
 

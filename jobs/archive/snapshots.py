@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
@@ -20,6 +21,9 @@ from commitlake.pipelines.snapshot.append import Appended, ConcurrentSnapshotErr
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import Progress
 
+if TYPE_CHECKING:
+    from commitlake.pipelines.archive.from_broker.source import BrokerSource
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -28,7 +32,24 @@ def read_snapshots(config: Config) -> list[Progress]:
 
     So the lake has, once the run is done, every message that these offsets count.
     """
+    if config.source is not None:
+        return _ask_brokers(config.source)
     return _read_progress(_list_stores(config))
+
+
+def _ask_brokers(source: BrokerSource) -> list[Progress]:
+    """Ask brokers for the offsets; a broker that may not be asked, or does not answer, has none this time."""
+    from commitlake.connectors.rocketmq.errors import RocketMQError
+    from commitlake.pipelines.snapshot.live import ask_progress
+
+    found = []
+    with source.open_admin() as admin:
+        for name in source.brokers or sorted(admin.clusters().broker_addr_table):
+            try:
+                found.append(ask_progress(admin, name))
+            except RocketMQError as error:
+                _LOG.warning("%s: %s; how far its consumers have come is not kept this time", name, error)
+    return found
 
 
 def _list_stores(config: Config) -> list[Store]:

@@ -41,6 +41,7 @@ def summary(result: Result) -> list[str]:
     done = f"{result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
     lines += [f"run {result.sequence}: {done}", sizes, *stores]
+    lines += [f"  {note}" for note in result.notes]
     lines += _keys(result)
     if result.hbase:
         lines.append(f"  {result.hbase:,} messages into HBase ({result.hbase_seconds:.1f} s)")

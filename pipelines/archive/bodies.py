@@ -21,11 +21,11 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
 from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
+from commitlake.pipelines.archive.parts import Part
 
 _DAY_MS = 86_400_000
 _MOST_DAYS = 16  # each is an open file, and a frame in memory
@@ -68,8 +68,8 @@ class _OpenPack:
 class BodyPacks:
     """The packs of one range, for a `with`: they are there when it has ended without an error."""
 
-    def __init__(self, split: Split, store: PackStore) -> None:
-        self._split = split
+    def __init__(self, part: Part, store: PackStore) -> None:
+        self._part = part
         self._store = store
         self._token = new_token()
         self._stack = ExitStack()
@@ -115,6 +115,6 @@ class BodyPacks:
 
     def _pack_of(self, day: int) -> _OpenPack:
         if day not in self._packs:
-            name = pack_name(date_of(day), self._split.broker, self._split.start, self._split.end, self._token)
+            name = pack_name(date_of(day), self._part.broker, self._part.start, self._part.end, self._token)
             self._packs[day] = _OpenPack(name, self._stack.enter_context(write_pack(self._store, name)))
         return self._packs[day]

@@ -13,10 +13,9 @@ from dataclasses import replace
 
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.archive.run import Config, Progress, Result, run_archive
-from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.archive.run import Config, Progress, Result, plan_work, run_archive
+from commitlake.pipelines.archive.work import ArchiveWork
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,7 +55,5 @@ def archive_beside_others(
             return replace(result, bytes_of_others=wanted.size - own.snapshot.size)
         if attempt:  # the first time, what is left is mostly little or nothing
             wait(wait_seconds(attempt))
-        own = find_work(
-            config.store, config.broker, LakePaths(config.lake), until=wanted, formats=config.layout.formats
-        )
+        own = plan_work(config, until=wanted)
     raise AssertionError  # the last try has returned or raised

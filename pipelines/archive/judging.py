@@ -124,6 +124,12 @@ def _ways_out(report: QualityReport, work: ArchiveWork) -> str:
     return f"This is of {names} alone: a --store that names only the others archives these meanwhile. {without}"
 
 
+def _log_bytes(work: ArchiveWork, broker: str) -> int | None:
+    """Return the bytes of the log that a run took; None where it took what queues lead to."""
+    progress, part = work.commit.stores.get(broker), work.commit.ranges[broker]
+    return part.end - part.start if progress is None or progress.pulled is None else None
+
+
 def _facts(work: ArchiveWork, manifest: Sequence[ManifestRow]) -> RunFacts:
     refused: dict[str, RefusalCounts] = defaultdict(RefusalCounts)
     for row in manifest:
@@ -131,11 +137,11 @@ def _facts(work: ArchiveWork, manifest: Sequence[ManifestRow]) -> RunFacts:
             refused[broker] += counts
     brokers = {
         broker: BrokerFacts(
-            log_bytes=part.end - part.start,
+            log_bytes=_log_bytes(work, broker),
             bad_ranges=refused[broker].bad_ranges,
             missing_ranges=refused[broker].missing_ranges,
             marked_rows=refused[broker].marked_rows,
         )
-        for broker, part in work.commit.ranges.items()
+        for broker in work.commit.ranges
     }
     return RunFacts(brokers, sum(row.rows for row in manifest if row.table == "messages"))

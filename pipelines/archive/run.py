@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.engine.plan import StoreRange
+from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
@@ -43,6 +43,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.judging import Judged, judge_run
+from commitlake.pipelines.archive.parts import Part
 from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_same_root
 from commitlake.pipelines.archive.shown import RunPage, ShownRun
 from commitlake.pipelines.archive.staged import staging
@@ -57,6 +58,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.hbase.options import Options
+    from commitlake.pipelines.archive.from_broker.source import BrokerSource
 
 MIB = 1 << 20
 NOTHING_NEW = RunVerdict("nothing new")
@@ -104,6 +106,7 @@ class Config:
         hbase: where HBase follows; None where it does not.
         page: where a run is shown at its end, or when its judgement stops it; nowhere where not given.
         judge: begins to judge a run's profile; this process judges where not given.
+        source: the brokers to pull from, in place of `store`; None where files are read.
     """
 
     store: str
@@ -121,6 +124,7 @@ class Config:
     hbase: Options | None = None
     page: RunPage | None = None
     judge: BeginJudging | None = None
+    source: BrokerSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ class Result:
         recovered: commits of earlier runs that this one made good.
         bytes_of_others: log bytes that were new when this run began, and that other runs have archived meanwhile.
         behind: what does not have all of this run yet, because other runs were first again and again.
+        notes: sentences on what was pulled from brokers.
     """
 
     sequence: int
@@ -164,11 +169,33 @@ class Result:
     recovered: Sequence[int] = field(default=())
     bytes_of_others: int = 0
     behind: Sequence[str] = field(default=())
+    notes: Sequence[str] = field(default=())
 
     @property
     def bytes(self) -> int:
         """Log bytes from first to last offset."""
         return sum(store_range.size for store_range in self.ranges.values())
+
+
+def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[], object] | None = None) -> ArchiveWork:
+    """See how far the lake has come, and what there is beyond that.
+
+    Args:
+        config: what to archive.
+        until: how far to go; up to what is there where not given. See `find_work` and `find_broker_work`.
+        on_new: is called as soon as there seems to be something new.
+
+    Raises:
+        CommitLogError: for a store that cannot be read, or is another than the one that was archived.
+        RocketMQError: if a broker cannot be asked.
+        LakeError: for a folder that is no lake.
+    """
+    lake = LakePaths(config.lake)
+    if config.source is not None:
+        from commitlake.pipelines.archive.from_broker.planning import find_broker_work  # noqa: PLC0415 (of few runs)
+
+        return find_broker_work(config.source, lake, until, on_new)
+    return find_work(config.store, config.broker, lake, until=until, formats=config.layout.formats, on_new=on_new)
 
 
 def run_archive(
@@ -195,8 +222,8 @@ def run_archive(
     lake = LakePaths(config.lake)
     if work is None:
         check_bodies(lake, config.bodies)
-        work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
-    if not work.snapshot.size:
+        work = plan_work(config)
+    if not work.has_new:
         result = finish_earlier_runs(config, work, runner)
         put = _follow_hbase(lake, config, runner)
         behind = (*result.behind, *_behind(_NO_KEYS, put))
@@ -205,7 +232,7 @@ def run_archive(
     started_at = datetime.datetime.now(datetime.UTC)
     if not config.bodies_moved:
         check_same_root(work.last, bodies_root(lake, config.bodies))
-    splits = work.splits(config.max_partition_bytes)
+    splits = work.splits(config.max_partition_bytes, runner.cores)
     _check_gaps(splits, config.on_gap)
     bodies = pack_location(config.bodies or lake.bodies)
     open_for_append(lake.messages)
@@ -215,9 +242,13 @@ def run_archive(
     with staging(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_say_nothing) as advance:
             manifest.extend(tasks.run_all(runner, advance))
+        outcome = work.outcome(manifest, lake, config.parser_version)
+        work = replace(work, commit=outcome.commit)
+        manifest.extend(outcome.manifest)
         _check_refused(manifest, config)
         losses = _losses(manifest, config)
-        judged = judge_run(lake, work, manifest, config.page, losses, config.judge) if config.quality else Judged()
+        is_judged = config.quality and bool(splits)
+        judged = judge_run(lake, work, manifest, config.page, losses, config.judge) if is_judged else Judged()
     config_file = write_config_changes(lake, work.stores, work.commit.run_id, started_at)
     files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
     commit = _commit(config, work, manifest, files, started_at)
@@ -262,6 +293,7 @@ def run_archive(
         keys_seconds=followed.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, put),
+        notes=outcome.notes,
     )
 
 
@@ -354,9 +386,9 @@ def _losses(manifest: Sequence[ManifestRow], config: Config) -> Losses:
     return Losses(quarantined, gaps, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT)
 
 
-def _check_gaps(splits: Sequence[Split], on_gap: OnRefusal) -> None:
+def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
     """Refuse a gap that shows before anything is read."""
-    missing = [split for split in splits if split.missing]
+    missing = [part for part in parts if isinstance(part, Split) and part.missing]
     if missing and on_gap is OnRefusal.FAIL:
         first = missing[0]
         raise RefusedError(

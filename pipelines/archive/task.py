@@ -18,19 +18,18 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.uncut import check_uncut
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.runtime.runner import Runner, divided
 from commitlake.pipelines.archive.bodies import BodyPacks
+from commitlake.pipelines.archive.parts import Part, read_part
 from commitlake.pipelines.archive.refusals import Refusals
 from commitlake.pipelines.archive.rows import WaitingRows, join_rows
 from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
@@ -58,7 +57,7 @@ class ArchiveTasks:
         profiled: whether a profile of the rows is wanted.
     """
 
-    splits: Sequence[Split]
+    splits: Sequence[Part]
     lake: LakePaths
     bodies: PackLocation
     run_id: str
@@ -75,6 +74,8 @@ class ArchiveTasks:
         Yields:
             The manifest: a row for each file, and one for each task.
         """
+        if not self.splits:
+            return
         # A task costs Spark some 50 ms besides its work: two rounds of the cores, unless the ranges are many.
         count = max(2 * runner.cores, -(-len(self.splits) // _MOST_SPLITS))
         groups = divided(range(len(self.splits)), count)
@@ -145,18 +146,21 @@ def _manifest_of(files: Iterable[DataFile]) -> Iterator[ManifestRow]:
     return (ManifestRow.of_file(file, "messages") for file in files)
 
 
-def _read(split: Split, packs: BodyPacks, refusals: Refusals) -> tuple[list[pa.Table], list[ManifestRow]]:
-    """The messages of a range, their bodies on their way into packs, and the files that refusals have filled."""
+def _read(part: Part, packs: BodyPacks, refusals: Refusals) -> tuple[list[pa.Table], list[ManifestRow]]:
+    """The messages of a range, their bodies on their way into packs, and what is to be told of the range.
+
+    The latter are rows for the files that refusals have filled, and for the queues that were pulled.
+    """
     rows: list[pa.Table] = []
     manifest: list[ManifestRow] = []
-    for batch in read_split(split, _request(), packs.add):
+    reports: list[QueueReport] = []
+    for batch in read_part(part, _request(), packs.add, reports.append):
         manifest += refusals.add(batch)
         if batch.column("size").null_count == 0:  # bad ranges have batches of their own
             rows.append(pa.Table.from_batches([batch.drop_columns([CORRUPT_RECORD])]))
         if len(rows) >= _MOST_BATCHES:
             rows = [join_rows(rows)]
-    check_uncut(split)
-    return rows, manifest
+    return rows, [*manifest, *map(ManifestRow.of_queue, reports)]
 
 
 def _request() -> Request:

@@ -16,21 +16,23 @@ from commitlake.connectors.formats.engine.continuity import check_continuity, re
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.archive_log import (
     ArchiveCommit,
     CommittedRange,
-    LastRecord,
     StoreProgress,
     read_last_commit,
 )
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lost_tables import check_writable
+from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.store_progress import LastRecord
+from commitlake.pipelines.archive.outcome import Outcome
+from commitlake.pipelines.archive.parts import Part
 
 _THREADS = 4 * (os.cpu_count() or 1)  # a store on a network's disk mostly waits
 _Answer = TypeVar("_Answer")
@@ -60,17 +62,32 @@ class ArchiveWork:
         return self.last.stores
 
     @property
+    def has_new(self) -> bool:
+        """Whether a store has something that is not archived yet."""
+        return bool(self.snapshot.size)
+
+    @property
     def is_nothing(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.snapshot.size and not self.unfinished
+        return not self.has_new and not self.unfinished
 
-    def splits(self, max_partition_bytes: int) -> list[Split]:
-        """The ranges of all stores, in order."""
+    def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[Part]:  # noqa: ARG002 (of other work)
+        """The ranges of all stores, in order, for so many workers at a time."""
         new = [store for store in self.stores if self.snapshot.ranges[store.broker].size]
         planned = _for_each(
             lambda store: plan_splits(store, self.snapshot.ranges[store.broker], max_partition_bytes), new
         )
         return [split for splits in planned for split in splits]
+
+    def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> Outcome:  # noqa: ARG002
+        """Return what the tasks of all splits come to; of files, all is known beforehand.
+
+        Args:
+            manifest: of the tasks.
+            lake: where the tables lie.
+            parser_version: for rows of what could not be read.
+        """
+        return Outcome(self.commit)
 
 
 def find_work(
@@ -144,6 +161,13 @@ def _seems_longer(store: Store, end: int | None) -> bool:
 
 def _check_store(store: Store, last: ArchiveCommit) -> None:
     progress = last.stores.get(store.broker)
+    if progress is not None and progress.topics is not None:
+        raise StoreError(
+            f"{store.broker} was pulled from its broker, and the last run took only the topics "
+            f"{', '.join(progress.topics)}: its files would be read from physical offset {progress.end} on, and "
+            "what other topics have before it would never be archived. Run 'archive --from-broker' without --topic "
+            "once, or archive the files into another lake"
+        )
     if progress is not None and progress.last_record is not None:
         record = progress.last_record
         check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)

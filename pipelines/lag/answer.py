@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
@@ -101,7 +101,7 @@ def lag_of_lake(
     messages = open_table(lake, "messages")
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
     last = read_last_commit(lake.messages)
-    archived = {} if last is None else {broker: progress.end for broker, progress in last.stores.items()}
+    archived = {} if last is None else last.stores
     known = [] if offsets is None else snapshot_brokers(offsets, OFFSETS)
     rows: list[Lag] = []
     missing: list[str] = []
@@ -118,9 +118,24 @@ def lag_of_lake(
         broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], choice)
         levels = _levels(given.delay_levels_ms.get(broker), _settings(lake, broker, when))
         store = LakeMessages(messages, broker, given.bodies or lake.bodies)
-        known_until = archived.get(broker, 0)
-        rows += _measure(moments, store, subscriptions.with_given(given.filters), choice, levels, known_until)
+        progress = archived.get(broker, StoreProgress(0))
+        subscriptions = subscriptions.with_given(given.filters)
+        wanted = choice
+        if progress.topics is not None:
+            if not choice.topics or not set(choice.topics) <= set(progress.topics):
+                missing.append(_some_topics(broker, progress.topics))
+            wanted = Choice(choice.groups, [topic for topic in progress.topics if choice.takes_topic(topic)])
+            if not wanted.topics:
+                continue
+        rows += _measure(moments, store, subscriptions, wanted, levels, progress.end)
     return Answer(rows, missing, positions, broadcasting)
+
+
+def _some_topics(broker: str, topics: Sequence[str]) -> str:
+    return (
+        f"{broker}: only the topics {', '.join(topics)} of this broker are archived, so the lag of others is not "
+        "known, nor what the broker holds back"
+    )
 
 
 def _broadcasting(broker: str, subscriptions: Subscriptions, moment: Moment, choice: Choice) -> Iterator[Broadcasting]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
@@ -103,12 +103,14 @@ def lag_history(
         return None
     subscribed = open_snapshots(lake, SUBSCRIBED)
     last = read_last_commit(lake.messages)
-    ends = {} if last is None else {broker: progress.end for broker, progress in last.stores.items()}
+    archived = {} if last is None else last.stores
     known: dict[str, list[int | None]] = {group: [None] * windows.count for group in groups}
     missing: set[tuple[str, int]] = set()
     for broker in stores:
         store = _StoreHistory(lake, offsets, broker, until)
-        places = list(store.places(windows, ends.get(broker, 0)))
+        progress = archived.get(broker, StoreProgress(0))
+        is_told = progress.topics is None or (topics and set(topics) <= set(progress.topics))
+        places = list(store.places(windows, progress.end)) if is_told else []
         store.set_wanted(subscribed, places, given or {})
         untold = set(range(windows.count)) - {window.number for window in places}
         for group, figures in store.messages(windows, places, groups, topics).items():

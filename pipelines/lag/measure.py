@@ -92,8 +92,12 @@ class Choice:
         return (
             not is_system_group(position.group)
             and (not self.groups or position.group in self.groups)
-            and (not self.topics or position.topic in self.topics)
+            and self.takes_topic(position.topic)
         )
+
+    def takes_topic(self, topic: str) -> bool:
+        """Return whether a topic is of interest."""
+        return not self.topics or topic in self.topics
 
 
 class GroupLag:

@@ -141,6 +141,11 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
     "tests/unit/jobs/query/test_command.py": ("pipelines.query.engines", "pipelines.query.sql"),
     "tests/unit/jobs/test_planted_stores.py": ("connectors.runtime.spark_session",),
+    "tests/unit/pipelines/archive/from_broker/test_outcome.py": ("connectors.lake.queue_reports",),
+    "tests/unit/pipelines/archive/from_broker/test_pulled_archive.py": (
+        "connectors.lake.store_progress",
+        "connectors.rocketmq.log_reading",
+    ),
     "tests/unit/pipelines/archive/test_hbase_follows.py": ("connectors.hbase.progress",),
     "tests/unit/pipelines/archive/test_places.py": ("connectors.lake.body_places",),
     "tests/unit/pipelines/archive/test_staged.py": ("connectors.lake.manifest",),

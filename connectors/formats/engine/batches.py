@@ -127,9 +127,13 @@ class RowReader:
         kind = decoder or split.format.kernel.decoder
         self.decoder = kind(columns, split.broker, request.filters, encoded=request.encoded)
 
-    def batches_of(self, window: Array, origin: int, parts: Array) -> Iterator[pa.RecordBatch]:
-        """Batches of records that are found already."""
+    def batches_of(
+        self, window: Array, origin: int, parts: Array, look: Look | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of records that are found already; `look` is as for `read_split`."""
         for _, decoded in self._decoded(window, origin, parts):
+            if look is not None:
+                look(decoded)
             yield from self.batches(decoded)
 
     def _decoded(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:

@@ -25,6 +25,11 @@ class StoreReplacedError(StoreError):
     exit_code = ExitCode.REFUSED
 
 
+def digest_of(record: bytes | memoryview) -> str:
+    """Return the digest of a record's bytes, hex."""
+    return hashlib.blake2b(record, digest_size=_DIGEST_SIZE).hexdigest()
+
+
 def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
     """Size and digest (hex) of the record at an offset, or None where the store does not hold it whole."""
     segment = _segment_at(store, physical_offset)
@@ -44,7 +49,7 @@ def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
                 return None
     except FileNotFoundError:
         return None
-    return size, hashlib.blake2b(record.data, digest_size=_DIGEST_SIZE).hexdigest()
+    return size, digest_of(record.data)
 
 
 def _segment_at(store: Store, physical_offset: int) -> Segment | None:

@@ -7,12 +7,15 @@ them too, into the same columns with the same values; only their offsets say not
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.batches import RowReader
+from commitlake.connectors.formats.engine.batches import Look, RowReader
+from commitlake.connectors.formats.engine.continuity import digest_of
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
 from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.kernel.hop import FAULT_BY_CODE, PROPERTIES, START
@@ -50,23 +53,73 @@ class _PulledDecoder(CommitLogDecoder):
     _batch = _PulledBatch
 
 
+@dataclass(frozen=True, slots=True)
+class WantedRecords:
+    """Which records of some answers are wanted; the others are neither decoded nor counted as taken.
+
+    Attributes:
+        first_byte: physical offset; records before it are left out.
+        end_byte: physical offset; the first record from here on, and all that follow it, are left out.
+        queue_offsets: the numbers of the wanted records in their queue. They are compared where the answers may hold
+            others: inner batches belong where their first message is.
+        may_exceed: whether the answers may hold others that are no inner batches.
+    """
+
+    first_byte: int
+    end_byte: int
+    queue_offsets: range
+    may_exceed: bool = False
+
+
+class Cut(NamedTuple):
+    """The first record behind the wanted ones.
+
+    Attributes:
+        answer: which of the answers has it.
+        records: how many records stand before it in that answer.
+        all_records: how many there are in that answer.
+        queue_offset: its own number.
+    """
+
+    answer: int
+    records: int
+    all_records: int
+    queue_offset: int
+
+
+class TakenRecord(NamedTuple):
+    """A record that was taken: where it stands in the broker's log, and what tells it from others."""
+
+    physical_offset: int
+    size: int
+    digest: str
+
+
 class PulledRecords:
     """Decodes answers of one broker.
 
     Attributes:
-        messages: how many messages the decoded records hold; a record of an inner batch holds several.
+        messages: how many messages the records of the answers hold; a record of an inner batch holds several.
         has_inner_batches: whether one of the records holds several.
+        taken: how many records were wanted and intact, where `WantedRecords` were given, as for what follows.
+        last_taken: the last wanted record.
+        cut: where the wanted records ended in the last answers.
     """
 
-    def __init__(self, broker: str, request: Request) -> None:
+    def __init__(self, broker: str, request: Request, look: Look | None = None) -> None:
         """Prepare to decode.
 
         Args:
             broker: its name, for the column.
             request: columns and mode.
+            look: is shown the records of each batch, as by `read_split`.
         """
         self.messages = 0
         self.has_inner_batches = False
+        self.taken = 0
+        self.last_taken: TakenRecord | None = None
+        self.cut: Cut | None = None
+        self._look = look
         self._request = request
         # Where a store's split has a path, messages of errors get the broker's name.
         self._split = Split(broker, f"broker {broker}", 0, 0, 0, 0, 0, FORMAT)
@@ -74,8 +127,12 @@ class PulledRecords:
         self._reader = RowReader(self._split, request, self._refused, _PulledDecoder)
         self._intact = np.empty(_MAX_RECORDS, np.bool_)
 
-    def batches(self, answers: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+    def batches(self, answers: Sequence[bytes], wanted: WantedRecords | None = None) -> Iterator[pa.RecordBatch]:
         """Give the rows of some answers' bodies.
+
+        Args:
+            answers: in the order of the queue.
+            wanted: which records; all where not given.
 
         Raises:
             DamagedLogError: for bytes that are no records, in any mode; in mode FAILFAST also for a record that is
@@ -89,12 +146,23 @@ class PulledRecords:
             filled += len(answer)
         parts = np.empty((COMMITLOG_PART_COUNT, min(_MAX_RECORDS, length // 64 + 1)), np.int64)
         position = 0
+        starts: list[Array] = []
+        cut_at: int | None = None
         while position < length:
             position, rows, fault = locate_records(window, position, length, parts, self._intact)
             found, intact = parts[:, :rows], self._intact[:rows]
             self.messages += self._count(window, found)
+            if wanted is not None:
+                starts.append(found[START].copy())
+                if cut_at is None:
+                    by_number = wanted.may_exceed or self.has_inner_batches
+                    chosen, cut_at = _choose(window, found, wanted, by_number=by_number)
+                    found, intact = found[:, chosen], intact[chosen]
+                    self._take(window, found, intact)
+                else:  # behind the wanted ones: only counted
+                    found, intact = found[:, :0], intact[:0]
             if intact.all():
-                yield from self._reader.batches_of(window, 0, found)
+                yield from self._reader.batches_of(window, 0, found, self._look)
             else:
                 yield from self._damaged(window, found, intact)
             if fault != NO_FAULT:
@@ -102,6 +170,7 @@ class PulledRecords:
                     f"{self._split.path}: expected whole records in an answer to a pull, found {FAULT_BY_CODE[fault]} "
                     f"at byte {position} of {length}"
                 )
+        self.cut = None if cut_at is None else _cut_of(window, answers, np.concatenate(starts), cut_at)
 
     def log(self) -> None:
         """Log what was dropped."""
@@ -110,13 +179,22 @@ class PulledRecords:
     def _damaged(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
         first = int(np.argmin(intact))
         if first:  # in mode FAILFAST, what precedes the damage has been given
-            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, :first]))
+            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, :first]), self._look)
         values = [self._refuse(window, int(start)) for start in parts[START, ~intact]]
         yield from bad_rows(values, self._split, self._request)
         intact = intact.copy()
         intact[:first] = False
         if intact.any():
-            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, intact]))
+            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, intact]), self._look)
+
+    def _take(self, window: Array, parts: Array, intact: Array) -> None:
+        """Note what was taken."""
+        self.taken += int(intact.sum())
+        if parts.shape[1]:
+            start = int(parts[START, -1])
+            begin, end = _own_extent(window, start)
+            record = window[start : start + end - begin].tobytes()
+            self.last_taken = TakenRecord(begin, end - begin, digest_of(record))
 
     def _refuse(self, window: Array, start: int) -> dict[str, object]:
         begin, end = _own_extent(window, start)
@@ -135,6 +213,41 @@ class PulledRecords:
             own = int.from_bytes(window[int(parts[START, row]) + _AT_QUEUE_OFFSET :][:8].tobytes())
             count += queue_numbers(dict(parse_properties(raw)), own)[1] - 1
         return count
+
+
+def first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
+    """Return the first record of an answer and its number in its queue; None where the answer holds no whole record."""
+    if len(answer) < HEAD.size:
+        return None
+    size = int.from_bytes(answer[_AT_SIZE : _AT_SIZE + 4])
+    if not HEAD.size <= size <= len(answer):
+        return None
+    offset = int.from_bytes(answer[_AT_OWN_OFFSET : _AT_OWN_OFFSET + 8])
+    number = int.from_bytes(answer[_AT_QUEUE_OFFSET : _AT_QUEUE_OFFSET + 8])
+    return TakenRecord(offset, size, digest_of(answer[:size])), number
+
+
+def _choose(window: Array, parts: Array, wanted: WantedRecords, *, by_number: bool) -> tuple[Array, int | None]:
+    """Return which records are wanted, and the position of the first one that lies behind all of these."""
+    offsets = numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
+    chosen: Array = offsets >= wanted.first_byte
+    if by_number:
+        own = numbers_at(window, parts[START] + _AT_QUEUE_OFFSET, ">i8")
+        chosen &= (own >= wanted.queue_offsets.start) & (own < wanted.queue_offsets.stop)
+    behind = np.flatnonzero(offsets >= wanted.end_byte)
+    if not len(behind):
+        return chosen, None
+    chosen[behind[0] :] = False
+    return chosen, int(parts[START, behind[0]])
+
+
+def _cut_of(window: Array, answers: Sequence[bytes], starts: Array, position: int) -> Cut:
+    ends = np.cumsum([len(answer) for answer in answers])
+    number = int(np.searchsorted(ends, position, "right"))
+    begin, end = int(ends[number]) - len(answers[number]), int(ends[number])
+    in_answer = starts[(starts >= begin) & (starts < end)]
+    own = int.from_bytes(window[position + _AT_QUEUE_OFFSET :][:8].tobytes())
+    return Cut(number, int((in_answer < position).sum()), len(in_answer), own)
 
 
 def _own_extent(window: Array, start: int) -> tuple[int, int]:

@@ -2,8 +2,8 @@
 
     python -m tests.integration.killed.child spark|threads STORE LAKE [STEP]
 
-With a step, the process and its JVM kill themselves there. With the step "disk full", no task can make a file longer
-than 100 KB, as if that were all that is left.
+STORE is a folder, or `namesrv:HOST:PORT` for brokers to pull from. With a step, the process and its JVM kill themselves
+there. With the step "disk full", no task can make a file longer than 100 KB, as if that were all that is left.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.archive.from_broker.source import BrokerSource
 from commitlake.pipelines.archive.run import Config, run_archive
 from tests.support.process_trees import kill_tree
 
@@ -37,6 +40,7 @@ STEPS = {
 
 
 DISK_FULL = "disk full"
+NAME_SERVER = "namesrv:"
 _ROOM = 100_000
 
 
@@ -104,6 +108,14 @@ def thread_runner(step: str | None) -> Iterator[Runner]:
     yield ThreadRunner()
 
 
+def config_of(store: str, lake: str) -> Config:
+    """What is archived: a store's files, or what brokers send."""
+    config = Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1")
+    if not store.startswith(NAME_SERVER):
+        return config
+    return replace(config, store="", source=BrokerSource(Options(store.removeprefix(NAME_SERVER))))
+
+
 def main() -> None:
     """Start, wait, archive, say so."""
     where, store, lake, *steps = sys.argv[1:]
@@ -113,7 +125,7 @@ def main() -> None:
             arm(step)
         print("ready", flush=True)
         sys.stdin.readline()
-        result = run_archive(runner, Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1"))
+        result = run_archive(runner, config_of(store, lake))
         print(f"done {result.seconds}", flush=True)
 
 

@@ -9,13 +9,8 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
-from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -25,17 +20,22 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.writing import PutResult
 from commitlake.connectors.lake.paths import LakePaths
 from tests.integration.killed.child import DISK_FULL, STEPS
+from tests.support.archive_processes import (
+    PATIENCE_SECONDS,
+    archive,
+    archive_process,
+    begin,
+    launch,
+    launched_ahead,
+    ready,
+)
 from tests.support.corpus import json_bodies, shop_batches
 from tests.support.kills import kill_count
 from tests.support.lake_contents import check_bodies, content
-from tests.support.process_trees import kill_tree
 from tests.support.waiting import let_pass
 
-ROOT = Path(__file__).parents[3]
 KILLS = kill_count(5)
 SEGMENT = 4 << 20
-PATIENCE_SECONDS = 180
-AHEAD = 3  # processes that start while another runs
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=1000, index_entries=4000, keep_index=False)
 AROUND_COMMITS = ("before the commit", "behind the commit", "before the run is told", "before the keys are committed")
 GROWTH = 3000  # messages before each run: some MiB
@@ -70,82 +70,6 @@ class GrowingStore:
 def where(request: pytest.FixtureRequest) -> str:
     """Where the tasks of an archive run."""
     return str(request.param)
-
-
-def launch(where: str, store: Path, lake: Path, step: str | None = None) -> subprocess.Popen[str]:
-    """A process that will be ready to archive, in a process group of its own."""
-    arguments = [where, str(store), str(lake), *([step] if step else [])]
-    command = [sys.executable, "-m", "tests.integration.killed.child", *arguments]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-
-
-@contextmanager
-def ready(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """The process, about to archive; nothing of it is left behind."""
-    with process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line == "ready\n", f"expected a run that begins, found {line!r}"
-            yield process
-        finally:
-            kill(process)
-
-
-def archive_process(
-    where: str, store: Path, lake: Path, step: str | None = None
-) -> AbstractContextManager[subprocess.Popen[str]]:
-    """A process that is about to archive."""
-    return ready(launch(where, store, lake, step))
-
-
-@contextmanager
-def launched_ahead(
-    where: str, store: Path, lake: Path, steps: Iterable[str | None]
-) -> Iterator[Iterator[subprocess.Popen[str]]]:
-    """A process for each step, the next ones starting meanwhile: nearly all of their time is the start."""
-    waiting: deque[subprocess.Popen[str]] = deque()
-    coming = iter(steps)
-
-    def processes() -> Iterator[subprocess.Popen[str]]:
-        while True:
-            waiting.extend(launch(where, store, lake, step) for step in islice(coming, AHEAD - len(waiting)))
-            if not waiting:
-                return
-            yield waiting.popleft()
-
-    try:
-        yield processes()
-    finally:
-        for process in waiting:
-            with process:
-                kill(process)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """End the process and all that it started."""
-    kill_tree(process.pid)
-    process.wait(PATIENCE_SECONDS)
-
-
-def begin(process: subprocess.Popen[str]) -> None:
-    """Let it go on."""
-    assert process.stdin is not None
-    process.stdin.write("go\n")
-    process.stdin.flush()
-
-
-def archive(where: str, store: Path, lake: Path) -> float:
-    """A run that is left in peace; the seconds it took."""
-    with archive_process(where, store, lake) as process:
-        begin(process)
-        assert process.stdout is not None
-        word, _, seconds = process.stdout.readline().partition(" ")
-        assert word == "done", process.stderr.read() if process.stderr else ""
-        return float(seconds)
 
 
 def check_same(where: str, store: GrowingStore, lake: Path, peaceful: Path) -> None:

@@ -1,0 +1,51 @@
+"""What tasks tell of the queues that they have pulled from a broker, on its way to the driver in a manifest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from commitlake.connectors.lake.store_progress import LastRecord
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    """What a task has pulled of a part of a queue.
+
+    Attributes:
+        broker: the store's name.
+        topic: of the queue.
+        queue_id: its number.
+        begin: the first offset of the part.
+        planned: the offset before which the part was to end.
+        end: the offset that comes next; before `planned` where the run's end in the log comes earlier.
+        rows: rows for `messages`.
+        lost: messages that the broker has deleted, or does not send.
+        lost_where: the first of them, in words.
+        is_new_queue: whether the topic was made anew since the last run, so that the queue begins from its first
+            message again.
+        last_record: the newest record of the part.
+    """
+
+    broker: str
+    topic: str
+    queue_id: int
+    begin: int
+    planned: int
+    end: int
+    rows: int = 0
+    lost: int = 0
+    lost_where: str = ""
+    is_new_queue: bool = False
+    last_record: LastRecord | None = None
+
+    def to_json(self) -> str:
+        """Return the text for a manifest."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> QueueReport:
+        """Return the report in such a text."""
+        value = json.loads(text)
+        last = value.pop("last_record")
+        return cls(**value, last_record=LastRecord(**last) if last else None)

@@ -1,0 +1,50 @@
+"""What a commit says of one store beside its end: the last record, and the offsets of queues that were pulled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Offsets = Mapping[str, Mapping[str, int]]
+"""By topic and by the queue's number, which is a text as in JSON: the offset that comes next."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The last archived record of a store: what must still stand there when the next run begins.
+
+    Attributes:
+        physical_offset: where it begins.
+        size: its bytes.
+        digest: hex of a hash of its bytes.
+    """
+
+    physical_offset: int
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PulledProgress:
+    """How far a store is archived that is pulled from its broker.
+
+    Attributes:
+        offsets: of all queues that a run has looked at.
+        topics: the topics that the last run was told to take; None where it took all.
+        files_end: physical offset up to which the lake has the store from its files; 0 where it has none of these.
+    """
+
+    offsets: Offsets = field(default_factory=dict)
+    topics: tuple[str, ...] | None = None
+    files_end: int = 0
+
+    def next_offset(self, topic: str, queue_id: int) -> int | None:
+        """Return the offset that comes next in a queue; None for a queue that no run has looked at."""
+        return self.offsets.get(topic, {}).get(str(queue_id))
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> PulledProgress:
+        """Return the progress in a commit's JSON."""
+        topics = value["topics"]
+        return cls(value["offsets"], None if topics is None else tuple(topics), value["files_end"])

@@ -1,0 +1,180 @@
+"""Ranges of queues as the records of a broker's log: every message up to a place in the log, each of them once.
+
+What `source.rows` gives is made for Spark, with filters. This is for an archive: it ends where the log ended when the
+run was planned, tells how far it has come in each queue, and shows bodies while they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine.batches import Look
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.rocketmq.pulled import (
+    Cut,
+    PulledRecords,
+    TakenRecord,
+    WantedRecords,
+    first_record,
+)
+from commitlake.connectors.rocketmq.errors import DataLossError
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import LogPart, Pulled, QueueRange, queue_text, read_range
+from commitlake.connectors.rocketmq.throttle import Throttle
+from commitlake.schemas.remoting.routes import MessageQueue
+
+_MAX_BATCH_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class ReadRange:
+    """What was read of a range.
+
+    Attributes:
+        wanted: the range.
+        begin: the offset at which it begins, which is earlier than wanted where the topic was made anew.
+        end: the offset that comes next.
+        taken: how many messages were given.
+        lost: how many the broker has deleted, or does not send.
+        lost_where: the first of them, in words.
+        is_new_queue: whether the topic was made anew since the run before.
+        last_taken: the last message that was given.
+    """
+
+    wanted: QueueRange
+    begin: int
+    end: int
+    taken: int = 0
+    lost: int = 0
+    lost_where: str = ""
+    is_new_queue: bool = False
+    last_taken: TakenRecord | None = None
+
+    def lose(self, count: int, where: str) -> None:
+        """Count messages that cannot be read."""
+        self.lost += count
+        self.lost_where = self.lost_where or where
+
+
+class LogReader:
+    """Reads ranges of queues, one after another.
+
+    Args:
+        puller: asks the brokers.
+        request: columns and mode.
+        look: is shown the records of each batch, as by `read_split`.
+        throttle: is told what was read.
+        retry_seconds: how long a broker that does not answer is asked again.
+    """
+
+    def __init__(
+        self, puller: Puller, request: Request, look: Look | None, throttle: Throttle, retry_seconds: float
+    ) -> None:
+        self._puller = puller
+        self._request = request
+        self._look = look
+        self._throttle = throttle
+        self._retry_seconds = retry_seconds
+
+    def read(
+        self, wanted: QueueRange, part: LogPart, done: Callable[[ReadRange], None], *, resumes: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the messages of a range.
+
+        Args:
+            wanted: the range.
+            part: of the log.
+            done: is told at the end what was read.
+            resumes: whether a run before has read up to where the range begins.
+
+        Raises:
+            DataLossError: if the queue ends before the range does: the broker has lost messages that it had.
+            RocketMQError: if the broker cannot be asked.
+            DamagedLogError: for bytes that are no records.
+        """
+        read = ReadRange(wanted, wanted.begin, wanted.end)
+        if resumes and self._is_new_queue(wanted, part):
+            first = self._puller.offsets.first(wanted.queue)
+            read.is_new_queue, read.begin = True, first
+            wanted = QueueRange(wanted.queue, first, wanted.end)
+        records = PulledRecords(wanted.queue.broker_name, self._request, self._look)
+
+        def lose(lost: QueueRange, why: str) -> None:
+            if self._puller.offsets.next(wanted.queue) < wanted.end:
+                raise DataLossError(
+                    f"{queue_text(wanted.queue)}: expected to end at offset {wanted.end} or later, as it did when the "
+                    f"run began, found {why}: the broker has lost messages. Run it again"
+                )
+            read.lose(lost.size, f"{lost}: {why}")
+
+        waiting: list[Pulled] = []
+        covered = size = 0
+        for answer in read_range(self._puller, wanted, lose, retry_seconds=self._retry_seconds):
+            covered += min(answer.end, wanted.end) - answer.begin
+            waiting.append(answer)
+            size += len(answer.body)
+            self._throttle.read(answer.end - answer.begin, len(answer.body))
+            if size >= _MAX_BATCH_BYTES:
+                yield from self._rows(records, waiting, wanted, part)
+                if records.cut is not None:
+                    break
+                waiting, size = [], 0
+        else:
+            yield from self._rows(records, waiting, wanted, part)
+        if records.cut is not None:
+            read.end = _place_of(records.cut, waiting)
+        elif records.messages < covered:
+            read.lose(covered - records.messages, f"{wanted}: the broker has not sent all of them")
+        read.taken, read.last_taken = records.taken, records.last_taken
+        done(read)
+
+    def _rows(
+        self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange, part: LogPart
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the wanted rows of some answers."""
+        may_exceed = any(answer.may_exceed for answer in answers)
+        chosen = WantedRecords(part.first_byte, part.end_byte, range(wanted.begin, wanted.end), may_exceed)
+        yield from records.batches([answer.body for answer in answers], chosen)
+
+    def _is_new_queue(self, wanted: QueueRange, part: LogPart) -> bool:
+        """Return whether the message before the range is not the one that a run before has taken there.
+
+        A topic that was deleted and made anew counts its messages from 0 again. Its message there is newer then than
+        all that the run before could see.
+        """
+        before = record_at(self._puller, wanted.queue, wanted.begin - 1, self._retry_seconds)
+        return before is not None and before.physical_offset >= part.known_end
+
+
+def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: float) -> TakenRecord | None:
+    """Return the record that has an offset of a queue; None where the broker has none there.
+
+    Raises:
+        RocketMQError: if the broker cannot be asked.
+    """
+    if offset < 0:
+        return None
+    for answer in read_range(puller, QueueRange(queue, offset, offset + 1), _pass_over, retry_seconds=retry_seconds):
+        found = first_record(answer.body)
+        if found is not None and found[1] <= offset:
+            return found[0]
+    return None
+
+
+def _pass_over(_lost: QueueRange, _why: str) -> None:
+    """Do nothing about an offset that is not there."""
+
+
+def _place_of(cut: Cut, answers: Sequence[Pulled]) -> int:
+    """Return the queue's offset of the record at a cut.
+
+    Where a log has lost messages, queues count otherwise than the records themselves. So where an answer has a record
+    for each of its offsets, the place in the answer counts.
+    """
+    answer = answers[cut.answer]
+    if cut.all_records == answer.end - answer.begin:
+        return answer.begin + cut.records
+    return cut.queue_offset

@@ -1,0 +1,59 @@
+"""A limit on how fast brokers are read, so that reading does not hurt them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_BURST_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How much may be read in a second.
+
+    Attributes:
+        messages: at most so many; None for no such limit.
+        bytes: likewise.
+    """
+
+    messages: float | None = None
+    bytes: float | None = None
+
+    def share(self, readers: int) -> Rate:
+        """Return the rate of one of some readers that read at the same time."""
+        return Rate(
+            None if self.messages is None else self.messages / readers,
+            None if self.bytes is None else self.bytes / readers,
+        )
+
+
+class Throttle:
+    """Keeps one reader to a rate.
+
+    Args:
+        rate: the limit.
+        clock: seconds that only rise.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(
+        self, rate: Rate, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._rate, self._clock, self._sleep = rate, clock, sleep
+        self._next = clock()
+
+    def read(self, messages: int, size: int) -> None:
+        """Tell what was read, and wait until more may be."""
+        seconds = 0.0
+        if self._rate.messages is not None:
+            seconds = messages / self._rate.messages
+        if self._rate.bytes is not None:
+            seconds = max(seconds, size / self._rate.bytes)
+        if not seconds:
+            return
+        now = self._clock()
+        self._next = max(self._next, now - _BURST_SECONDS) + seconds
+        if self._next > now:
+            self._sleep(self._next - now)

@@ -1,0 +1,81 @@
+"""The options of `archive` with which messages are pulled from brokers, in place of reading their files."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.command import JobError
+from commitlake.schemas.layouts.numbers import parse_decimal
+
+if TYPE_CHECKING:
+    from commitlake.connectors.rocketmq.throttle import Rate
+    from commitlake.pipelines.archive.from_broker.source import BrokerSource
+
+_RATE = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,3})?) ?(?P<unit>KiB|MiB|GiB)?(/s)?")
+_BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_REQUEST_SECONDS = 10.0
+_ONLY_PULLED = ("topic", "max-rate")
+_OF_FILES = ("broker_conf", "available_now")
+
+
+def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --from-broker, --topic and --max-rate."""
+    group = parser.add_argument_group("from brokers, without their files")
+    from_help = (
+        "in place of --store: pull from all brokers that these name servers know (several with semicolons between), or "
+        "from the one that --broker names; keys and TLS are the environment's, as for replay"
+    )
+    group.add_argument("--from-broker", metavar="HOST:PORT", help=from_help)
+    topic_help = "only this topic; may be given several times (default: all, those of the system too)"
+    group.add_argument("--topic", action="append", default=[], help=topic_help)
+    rate_help = "read at most so much in a second from all brokers together: messages as in 2000/s, bytes as in 20MiB/s"
+    group.add_argument("--max-rate", type=_rate, metavar="RATE", help=rate_help)
+
+
+def check_broker_arguments(arguments: argparse.Namespace) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        JobError: naming it.
+    """
+    check_has_effect(arguments, _ONLY_PULLED, "from-broker")
+    if arguments.from_broker is None:
+        return
+    if arguments.store is not None:
+        raise JobError("--store reads a broker's files, and --from-broker does without", "leave one of them out")
+    for option in _OF_FILES:
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise JobError(f"--{name} has no effect with --from-broker", "leave it out")
+
+
+def source_of(arguments: argparse.Namespace) -> BrokerSource:
+    """Return the brokers that the arguments name.
+
+    Raises:
+        OptionError: for an address that is none.
+    """
+    from commitlake.connectors.rocketmq.options import Options
+    from commitlake.connectors.rocketmq.throttle import Rate
+    from commitlake.pipelines.archive.from_broker.source import BrokerSource
+
+    return BrokerSource(
+        Options(arguments.from_broker, request_seconds=_REQUEST_SECONDS),
+        brokers=() if arguments.broker is None else (arguments.broker,),
+        topics=tuple(dict.fromkeys(arguments.topic)),
+        rate=arguments.max_rate or Rate(),
+    )
+
+
+def _rate(text: str) -> Rate:
+    from commitlake.connectors.rocketmq.throttle import Rate
+
+    found = _RATE.fullmatch(text.strip())
+    number = parse_decimal(found["number"]) if found else None
+    if found is None or not number:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r} is no rate: expected one like 2000/s or 20MiB/s")
+    unit = found["unit"]
+    return Rate(messages=number) if unit is None else Rate(bytes=number * _BYTES[unit])

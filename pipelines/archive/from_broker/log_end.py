@@ -1,0 +1,77 @@
+"""Where a broker's log begins and ends, as the broker tells it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, UnreachableError
+from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.remoting.codes import ResponseCode
+
+_PAUSE_SECONDS = 0.1
+_NAMES = ("commitLogMinOffset", "commitLogMaxOffset", "dispatchBehindBytes")
+
+
+class LogExtent(NamedTuple):
+    """Physical offsets of a log's first byte, and of the byte behind its last record."""
+
+    begin: int
+    end: int
+
+
+def log_extent(
+    admin: Admin,
+    broker_name: str,
+    retry_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> LogExtent:
+    """Return where a log begins, and an end up to which its queues lead to all of its messages.
+
+    A broker adds a message to its queue a moment after it has written it to its log. So the end is where the log ended
+    at the first question, and more is asked until the queues have come that far.
+
+    Args:
+        admin: asks.
+        broker_name: whose log.
+        retry_seconds: how long the queues may take, or a broker that has just started and does not tell yet.
+        clock: seconds that only rise.
+        sleep: waits for so many seconds.
+
+    Raises:
+        UnreachableError: if they take longer.
+        RefusedError: if the broker does not tell.
+        ProtocolError: if what it tells are no numbers.
+    """
+    deadline = clock() + retry_seconds
+    wanted: int | None = None
+    while True:
+        try:
+            table = admin.runtime(broker_name)
+        except RefusedError as error:
+            if error.code != ResponseCode.SYSTEM_ERROR or clock() > deadline:
+                raise
+        else:
+            begin, end, behind = (_number(broker_name, table, name) for name in _NAMES)
+            wanted = end if wanted is None else wanted
+            if end - behind >= wanted:
+                return LogExtent(min(max(begin, 0), wanted), wanted)
+            if clock() > deadline:
+                raise UnreachableError(
+                    f"broker {broker_name!r}: expected its queues to come up to physical offset {wanted} within "
+                    f"{retry_seconds:g} s, found them {behind} bytes behind its log"
+                )
+        sleep(_PAUSE_SECONDS)
+
+
+def _number(broker_name: str, table: dict[str, str], name: str) -> int:
+    number = parse_int64(table.get(name, ""))
+    if number is None:
+        raise ProtocolError(
+            f"broker {broker_name!r}: expected a number {name} among what it tells of itself, found "
+            f"{table.get(name, 'none')[:100]!r}"
+        )
+    return number

@@ -1,0 +1,148 @@
+"""What the commit of a run that pulls says, once its tasks have told how far they came in each queue."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.queue_reports import QueueReport
+from commitlake.connectors.lake.refusal_counts import RefusalCounts
+from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
+from commitlake.connectors.rocketmq.errors import ProtocolError
+from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.pipelines.archive.from_broker.planning import BrokerPlan, BrokerWork
+from commitlake.pipelines.archive.outcome import Outcome
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.tables.gaps import GAPS
+
+_SHOWN = 5
+_IN_FOUND = 100
+
+
+def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> Outcome:
+    """Return what the tasks come to.
+
+    Args:
+        work: the run's.
+        manifest: of all tasks.
+        lake: where the tables lie.
+        parser_version: for rows of `gaps`.
+
+    Raises:
+        ProtocolError: where a queue's messages are not in the order of the log, so that an end in the log is none of
+            the queue.
+    """
+    reports: dict[str, list[QueueReport]] = defaultdict(list)
+    for row in manifest:
+        if (report := row.queue_report) is not None:
+            reports[report.broker].append(report)
+    stores: dict[str, StoreProgress] = dict(work.commit.stores)
+    gaps: list[dict[str, object]] = []
+    notes: list[str] = []
+    for name, plan in work.plans.items():
+        all_reports = [*plan.reports, *reports[name]]
+        stores[name] = _progress(work, plan, all_reports)
+        notes += _notes(plan, all_reports)
+        lost = [report for report in all_reports if report.lost]
+        if lost:
+            gaps.append(_gap(plan, lost) | {"run_id": work.commit.run_id, "parser_version": parser_version})
+    return Outcome(replace(work.commit, stores=stores), list(_gap_rows(gaps, work, lake)), notes)
+
+
+def _progress(work: BrokerWork, plan: BrokerPlan, reports: Sequence[QueueReport]) -> StoreProgress:
+    before = plan.pulled_before
+    offsets = {topic: dict(queues) for topic, queues in before.offsets.items()}
+    for topic, queue_id, following in _ends(reports):
+        offsets.setdefault(topic, {})[str(queue_id)] = following
+    records = [report.last_record for report in reports if report.last_record is not None]
+    if plan.before is not None and plan.before.last_record is not None:
+        records.append(plan.before.last_record)
+    pulled = PulledProgress(offsets, work.source.topics or None, before.files_end)
+    return StoreProgress(plan.extent.end, max(records, key=_place, default=None), pulled)
+
+
+def _place(record: LastRecord) -> int:
+    return record.physical_offset
+
+
+def _ends(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
+    """Yield the offset that comes next in each queue: the end of the first part that was cut, or else of the last."""
+    place = attrgetter("topic", "queue_id", "planned")
+    for (topic, queue_id), parts in groupby(sorted(reports, key=place), attrgetter("topic", "queue_id")):
+        end: int | None = None
+        last = 0
+        for part in parts:
+            if end is not None and part.rows:
+                raise ProtocolError(
+                    f"{queue_text(MessageQueue(topic, part.broker, queue_id))}: expected its messages in the order of "
+                    f"the broker's log, found messages behind offset {end} that are stored before it. Nothing was "
+                    "archived; leave the topic out with --topic, or archive the broker's files"
+                )
+            if end is None and part.end < part.planned:
+                end = part.end
+            last = part.planned
+        yield topic, queue_id, last if end is None else end
+
+
+def _notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
+    pulled = {(report.topic, report.queue_id) for report in reports if report.planned > report.begin}
+    yield f"{plan.broker}: {sum(report.rows for report in reports):,} messages pulled from {len(pulled):,} queues"
+    lost = [report for report in reports if report.lost]
+    if lost:
+        count = sum(report.lost for report in lost)
+        yield f"{plan.broker}: {count:,} messages were lost before they were archived: {_first(_places(lost))}"
+    anew = [queue_text(_queue(report)) for report in reports if report.is_new_queue]
+    if anew:
+        yield (
+            f"{plan.broker}: {len(anew):,} queues count their messages anew, as the topic was deleted and made again. "
+            f"They were read from their first message: {_first(anew)}"
+        )
+    if plan.held.closed:
+        count = sum(one.end - one.first for one in plan.held.closed)
+        queues = [queue_text(one.queue) for one in plan.held.closed]
+        yield f"{plan.broker}: {count:,} messages lie in queues that may not be read: {_first(queues)}"
+
+
+def _queue(report: QueueReport) -> MessageQueue:
+    return MessageQueue(report.topic, report.broker, report.queue_id)
+
+
+def _places(lost: Sequence[QueueReport]) -> list[str]:
+    return [report.lost_where for report in lost]
+
+
+def _first(names: Sequence[str], count: int = _SHOWN) -> str:
+    shown = "; ".join(names[:count])
+    return shown if len(names) <= count else f"{shown}; and {len(names) - count} more"
+
+
+def _gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
+    """Return the row of `gaps` for messages that are lost: somewhere between the last run's end and the log's begin."""
+    start = plan.start
+    return {
+        "broker": plan.broker,
+        "segment": f"broker {plan.broker}",
+        "start_offset": start,
+        "end_offset": max(start, min(plan.extent.begin, plan.extent.end)),
+        "found": f"{sum(report.lost for report in lost)} messages gone: {_first(_places(lost), _IN_FOUND)}",
+    }
+
+
+def _gap_rows(gaps: Sequence[Mapping[str, object]], work: BrokerWork, lake: LakePaths) -> Iterator[ManifestRow]:
+    if not gaps:
+        return
+    rows = pa.Table.from_pylist(gaps, to_arrow_schema(GAPS, timezone="UTC"))
+    file = write_plain_file(rows, lake.gaps, f"part-pulled-{work.commit.run_id}.zstd.parquet", s3=lake.s3)
+    yield ManifestRow.of_file(file, "gaps")
+    counts = {str(gap["broker"]): RefusalCounts(missing_ranges=1) for gap in gaps}
+    yield ManifestRow.of_task(0, counts, f"{gaps[0]['broker']}: {gaps[0]['found']}", None)

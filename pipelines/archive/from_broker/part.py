@@ -1,0 +1,99 @@
+"""What a task of an archive run pulls: ranges of some queues of one broker, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from commitlake.connectors.lake.queue_reports import QueueReport
+from commitlake.connectors.lake.store_progress import LastRecord
+from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange
+from commitlake.connectors.rocketmq.throttle import Throttle
+from commitlake.pipelines.archive.from_broker.source import BrokerSource
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.batches import Look
+    from commitlake.connectors.formats.engine.request import Request
+    from commitlake.connectors.rocketmq.log_reading import ReadRange
+
+
+@dataclass(frozen=True, slots=True)
+class PulledRange:
+    """A range of a queue.
+
+    Attributes:
+        wanted: the range.
+        resumes: whether a run before has read up to where it begins.
+    """
+
+    wanted: QueueRange
+    resumes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PulledPart:
+    """Ranges of queues of one broker.
+
+    Attributes:
+        source: how they are pulled, at this task's rate.
+        ranges: the ranges.
+        log: the part of the broker's log whose messages are wanted.
+        start: physical offset up to which the lake has the broker's log.
+        size: bytes of the log, as far as can be said beforehand.
+    """
+
+    source: BrokerSource
+    ranges: Sequence[PulledRange]
+    log: LogPart
+    start: int
+    size: int
+
+    @property
+    def broker(self) -> str:
+        """The store's name."""
+        return self.ranges[0].wanted.queue.broker_name
+
+    @property
+    def end(self) -> int:
+        """Physical offset up to which the lake will have the broker's log."""
+        return self.log.end_byte
+
+    def read(self, request: Request, look: Look, done: Callable[[QueueReport], None]) -> Iterator[pa.RecordBatch]:
+        """Give the messages.
+
+        Args:
+            request: columns and mode.
+            look: is shown the records of each batch, before it is given.
+            done: is told of each range, once it was read.
+
+        Raises:
+            RocketMQError: if a broker cannot be asked, or has lost messages since the run was planned.
+            DamagedLogError: for bytes that are no records.
+        """
+        # The compiled reader is a second's import: only where bytes are read.
+        from commitlake.connectors.rocketmq.log_reading import LogReader  # noqa: PLC0415
+
+        with self.source.open_puller() as puller:
+            reader = LogReader(puller, request, look, Throttle(self.source.rate), self.source.retry_seconds)
+            for one in self.ranges:
+                yield from reader.read(one.wanted, self.log, lambda read: done(_report(read)), resumes=one.resumes)
+
+
+def _report(read: ReadRange) -> QueueReport:
+    queue, last = read.wanted.queue, read.last_taken
+    return QueueReport(
+        queue.broker_name,
+        queue.topic,
+        queue.queue_id,
+        read.wanted.begin,
+        read.wanted.end,
+        read.end,
+        read.taken,
+        read.lost,
+        read.lost_where,
+        read.is_new_queue,
+        None if last is None else LastRecord(*last),
+    )

@@ -1,0 +1,272 @@
+"""What a run pulls: of each queue, from its last archived offset on, what lies before one place in the log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from commitlake.connectors.formats.engine.continuity import StoreReplacedError, digest_of
+from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
+from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
+from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.connectors.lake.lost_tables import check_writable
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.queue_reports import QueueReport
+from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange, queue_text
+from commitlake.connectors.rocketmq.source.ranges import to_partitions
+from commitlake.pipelines.archive.from_broker.log_end import LogExtent, log_extent
+from commitlake.pipelines.archive.from_broker.part import PulledPart, PulledRange
+from commitlake.pipelines.archive.from_broker.queues import HeldQueue, HeldQueues, ask_queues
+from commitlake.pipelines.archive.from_broker.source import BrokerSource
+from commitlake.pipelines.archive.outcome import Outcome
+from commitlake.pipelines.archive.work import ArchiveWork
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlan:
+    """What a run takes of one broker.
+
+    Attributes:
+        broker: its name.
+        before: how far it was archived; None for never.
+        extent: of its log; the end is where the run ends.
+        held: what its queues hold.
+        ranges: what is pulled of them.
+        reports: of queues of which nothing is pulled, or which have lost messages before it.
+    """
+
+    broker: str
+    before: StoreProgress | None
+    extent: LogExtent
+    held: HeldQueues
+    ranges: Sequence[PulledRange] = field(default=())
+    reports: Sequence[QueueReport] = field(default=())
+
+    @property
+    def start(self) -> int:
+        """Physical offset up to which the lake has the log."""
+        return self.extent.begin if self.before is None else self.before.end
+
+    @property
+    def pulled_before(self) -> PulledProgress:
+        """What a run that pulls begins from: where the files were read last, what lies before their end is there."""
+        if self.before is None:
+            return PulledProgress()
+        return self.before.pulled or PulledProgress(files_end=self.before.end)
+
+    @property
+    def log(self) -> LogPart:
+        """The part of the log whose messages are taken."""
+        return LogPart(self.pulled_before.files_end, self.extent.end, self.start)
+
+    @property
+    def has_new(self) -> bool:
+        """Whether there is anything to say of the broker."""
+        return bool(self.ranges or self.reports) or self.extent.end > self.start
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerWork(ArchiveWork):
+    """The work of a run that pulls.
+
+    Attributes:
+        source: how.
+        plans: by broker.
+    """
+
+    source: BrokerSource = field(kw_only=True)
+    plans: Mapping[str, BrokerPlan] = field(kw_only=True)
+
+    @property
+    def has_new(self) -> bool:
+        """See `ArchiveWork`."""
+        return bool(self.commit.ranges)
+
+    def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[PulledPart]:
+        """Return the ranges of all queues; some workers share the rate."""
+        parts: list[PulledPart] = []
+        for plan in self.plans.values():
+            parts += _parts_of(plan, self.source, max_partition_bytes)
+        rate = self.source.rate.share(max(1, min(workers, len(parts))))
+        return [replace(part, source=replace(part.source, rate=rate)) for part in parts]
+
+    def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> Outcome:
+        """See `ArchiveWork`."""
+        from commitlake.pipelines.archive.from_broker.outcome import outcome_of  # noqa: PLC0415 (it imports this)
+
+        return outcome_of(self, manifest, lake, parser_version)
+
+
+def find_broker_work(
+    source: BrokerSource,
+    lake: LakePaths,
+    until: Snapshot | None = None,
+    on_new: Callable[[], object] | None = None,
+) -> BrokerWork:
+    """See how far the lake has come, and what the brokers' queues hold beyond that.
+
+    Args:
+        source: which brokers.
+        lake: where the tables lie.
+        until: how far to go in each log; up to its end now where not given.
+        on_new: is called as soon as there is something new: to begin early with what takes long.
+
+    Raises:
+        RocketMQError: if a broker cannot be asked.
+        StoreReplacedError: for a broker that is another than the one that was archived under its name.
+        LakeError: for a folder that is no lake, or one whose tables are damaged.
+    """
+    if until is None:
+        check_writable(lake)
+    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
+    with source.open_admin() as admin, source.open_puller() as puller:
+        names = _brokers(admin, source)
+        plans = {name: _plan(admin, puller, source, name, last.stores.get(name), until) for name in names}
+    _check_topics(source, [*plans.values()])
+    new = {name: plan for name, plan in plans.items() if plan.has_new}
+    if new and on_new is not None:
+        on_new()
+    snapshot = Snapshot(
+        {name: StoreRange(plan.start, max(plan.start, plan.extent.end)) for name, plan in plans.items()}
+    )
+    ranges = {name: CommittedRange(plan.start, plan.extent.end) for name, plan in new.items()}
+    stores = {**last.stores, **{name: StoreProgress(plan.extent.end) for name, plan in new.items()}}
+    commit = ArchiveCommit(last.sequence + 1, uuid.uuid4().hex, stores, ranges)
+    unfinished = unfinished_commits(lake, last.sequence)
+    return BrokerWork((), snapshot, commit, last, unfinished, source=source, plans=new)
+
+
+def _brokers(admin: Admin, source: BrokerSource) -> list[str]:
+    known = sorted(admin.clusters().broker_addr_table)
+    for name in source.brokers:
+        if name not in known:
+            raise NoRouteError(
+                f"the name server knows no broker {name!r}: expected one of {', '.join(known) or 'none'}"
+            )
+    if not known:
+        raise NoRouteError("the name server knows no broker: nothing can be archived")
+    return list(source.brokers) or known
+
+
+def _check_topics(source: BrokerSource, plans: Sequence[BrokerPlan]) -> None:
+    known = frozenset[str]().union(*(plan.held.topics for plan in plans))
+    for topic in source.topics:
+        if topic not in known:
+            raise NoRouteError(f"topic {topic!r}: expected to be on one of the brokers, found on none of them")
+
+
+def _plan(
+    admin: Admin, puller: Puller, source: BrokerSource, name: str, before: StoreProgress | None, until: Snapshot | None
+) -> BrokerPlan:
+    extent = log_extent(admin, name, source.retry_seconds)
+    if before is not None:
+        _check_same(admin, name, before, extent)
+    if until is not None:
+        end = until.ranges[name].end if name in until.ranges else 0
+        extent = LogExtent(extent.begin, min(extent.end, end))
+    held = ask_queues(admin, name, source.topics)
+    plan = BrokerPlan(name, before, extent, held)
+    if before is not None and extent.end < before.end:  # another run has come farther
+        return BrokerPlan(name, before, LogExtent(extent.begin, before.end), HeldQueues((), (), held.topics))
+    found = [_of_queue(puller, source, plan, queue) for queue in held.readable]
+    return replace(
+        plan,
+        ranges=[planned for planned, _ in found if planned is not None],
+        reports=[report for _, report in found if report is not None],
+    )
+
+
+def _of_queue(
+    puller: Puller, source: BrokerSource, plan: BrokerPlan, held: HeldQueue
+) -> tuple[PulledRange | None, QueueReport | None]:
+    """Return what is pulled of a queue, and what is to be said of it beforehand."""
+    queue, pulled = held.queue, plan.pulled_before
+    known = pulled.next_offset(queue.topic, queue.queue_id)
+    lost, is_new = 0, False
+    if known is None:
+        begin = held.first
+        if plan.before is not None and plan.before.pulled is not None and pulled.topics is None:
+            lost = held.first  # the queue was made since the last run
+        elif pulled.files_end and held.first < held.end:
+            begin = _first_behind(puller, source, held, pulled.files_end)
+    elif known > held.end:
+        begin, is_new = held.first, True
+    else:
+        begin = max(known, held.first)
+        lost = begin - known
+    planned = PulledRange(QueueRange(queue, begin, held.end), known == begin) if begin < held.end else None
+    report = None
+    if lost or is_new or (planned is None and known != held.end and held.end):
+        where = f"{queue_text(queue)}, offsets {held.first - lost} to {held.first}: deleted before they were archived"
+        report = QueueReport(
+            queue.broker_name, queue.topic, queue.queue_id, begin, begin, begin, 0, lost, where if lost else "", is_new
+        )
+    return planned, report
+
+
+def _first_behind(puller: Puller, source: BrokerSource, held: HeldQueue, physical_offset: int) -> int:
+    """Return the first offset of a queue whose message lies behind a place in the log, or an earlier one."""
+    from commitlake.connectors.rocketmq.log_reading import record_at  # noqa: PLC0415 (loads the compiled reader)
+
+    low, high = held.first, held.end
+    while low < high:
+        middle = (low + high) // 2
+        found = record_at(puller, held.queue, middle, source.retry_seconds)
+        if found is None:
+            return low
+        if found.physical_offset < physical_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _check_same(admin: Admin, name: str, before: StoreProgress, extent: LogExtent) -> None:
+    """Refuse a broker whose log is not the one that was archived.
+
+    Raises:
+        StoreReplacedError: naming the ways out.
+    """
+    last = before.last_record
+    if extent.end < before.end:
+        expected, found = f"a log that goes on to {before.end} at least", f"one that ends at {extent.end}"
+    elif last is None or last.physical_offset < extent.begin or _is_there(admin, name, last):
+        return
+    else:
+        expected = f"the record of {last.size} bytes that was archived last at physical offset {last.physical_offset}"
+        found = "another record, or none"
+    raise StoreReplacedError(
+        f"broker {name!r} is not the one that was archived under this name, or has lost messages in a crash: expected "
+        f"{expected}, found {found}. A broker that was set up again needs another name, or another lake"
+    )
+
+
+def _is_there(admin: Admin, name: str, last: LastRecord) -> bool:
+    record = admin.record_at(name, last.physical_offset)
+    return record is not None and (len(record), digest_of(record)) == (last.size, last.digest)
+
+
+def _parts_of(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: int) -> list[PulledPart]:
+    if not plan.ranges:
+        return []
+    offsets = sum(one.wanted.size for one in plan.ranges)
+    log_bytes = max(1, plan.extent.end - max(plan.start, plan.extent.begin))
+    resuming = {(one.wanted.queue, one.wanted.begin) for one in plan.ranges if one.resumes}
+    count = min(offsets, -(-log_bytes // max_partition_bytes))
+    log = plan.log
+    return [
+        PulledPart(
+            source,
+            [PulledRange(piece, (piece.queue, piece.begin) in resuming) for piece in partition],
+            log,
+            plan.start,
+            max(1, log_bytes * sum(piece.size for piece in partition) // offsets),
+        )
+        for partition in to_partitions([one.wanted for one in plan.ranges], count)
+    ]

@@ -1,0 +1,78 @@
+"""What a broker's queues hold, as the broker tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.schemas.remoting.configs import TopicConfig
+from commitlake.schemas.remoting.routes import PERM_READ, MessageQueue
+
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class HeldQueue:
+    """A queue: its first offset, and the one that its next message will have."""
+
+    queue: MessageQueue
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldQueues:
+    """The queues of a broker.
+
+    Attributes:
+        readable: those that can be pulled, in order.
+        closed: those that hold messages and may not be pulled: the topic may not be read, or the queue is none of
+            those that may.
+        topics: names of all topics that the broker has.
+    """
+
+    readable: Sequence[HeldQueue]
+    closed: Sequence[HeldQueue] = field(default=())
+    topics: frozenset[str] = frozenset()
+
+
+def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> HeldQueues:
+    """Ask a broker for its topics, those of the system among them, and for what their queues hold.
+
+    Args:
+        admin: asks.
+        broker_name: which broker.
+        topics: only these; all where empty.
+
+    Raises:
+        RocketMQError: if the broker cannot be asked.
+    """
+    configs = admin.topic_configs(broker_name)
+    wanted = sorted(configs.keys() & set(topics) if topics else configs)
+    readable: list[HeldQueue] = []
+    closed: list[HeldQueue] = []
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-queues") as pool:
+        for topic, held in zip(wanted, pool.map(lambda each: _held(admin, broker_name, each), wanted), strict=True):
+            for one in held:
+                if _is_readable(configs[topic], one.queue.queue_id):
+                    readable.append(one)
+                elif one.first < one.end:
+                    closed.append(one)
+    return HeldQueues(readable, closed, frozenset(configs))
+
+
+def _is_readable(config: TopicConfig, queue_id: int) -> bool:
+    return bool(config.perm & PERM_READ) and queue_id < config.read_queue_nums
+
+
+def _held(admin: Admin, broker_name: str, topic: str) -> list[HeldQueue]:
+    stats = admin.broker_topic_stats(topic, broker_name)
+    if stats is None:  # deleted since the topics were listed
+        return []
+    return [
+        HeldQueue(MessageQueue(topic, broker_name, queue.queue_id), max(0, held.min_offset), max(0, held.max_offset))
+        for queue, held in sorted(stats.offset_table.items())
+        if queue.topic == topic
+    ]

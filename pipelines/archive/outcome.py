@@ -1,0 +1,24 @@
+"""What a run's tasks come to, before its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit
+from commitlake.connectors.lake.manifest import ManifestRow
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run's tasks.
+
+    Attributes:
+        commit: the run's, with how far it has come.
+        manifest: rows of files that the tasks have not written.
+        notes: sentences for the summary.
+    """
+
+    commit: ArchiveCommit
+    manifest: Sequence[ManifestRow] = ()
+    notes: Sequence[str] = ()

@@ -1,0 +1,80 @@
+"""Lakes that are fed by pulling from brokers in the test's own process, and by the same brokers' files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.pipelines.archive.from_broker.planning import BrokerWork, find_broker_work
+from commitlake.pipelines.archive.from_broker.source import BrokerSource
+from commitlake.pipelines.archive.run import Config, Result, plan_work, run_archive
+from tests.support.live_brokers import LiveCluster
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PulledLake:
+    """A lake.
+
+    Attributes:
+        cluster: its brokers.
+        folder: where it lies.
+    """
+
+    cluster: LiveCluster
+    folder: Path
+
+    @property
+    def config(self) -> Config:
+        """Of a run that pulls all."""
+        source = BrokerSource(Options(self.cluster.address, request_seconds=3.0), retry_seconds=0.2)
+        return Config("", str(self.folder), source=source, keys=False, quality=False)
+
+    def plan(self, **changes: Any) -> BrokerWork:
+        """What a run would pull."""
+        assert self.config.source is not None
+        return find_broker_work(replace(self.config.source, **changes), LakePaths(str(self.folder)))
+
+    def pull(self, partition: int = 32 << 20, **changes: Any) -> Result:
+        """Archive by pulling.
+
+        Args:
+            partition: log bytes of a part.
+            changes: of the source.
+        """
+        assert self.config.source is not None
+        source = replace(self.config.source, **changes)
+        return run_archive(HERE, replace(self.config, source=source, max_partition_bytes=partition))
+
+    def read_files(self, name: str = "broker-a") -> Result:
+        """Archive a broker's files."""
+        config = replace(self.config, store=str(self.cluster.brokers[name].store.path), source=None, broker=name)
+        return run_archive(HERE, config, plan_work(config))
+
+    def rows(self) -> list[Row]:
+        """All messages but for where their bodies lie, in order."""
+        table = DeltaTable(str(self.folder / "messages")).to_pyarrow_table()
+        rows: list[Row] = (
+            table.drop_columns(["body_ref"])
+            .sort_by([("broker", "ascending"), ("physical_offset", "ascending")])
+            .to_pylist()
+        )
+        return rows
+
+    def offsets(self) -> list[int]:
+        """The physical offsets of all messages, in order."""
+        return [row["physical_offset"] for row in self.rows()]
+
+    def progress(self, name: str = "broker-a") -> StoreProgress:
+        """How far a broker is archived."""
+        last = read_last_commit(str(self.folder / "messages"))
+        assert last is not None
+        return last.stores[name]

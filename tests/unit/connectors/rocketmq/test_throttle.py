@@ -1,0 +1,42 @@
+"""A reader that is kept to a rate waits as long as what it has read takes at that rate."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors.rocketmq.throttle import Rate, Throttle
+
+
+class Clock:
+    """Time that passes where somebody waits."""
+
+    now = 50.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds"),
+    [(Rate(messages=100), 3.2), (Rate(bytes=1000), 10), (Rate(100, 1000), 10), (Rate(), 0), (Rate(100).share(2), 6.4)],
+)
+def test_reading_takes_as_long_as_the_rate_says(rate: Rate, seconds: float) -> None:
+    clock = Clock()
+    throttle = Throttle(rate, clock, clock.sleep)
+    for _ in range(10):
+        throttle.read(32, 1000)
+    assert clock.now - 50 == pytest.approx(seconds)
+
+
+def test_time_that_was_not_used_is_not_made_up_for() -> None:
+    clock = Clock()
+    throttle = Throttle(Rate(messages=10), clock, clock.sleep)
+    clock.now += 100
+    throttle.read(10, 0)
+    throttle.read(10, 0)
+    assert clock.now - 150 == pytest.approx(1.9)

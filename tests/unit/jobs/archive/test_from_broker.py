@@ -1,0 +1,121 @@
+"""`archive --from-broker`: what is pulled, what is told of it, and what does not go together."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.rocketmq.throttle import Rate
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.jobs.archive.broker_arguments import _rate
+from commitlake.jobs.archive.command import main
+from commitlake.jobs.archive.follow_brokers import BrokerFollower
+from commitlake.jobs.lag.command import main as lag
+from commitlake.pipelines.archive.run import Result
+from commitlake.schemas.errors import ExitCode
+from tests.support.live_brokers import LiveCluster
+from tests.support.live_reading import create_topic, put
+from tests.support.pulled_lakes import PulledLake
+
+OFF = datetime.timedelta(0)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    """One broker with ten messages of the topic orders, and one of another topic."""
+    with LiveCluster(tmp_path) as running:
+        broker = running.brokers["broker-a"]
+        create_topic(broker)
+        create_topic(broker, "other", 1)
+        put(broker, 10)
+        put(broker, 1, 10, (0,), topic="other")
+        yield running
+
+
+def test_messages_and_offsets_are_pulled_and_told(
+    cluster: LiveCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker, lake = cluster.brokers["broker-a"], tmp_path / "lake"
+    broker.store.config.consumer_offsets.commit("orders", "shipping", 0, 3)
+    broker.store.config.consumer_offsets.commit("other", "shipping", 0, 0)
+    given = ["--from-broker", cluster.address, "--lake", str(lake), "--local", "--threads", "1", "--no-quality"]
+    assert main([*given, "--topic", "orders", "--max-rate", "5000/s"]) == 0
+    out = capsys.readouterr().err
+    assert "run 1: 10 messages from" in out
+    assert "broker-a: 10 messages pulled from 2 queues" in out
+    assert lag(["--lake", str(lake), "--topic", "orders", "--output", "csv"]) == 0
+    assert "archived" not in capsys.readouterr().err
+    assert lag(["--lake", str(lake), "--output", "csv"]) == ExitCode.DAMAGE
+    told = capsys.readouterr()
+    (row,) = csv.DictReader(told.out.splitlines())
+    assert (row["group"], row["topic"], row["queue_id"], row["messages_max"]) == ("shipping", "orders", "0", "2")
+    assert "broker-a: only the topics orders of this broker are archived, so the lag of others is not known" in told.err
+    assert main(given) == 0
+    assert "run 2: 1 messages from" in capsys.readouterr().err
+    assert main(given) == 0
+    assert "nothing new in 1 store" in capsys.readouterr().err
+    assert DeltaTable(str(lake / "messages")).to_pyarrow_table().num_rows == 11
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (["--store", "s"], "--store reads a broker's files, and --from-broker does without"),
+        (["--broker-conf", "c"], "--broker-conf has no effect with --from-broker"),
+        (["--available-now"], "--available-now has no effect with --from-broker"),
+        (["--max-rate", "fast"], "'fast' is no rate: expected one like 2000/s or 20MiB/s"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    given: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _code(["--from-broker", "127.0.0.1:1", "--lake", str(tmp_path), *given]) == 2
+    assert error in capsys.readouterr().err
+
+
+def _code(given: list[str]) -> int:
+    try:
+        return main(given)
+    except SystemExit as end:
+        assert isinstance(end.code, int)
+        return end.code
+
+
+def test_options_of_pulling_need_a_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--store", "s", "--lake", str(tmp_path), "--topic", "orders"]) == 2
+    assert "--topic has no effect without --from-broker" in capsys.readouterr().err
+    assert main(["--from-broker", "127.0.0.1:1", "--lake", str(tmp_path / "lake"), "--local"]) == 1
+    assert "expected an answer from a name server" in capsys.readouterr().err
+
+
+def test_rates_are_messages_or_bytes() -> None:
+    assert [_rate(text) for text in ("2000/s", "0.5", "20MiB/s", "1.5 GiB")] == [
+        Rate(messages=2000), Rate(messages=0.5), Rate(bytes=20 << 20), Rate(bytes=3 << 29),
+    ]  # fmt: skip
+    for text in ("0/s", "-1", "10 MB", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match="is no rate"):
+            _rate(text)
+
+
+def test_it_follows_until_it_is_told_to_stop(cluster: LiveCluster, tmp_path: Path) -> None:
+    lake = PulledLake(cluster, tmp_path / "lake")
+    told: list[int] = []
+
+    def tell(result: Result) -> None:
+        told.append(result.messages)
+        if len(told) == 3:
+            follower._stop.set()
+        else:
+            put(cluster.brokers["broker-a"], len(told), 100)
+
+    follower = BrokerFollower(HERE, lake.config, tell, OFF)
+    follower.follow(OFF)
+    assert told == [11, 1, 2]
+    offsets = DeltaTable(str(tmp_path / "lake" / "consumer_offsets")).to_pyarrow_table()
+    assert offsets.num_rows

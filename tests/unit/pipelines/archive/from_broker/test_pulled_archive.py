@@ -1,0 +1,182 @@
+"""An archive that pulls has the rows that one over the files has, each once, whatever happens between its runs."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.formats.engine.continuity import StoreReplacedError
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.lake.committer import ConcurrentArchiveError
+from commitlake.connectors.lake.packs.body import fetch_body
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.pipelines.archive.concurrent import archive_beside_others
+from commitlake.pipelines.archive.run import OnRefusal, RefusedError, plan_work, run_archive
+from tests.support.live_brokers import LiveCluster
+from tests.support.live_reading import create_topic, delete_first_segments, put
+from tests.support.pulled_lakes import PulledLake
+
+
+def files_lake(lake: PulledLake, tmp_path: Path) -> PulledLake:
+    """A lake of the same broker's files."""
+    other = PulledLake(lake.cluster, tmp_path / "files")
+    other.read_files()
+    return other
+
+
+def test_rows_are_those_of_the_files_however_often_and_in_how_many_parts(
+    cluster: LiveCluster, lake: PulledLake, tmp_path: Path
+) -> None:
+    broker = cluster.brokers["broker-a"]
+    create_topic(broker, "other", 1)
+    for first, partition in ((0, 32 << 20), (50, 1000), (75, 4000)):
+        put(broker, 25, first)
+        put(broker, 5, first, (0,), topic="other", body=b"x" * 300)
+        assert lake.pull(partition).messages == 30
+    put(broker, 25, 25)
+    assert lake.pull().messages == 25
+    assert lake.pull().sequence == 0
+    files = files_lake(lake, tmp_path)
+    assert lake.rows() == files.rows()
+    assert lake.progress().end == files.progress().end
+    assert lake.progress().last_record == files.progress().last_record
+    packs = open_store(str(lake.folder / "bodies"))
+    for row in DeltaTable(str(lake.folder / "messages")).to_pyarrow_table().to_pylist():
+        body = fetch_body(packs, row, stored=True)
+        assert body is not None
+        assert zlib.crc32(body) & 0x7FFFFFFF == row["body_crc"]
+
+
+def test_a_run_ends_where_the_log_ended_when_it_was_planned(cluster: LiveCluster, lake: PulledLake) -> None:
+    broker = cluster.brokers["broker-a"]
+    put(broker, 10)
+    first = lake.plan()
+    put(broker, 10, 10)  # what the second plan sees of the queues lies behind the end of the first one
+    later = plan_work(lake.config, until=first.snapshot)
+    result = run_archive(HERE, replace(lake.config, max_partition_bytes=500), later)
+    assert (result.messages, lake.progress().end) == (10, first.snapshot.ranges["broker-a"].end)
+    pulled = lake.progress().pulled
+    assert pulled is not None
+    assert pulled.offsets == {"orders": {"0": 5, "1": 5}}
+    assert lake.pull().messages == 10
+    assert len(lake.offsets()) == len(set(lake.offsets())) == 20
+
+
+def test_of_two_runs_over_the_same_messages_one_commits(cluster: LiveCluster, lake: PulledLake) -> None:
+    broker = cluster.brokers["broker-a"]
+    put(broker, 10)
+    late, later = plan_work(lake.config), plan_work(lake.config)
+    put(broker, 4, 10)
+    lake.pull()
+    with pytest.raises(ConcurrentArchiveError, match="another run has archived broker-a meanwhile"):
+        run_archive(HERE, lake.config, late)
+    assert archive_beside_others(HERE, lake.config, later).sequence == 0
+    assert len(lake.offsets()) == 14
+
+
+def test_files_and_queues_can_be_read_by_turns(cluster: LiveCluster, lake: PulledLake, tmp_path: Path) -> None:
+    broker = cluster.brokers["broker-a"]
+    put(broker, 9)
+    lake.read_files()
+    put(broker, 6, 9)
+    plan = lake.plan()
+    assert sum(one.wanted.size for one in plan.plans["broker-a"].ranges) == 6  # it does not pull what it would drop
+    assert lake.pull().messages == 6
+    create_topic(broker, "new", 1)
+    put(broker, 3, 15, (0,), topic="new")
+    assert lake.pull().messages == 3
+    put(broker, 5, 18)
+    assert lake.read_files().messages == 5
+    put(broker, 5, 23)
+    assert lake.pull().messages == 5
+    assert lake.rows() == files_lake(lake, tmp_path).rows()
+
+
+def test_a_topic_that_is_taken_later_begins_at_its_first_message(
+    cluster: LiveCluster, lake: PulledLake, tmp_path: Path
+) -> None:
+    broker = cluster.brokers["broker-a"]
+    create_topic(broker, "other", 1)
+    put(broker, 6)
+    put(broker, 4, 6, (0,), topic="other")
+    assert lake.pull(topics=("orders",)).messages == 6
+    with pytest.raises(
+        StoreError, match=r"took only the topics orders: .* Run 'archive --from-broker' without --topic"
+    ):
+        lake.read_files()
+    assert lake.pull(topics=("orders",)).sequence == 0
+    assert lake.pull().messages == 4
+    assert lake.rows() == files_lake(lake, tmp_path).rows()
+    with pytest.raises(NoRouteError, match="topic 'odrers': expected to be on one of the brokers"):
+        lake.pull(topics=("odrers",))
+    with pytest.raises(NoRouteError, match="knows no broker 'b': expected one of broker-a"):
+        lake.pull(brokers=("b",))
+
+
+def test_what_was_deleted_before_it_was_archived_is_counted_and_written_down(
+    cluster: LiveCluster, lake: PulledLake
+) -> None:
+    broker = cluster.brokers["broker-a"]
+    put(broker, 10)
+    assert lake.pull().gaps == 0
+    put(broker, 600, 10, body=b"x" * 200)
+    delete_first_segments(broker)
+    kept = sum(broker.store.max_offset("orders", queue) - broker.store.min_offset("orders", queue) for queue in (0, 1))
+    lost = 600 - kept
+    assert 0 < lost < 600
+    with pytest.raises(RefusedError, match=rf"broker-a: {lost} messages gone: .*--on-gap record"):
+        run_archive(HERE, replace(lake.config, on_gap=OnRefusal.FAIL))
+    result = lake.pull()
+    assert (result.messages, result.gaps, result.verdict.is_damage) == (kept, 1, True)
+    assert f"broker-a: {lost:,} messages were lost before they were archived: topic orders, queue 0" in str(
+        result.notes
+    )
+    (gap,) = DeltaTable(str(lake.folder / "gaps")).to_pyarrow_table().to_pylist()
+    assert (gap["broker"], gap["end_offset"]) == ("broker-a", broker.store.min_physical_offset)
+    assert gap["found"].startswith(f"{lost} messages gone: topic orders, queue 0 of broker-a, offsets 5 to ")
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_first_message(cluster: LiveCluster, lake: PulledLake) -> None:
+    broker = cluster.brokers["broker-a"]
+    put(broker, 10)
+    lake.pull()
+    for again, count in ((1, 4), (2, 30)):  # fewer messages than before, and more
+        broker.store.delete_queues("orders")
+        create_topic(broker)
+        put(broker, count)
+        result = lake.pull()
+        assert result.messages == count, again
+        assert "2 queues count their messages anew" in str(result.notes)
+    assert len(set(lake.offsets())) == 44
+
+
+def test_another_broker_of_the_same_name_is_refused(cluster: LiveCluster, lake: PulledLake, tmp_path: Path) -> None:
+    broker = cluster.brokers["broker-a"]
+    put(broker, 10)
+    lake.pull()
+    with LiveCluster(tmp_path / "again") as again:
+        create_topic(again.brokers["broker-a"])
+        other = PulledLake(again, lake.folder)
+        put(again.brokers["broker-a"], 5)
+        with pytest.raises(
+            StoreReplacedError, match=r"expected a log that goes on to \d+ at least, found one that ends"
+        ):
+            other.pull()
+        put(again.brokers["broker-a"], 30, 100)
+        with pytest.raises(StoreReplacedError, match=r"expected the record of .* that was archived last"):
+            other.pull()
+
+
+def test_a_lake_has_all_brokers_of_a_cluster(cluster: LiveCluster, lake: PulledLake) -> None:
+    create_topic(cluster.add("broker-b"))
+    for name, count in (("broker-a", 4), ("broker-b", 6)):
+        put(cluster.brokers[name], count)
+    assert lake.pull(brokers=("broker-b",)).messages == 6
+    assert lake.pull().messages == 4
+    assert {row["broker"] for row in lake.rows()} == {"broker-a", "broker-b"}
