@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions, parse_queue_options
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
+from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.index_entries import CORRUPT_ENTRY, QUEUE_ENTRIES
 
 if TYPE_CHECKING:
@@ -46,11 +47,13 @@ class ConsumeQueueDataSource(DataSource):
         """Return the name for `format`."""
         return "consumequeue"
 
+    @carry_errors()
     def schema(self) -> StructType:
         """Return the columns that the options ask for."""
         options = parse_queue_options(self.options)
         return choose_columns(QUEUE_ENTRIES, options.columns, options.mode, CORRUPT_ENTRY.name)
 
+    @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns."""
         return QueueReader(parse_queue_options(self.options), schema)
@@ -59,6 +62,7 @@ class ConsumeQueueDataSource(DataSource):
 class PushdownConsumeQueueDataSource(ConsumeQueueDataSource):
     """`ConsumeQueueDataSource`, taking Spark's predicates; Spark applies all of them again."""
 
+    @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns that takes filters."""
         return PushdownQueueReader(parse_queue_options(self.options), schema)
@@ -85,6 +89,7 @@ class QueueReader(DataSourceReader):
         self._narrowing = options.narrowing
         self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
+    @carry_errors()
     def partitions(self) -> list[QueuePartition]:
         """List the files of the wanted topics and queues, in parts."""
         from commitlake.connectors.formats.index_entries.queue_parts import plan_queues  # noqa: PLC0415 (loads the kernel)
@@ -98,7 +103,8 @@ class QueueReader(DataSourceReader):
 
         if isinstance(partition, QueuePartition):
             filters, mode = self._narrowing.filters, self._options.mode
-            yield from read_queue_parts(partition.parts, self._arrow_schema, filters, mode)
+            with carry_errors():
+                yield from read_queue_parts(partition.parts, self._arrow_schema, filters, mode)
             settle()
 
 

@@ -37,6 +37,7 @@ from commitlake.connectors.formats.index_entries.entry_options import (
 )
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
+from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.index_entries import CORRUPT_ENTRY, INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS
 
 if TYPE_CHECKING:
@@ -57,12 +58,14 @@ class IndexFileDataSource(DataSource):
         """Return the name for `format`."""
         return "indexfile"
 
+    @carry_errors()
     def schema(self) -> StructType:
         """Return the columns that the options ask for."""
         options = parse_index_options(self.options)
         table, read = _TABLES[options.content], options.read
         return choose_columns(table, read.columns, read.mode, CORRUPT_ENTRY.name)
 
+    @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns."""
         return IndexFileReader(parse_index_options(self.options), schema)
@@ -71,6 +74,7 @@ class IndexFileDataSource(DataSource):
 class PushdownIndexFileDataSource(IndexFileDataSource):
     """`IndexFileDataSource`, taking Spark's predicates; Spark applies all of them again."""
 
+    @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns that takes filters."""
         return PushdownIndexFileReader(parse_index_options(self.options), schema)
@@ -97,6 +101,7 @@ class IndexFileReader(DataSourceReader):
         self._narrowing = options.read.narrowing
         self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
+    @carry_errors()
     def partitions(self) -> list[IndexPartition]:
         """List the IndexFiles, in parts."""
         from commitlake.connectors.formats.index_entries.index_parts import plan_index_files  # noqa: PLC0415
@@ -109,7 +114,8 @@ class IndexFileReader(DataSourceReader):
         from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
 
         if isinstance(partition, IndexPartition):
-            yield from read_index_parts(partition.parts, self._arrow_schema, self._narrowing.filters, self._options)
+            with carry_errors():
+                yield from read_index_parts(partition.parts, self._arrow_schema, self._narrowing.filters, self._options)
             settle()
 
 
