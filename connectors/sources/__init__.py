@@ -5,7 +5,7 @@ consumequeue  the broker's own queues, batches only   indexfile     its IndexFil
 schema_choice the columns of a read
 predicates    Spark's predicates as filters of a read
 stream        the stream's side of Spark; stream_planner: what comes next, stream_ends, stream_offsets,
-stream_shares, stream_start and stream_ranges: the parts of that
+stream_shares, stream_start and stream_ranges: the parts of that; stream_checkpoint: what Spark has kept of offsets
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ behind it has it as `first`: the first micro-batch is what lies between those tw
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,6 +25,7 @@ from commitlake.connectors.formats.engine.continuity import StoreReplacedError
 from commitlake.connectors.formats.engine.errors import CheckpointError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.stores import Segment, Store, segment_sizes
+from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 
 VERSION = 1
@@ -109,19 +109,11 @@ def from_checkpoint(value: Mapping[str, Any]) -> Positions:
     Raises:
         CheckpointError: if it is not what `to_checkpoint` gives.
     """
-    version = value.get("version")
-    if version != VERSION:
-        raise CheckpointError(
-            f"the stream's checkpoint has offsets of version {version!r}, expected {VERSION}: another version of this "
-            f"source has written it, or another source ({json.dumps(value)[:200]}). Begin with a new checkpoint"
-        )
-    try:
-        return {broker: _position(entry) for broker, entry in value["stores"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(
-            f"the stream's checkpoint is damaged: expected offsets by broker, found {error!r} in "
-            f"{json.dumps(value)[:200]}. Begin with a new checkpoint"
-        ) from None
+    return read_checkpoint(value, _positions, version=VERSION, expected="offsets by broker", error=CheckpointError)
+
+
+def _positions(value: Mapping[str, Any]) -> Positions:
+    return {broker: _position(entry) for broker, entry in value["stores"].items()}
 
 
 def _position(entry: Mapping[str, Any]) -> StorePosition:

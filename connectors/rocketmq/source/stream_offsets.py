@@ -12,7 +12,6 @@ the first end behind a beginning, which says `initial`, names every queue in `be
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from commitlake.connectors.rocketmq.errors import CheckpointError
 from commitlake.connectors.rocketmq.queue_reading import QueueRange
 from commitlake.connectors.rocketmq.source.positions import from_tree, to_tree
+from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
 from commitlake.schemas.remoting.routes import MessageQueue
 
 VERSION = 1
@@ -58,20 +58,11 @@ def from_checkpoint(value: Mapping[str, Any]) -> StreamPosition:
     Raises:
         CheckpointError: if it is not what `to_checkpoint` gives.
     """
-    version = value.get("version")
-    if version != VERSION:
-        raise CheckpointError(
-            f"the stream's checkpoint has offsets of version {version!r}, expected {VERSION}: another version of this "
-            f"source has written it, or another source ({json.dumps(value)[:200]}). Begin with a new checkpoint"
-        )
-    try:
-        offsets, begins = from_tree(value["queues"]), from_tree(value.get("begins", {}))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(
-            f"the stream's checkpoint is damaged: expected offsets by queue, found {error!r} in "
-            f"{json.dumps(value)[:200]}. Begin with a new checkpoint"
-        ) from None
-    return StreamPosition(offsets, begins, value.get("initial") is True)
+    return read_checkpoint(value, _position, version=VERSION, expected="offsets by queue", error=CheckpointError)
+
+
+def _position(value: Mapping[str, Any]) -> StreamPosition:
+    return StreamPosition(from_tree(value["queues"]), from_tree(value.get("begins", {})), value.get("initial") is True)
 
 
 def ranges_between(start: StreamPosition, end: StreamPosition) -> list[QueueRange]:
