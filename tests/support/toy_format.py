@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.format_kernel import FormatKernel
 from commitlake.connectors.formats.engine.kernel import hop as h
@@ -34,7 +35,6 @@ from commitlake.connectors.formats.small_files import Claim, Problems, RebuiltLo
 from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Finding, Rules, SegmentScanner, SpanKind
 
-Array = np.ndarray[Any, Any]
 HEAD = struct.Struct(">i2sqqqB")
 RECORD, FILLER = b"TY", b"TF"
 _SHORT = struct.Struct(">i2s")

@@ -15,11 +15,11 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, Window
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.mapping import Mapping
-from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
 
 MAP_BYTES = 32 << 20
 """Of a file that are mapped at a time."""
 _LEAST_TO_MAP = 1 << 20
+_LEAST_TO_READ = 8  # bytes: size and magic, with which every format's records and fillers begin
 
 
 class OpenWindow:
@@ -66,7 +66,7 @@ class Windows:
         """
         self._file = file
         self._base_offset = base_offset
-        self._size = max(BLANK.size, min(read_bytes, expected))
+        self._size = max(_LEAST_TO_READ, min(read_bytes, expected))
         self._buffer = np.empty(0, np.uint8)
         self._map_bytes = MAP_BYTES if isinstance(file, LocalFile) else 0
         self._last = 0

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.rows import MAX_TIMESTAMP_MS
 from commitlake.connectors.formats.index_entries.entry_damage import CORRUPT_ENTRY
 
-Array = np.ndarray[Any, Any]
 _BATCH_ROWS = 1 << 14
 
 

@@ -39,8 +39,8 @@ from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.filters import Filters, Narrowing
 from commitlake.connectors.formats.engine.option_values import OptionValues
 from commitlake.connectors.formats.engine.options import BY_SIZE, Mode
-from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
-from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.registry import ANY_FORMAT, all_formats
 from commitlake.connectors.option_names import known_options
 from commitlake.schemas.layouts.rocketmq.indexfile import MAX_FILE_BYTES, Geometry, key_hash
 
@@ -62,12 +62,13 @@ class EntryOptions:
     """The options that both sources take; see the module's tables.
 
     Attributes:
+        formats: the formats of the stores that are meant.
         narrowing: the filters by broker, topic, queue and physical offset.
     """
 
     path: str
     broker: str | None
-    layout: FormatChoice
+    formats: tuple[Format, ...]
     mode: Mode
     columns: tuple[str, ...] | None
     max_partition_bytes: int
@@ -106,7 +107,7 @@ def parse_queue_options(given: Mapping[str, str]) -> EntryOptions:
         min_offset=read.number("startingOffset"),
         end_offset=read.number("endingOffset"),
     )
-    return _common(values, read, filters, read.format_choice("layout", ANY_FORMAT))
+    return _common(values, read, filters, read.format_choice("layout", ANY_FORMAT).formats)
 
 
 def parse_index_options(given: Mapping[str, str]) -> IndexFileOptions:
@@ -118,18 +119,19 @@ def parse_index_options(given: Mapping[str, str]) -> IndexFileOptions:
     for name in ("keys", "startingOffset", "endingOffset"):
         if name in values and content is not IndexContent.ENTRIES:
             raise OptionError(f"option {name} is for entries: expected content entries, found {content}")
-    return IndexFileOptions(
-        _common(values, read, filters, FormatChoice(ROCKETMQ)), content, _key_hashes(read), _geometry(read)
-    )
+    formats = tuple(log_format for log_format in all_formats() if log_format.has_index_files)
+    return IndexFileOptions(_common(values, read, filters, formats), content, _key_hashes(read), _geometry(read))
 
 
-def _common(values: Mapping[str, str], read: OptionValues, filters: Filters, layout: FormatChoice) -> EntryOptions:
+def _common(
+    values: Mapping[str, str], read: OptionValues, filters: Filters, formats: tuple[Format, ...]
+) -> EntryOptions:
     if not values.get("path"):
         raise OptionError("the option 'path' is missing: load(PATH), a broker's store folder or a glob")
     return EntryOptions(
         path=values["path"],
         broker=values.get("broker"),
-        layout=layout,
+        formats=formats,
         mode=read.choice("mode", Mode, Mode.FAILFAST, upper=True),
         columns=read.names("columns"),
         max_partition_bytes=read.size("maxPartitionBytes", BY_SIZE),

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.index_entries.entry_damage import FIRST_BYTES, BadEntries, Reason
 
-Array = np.ndarray[Any, Any]
 WINDOW_ENTRIES = 1 << 14
 _ZEROS = "zeros"
 

@@ -11,12 +11,11 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.index_entries.entry_columns import is_timestamp
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
-from commitlake.connectors.formats.index_entries.partitions import divide_range, group_parts, local_root
-from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
+from commitlake.connectors.formats.index_entries.partitions import divide_range, local_root, plan_stores
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import INT32_MAX
 from commitlake.schemas.layouts.rocketmq.indexfile import (
@@ -28,7 +27,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     geometry_of,
     parse_header,
 )
-from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file
+from commitlake.schemas.store_files import files_in, open_file
 
 _FOLDER = "index"
 
@@ -87,17 +86,7 @@ def plan_index_files(options: IndexFileOptions, narrowing: Narrowing) -> list[li
     Raises:
         StoreError: where the path gives no store with an index on a local disk, or a link lies among its files.
     """
-    read = options.read
-    parts: list[IndexPart] = []
-    for store in find_stores(read.path, read.broker, read.layout.formats):
-        if narrowing.brokers is None or store.broker in narrowing.brokers:
-            try:
-                parts += _parts_of_store(store, options)
-            except UnsafeFileError as error:
-                raise StoreError(str(error)) from None
-            except PermissionError as error:
-                raise StoreError(f"{error.filename} may not be read: run as the broker's user") from None
-    return group_parts(parts, read.max_partition_bytes)
+    return plan_stores(options.read, narrowing, lambda store: _parts_of_store(store, options))
 
 
 def _parts_of_store(store: Store, options: IndexFileOptions) -> Iterator[IndexPart]:
@@ -105,7 +94,7 @@ def _parts_of_store(store: Store, options: IndexFileOptions) -> Iterator[IndexPa
     folder = root / _FOLDER
     if not folder.is_dir():
         raise StoreError(f"{root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker")
-    if options.key_hashes is not None and (reason := why_no_key_index(store)) is not None:
+    if options.key_hashes is not None and (reason := store.format.why_no_key_index(store)) is not None:
         raise StoreError(f"{folder}: no key can be looked up in this index: {reason}. Read it without the option keys")
     for name in files_in(folder, str.isdecimal):
         try:

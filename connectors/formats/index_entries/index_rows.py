@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.index_entries.entry_columns import Array, bad_batch, batch_of, timestamps, together
+from commitlake.connectors.formats.index_entries.entry_columns import bad_batch, batch_of, timestamps, together
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter, Reason
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.filters import Narrowing
 from commitlake.connectors.formats.engine.options import BY_SIZE
 from commitlake.connectors.formats.engine.read_plan import partition_bytes
-from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
+from commitlake.schemas.store_files import UnsafeFileError
 
 MAX_FILE_BYTES = (1 << 31) - 1
 """A broker computes the size of each of these files as an int."""
@@ -26,6 +29,31 @@ class _Part(Protocol):
 
 
 _P = TypeVar("_P", bound=_Part)
+
+
+def plan_stores(
+    options: EntryOptions, narrowing: Narrowing, parts_of: Callable[[Store], Iterable[_P]]
+) -> list[list[_P]]:
+    """List what is to be read of all stores, as a list for each partition.
+
+    Args:
+        options: where the stores are, and how large a partition may be.
+        narrowing: the brokers that are wanted, from the options and from Spark.
+        parts_of: gives the parts of a store's files.
+
+    Raises:
+        StoreError: for a store that may not be read, or with a link among its files.
+    """
+    parts: list[_P] = []
+    for store in find_stores(options.path, options.broker, options.formats):
+        if narrowing.brokers is None or store.broker in narrowing.brokers:
+            try:
+                parts += parts_of(store)
+            except UnsafeFileError as error:
+                raise StoreError(str(error)) from None
+            except PermissionError as error:
+                raise StoreError(f"{error.filename} may not be read: run as the broker's user") from None
+    return group_parts(parts, options.max_partition_bytes)
 
 
 def local_root(store: Store) -> Path:

@@ -15,14 +15,14 @@ from pathlib import Path
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
 from commitlake.connectors.formats.index_entries.entry_windows import find_data
-from commitlake.connectors.formats.index_entries.partitions import MAX_FILE_BYTES, divide_range, group_parts, local_root
+from commitlake.connectors.formats.index_entries.partitions import MAX_FILE_BYTES, divide_range, local_root, plan_stores
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder, parse_segment_name
-from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in
+from commitlake.schemas.store_files import files_in, folders_in
 
 
 def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:
@@ -103,16 +103,7 @@ def plan_queues(options: EntryOptions, narrowing: Narrowing) -> list[list[QueueP
     Raises:
         StoreError: where the path gives no store with queues on a local disk, or a link lies among their files.
     """
-    parts: list[QueuePart] = []
-    for store in find_stores(options.path, options.broker, options.layout.formats):
-        if narrowing.brokers is None or store.broker in narrowing.brokers:
-            try:
-                parts += _parts_of_store(store, narrowing)
-            except UnsafeFileError as error:
-                raise StoreError(str(error)) from None
-            except PermissionError as error:
-                raise StoreError(f"{error.filename} may not be read: run as the broker's user") from None
-    return group_parts(parts, options.max_partition_bytes)
+    return plan_stores(options, narrowing, lambda store: _parts_of_store(store, narrowing))
 
 
 def _parts_of_store(store: Store, narrowing: Narrowing) -> Iterator[QueuePart]:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.index_entries.entry_columns import (
-    Array,
     bad_batch,
     batch_of,
     is_timestamp,

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.index_entries import entry_windows
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
@@ -116,7 +117,7 @@ def test_a_queue_that_grows_meanwhile_ends_where_it_ended(path: Path) -> None:
     path.write_bytes(np.array([1, 2, 0, 0], _DTYPE).tobytes())
     grown = np.array([1, 2, 3, 4], _DTYPE)
 
-    def is_sound(start: int, entries: entry_windows.Array) -> entry_windows.Array:
+    def is_sound(start: int, entries: Array) -> Array:
         written = entries > 0
         path.write_bytes(grown.tobytes())  # the broker goes on as soon as it has been looked at
         return written
