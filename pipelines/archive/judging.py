@@ -24,7 +24,8 @@ from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.profile_judge import BeginJudging, ProfileJudge
-from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences, to_table
+from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences
+from commitlake.pipelines.quality.result_rows import to_table
 from commitlake.pipelines.quality.stretches import stretches_of
 from commitlake.pipelines.quality.verdict import Losses
 from commitlake.schemas.errors import CommitLakeError, ExitCode

@@ -1,21 +1,12 @@
-"""What came of a judgement, and the same as rows of `quality_results`."""
+"""The judgements on an archive run, and sentences on what is not as expected."""
 
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.pipelines.quality.judgement import Judgement
-from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
-
-if TYPE_CHECKING:
-    from commitlake.pipelines.quality.verdict import RunVerdict
 
 _SHOWN = 3
 _PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
@@ -47,47 +38,6 @@ class QualityReport:
     def passed(self) -> bool:
         """Whether the run may be committed."""
         return not self.critical_failures
-
-
-def to_table(report: QualityReport, *, run_id: str, verdict: RunVerdict | None = None) -> pa.Table:
-    """The report as rows of `quality_results`.
-
-    Args:
-        report: what was judged.
-        run_id: the archive run's.
-        verdict: on the run, which is a row, too.
-    """
-    rows = [
-        {
-            "run_id": run_id,
-            "suite": found.suite,
-            "expectation": found.expectation.name,
-            "severity": str(found.expectation.severity),
-            "success": found.success,
-            "observed_value": None if found.observed is None else json.dumps(found.observed),
-            "judged_count": found.judged,
-            "unexpected_count": found.unexpected,
-            "examples": [json.dumps(example, default=str, ensure_ascii=False) for example in found.examples],
-            "judged_at": report.judged_at,
-        }
-        for found in report.judgements
-    ]
-    if verdict is not None:
-        rows.append(
-            {
-                "run_id": run_id,
-                "suite": "run",
-                "expectation": "verdict",
-                "severity": "critical" if verdict.is_damage else "warning",
-                "success": not verdict.is_damage,
-                "observed_value": json.dumps(verdict.text),
-                "judged_count": 1,
-                "unexpected_count": int(verdict.is_damage),
-                "examples": [],
-                "judged_at": report.judged_at,
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=to_arrow_schema(QUALITY_RESULTS, timezone="UTC"))
 
 
 def sentences(report: QualityReport) -> list[str]:

@@ -15,7 +15,8 @@ from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.follower import ArchiveRun
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, read_past_runs
-from commitlake.pipelines.quality.report import QualityReport, to_table
+from commitlake.pipelines.quality.report import QualityReport
+from commitlake.pipelines.quality.result_rows import to_table
 from commitlake.pipelines.quality.verdict import Losses
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS

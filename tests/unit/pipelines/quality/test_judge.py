@@ -20,7 +20,8 @@ from commitlake.pipelines.quality.frames import windows_of
 from commitlake.pipelines.quality.judge import judge
 from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.merging import merge_profiles
-from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences, to_table
+from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences
+from commitlake.pipelines.quality.result_rows import to_table
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite

@@ -7,7 +7,8 @@ import datetime
 import pytest
 
 from commitlake.pipelines.quality.judgement import Judgement
-from commitlake.pipelines.quality.report import QualityReport, to_table
+from commitlake.pipelines.quality.report import QualityReport
+from commitlake.pipelines.quality.result_rows import to_table
 from commitlake.pipelines.quality.verdict import Losses
 from commitlake.schemas.quality.expectation import Severity
 from commitlake.schemas.quality.suites import SUITES
