@@ -1,6 +1,7 @@
 """Local files that are there whole or not at all, whatever kills their writer.
 
 write_whole   a file in a folder that several processes may write to: the name beside it is new each time
+write_sized   a segment of a log: as `write_synced`, but of a size that is known before what is in it
 write_synced  a small file of a store or of an unfinished run, which one process writes: the name beside it is fixed,
 so that the next run writes over what a killed one left, and a crash of the machine loses nothing
 """
@@ -37,6 +38,25 @@ def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             beside.unlink()
         raise
+
+
+@contextmanager
+def write_sized(path: Path, size: int) -> Iterator[int]:
+    """Open a file of a size, full of zeros, beside its place; sync and rename it if the `with` ends without an error.
+
+    Args:
+        path: its place.
+        size: its bytes; a file system may keep room for those that are written only.
+
+    Yields:
+        Its descriptor.
+    """
+    beside = path.with_suffix(".tmp")
+    with os.fdopen(create_file(beside), "w+b") as file:
+        os.truncate(file.fileno(), size)
+        yield file.fileno()
+        os.fsync(file.fileno())
+    beside.replace(path)
 
 
 def write_synced(path: Path, data: bytes, *, below: Path | None = None) -> None:

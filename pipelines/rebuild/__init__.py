@@ -5,7 +5,7 @@ JMQ's stores are made by the same two passes; they have queue files and a checkp
 How
     settings   sizes and rules that the log does not tell; found in what is left of the store, or given
     plan       a run: which log, up to where, how it is divided; kept in the work folder, so that a run can go on
-    run        all of it: `rebuild_store`                 work       tasks on threads of this process, or on Spark
+    run        all of it: `rebuild_store`
 
 First pass, a task for each range of the log
     collect    the entries of every queue and the keys of every record, into a part file (parts)

@@ -12,6 +12,7 @@ import numpy as np
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.whole_files import write_sized
 from commitlake.pipelines.restore import stretches
 from commitlake.pipelines.restore.bodies import Bodies, place_bodies
 from commitlake.pipelines.restore.errors import RestoreError
@@ -19,7 +20,6 @@ from commitlake.pipelines.restore.found import Records, Refusal
 from commitlake.pipelines.restore.records import RecordWriter
 from commitlake.pipelines.restore.rows import rows_of_segment
 from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.store_files import create_file
 
 _UNFIT = "no room for a filler beside it"
 
@@ -114,13 +114,8 @@ def restore_segment(table: DeltaTable, bodies: Bodies, task: SegmentTask) -> Seg
         QueryError: where the table cannot be read.
         PackStoreError: where the place of all packs cannot be read.
     """
-    beside = task.path.with_suffix(".tmp")
-    with os.fdopen(create_file(beside), "w+b") as file:
-        os.truncate(file.fileno(), task.size)
-        restored = _write(file.fileno(), table, bodies, task)
-        os.fsync(file.fileno())
-    beside.replace(task.path)
-    return restored
+    with write_sized(task.path, task.size) as descriptor:
+        return _write(descriptor, table, bodies, task)
 
 
 def _write(descriptor: int, table: DeltaTable, bodies: Bodies, task: SegmentTask) -> SegmentRestored:

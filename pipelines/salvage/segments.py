@@ -26,11 +26,11 @@ from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import End, Step, walk
 from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST
+from commitlake.connectors.whole_files import write_sized
 from commitlake.pipelines.salvage.fillers import MIN_FILLER_BYTES, fillers
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED, serialize_blank
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.store_files import create_file
 
 _WINDOW_BYTES = 4 << 20
 _COPY_BYTES = 8 << 20
@@ -97,13 +97,8 @@ def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
     """Write one segment, beside its place, synced, and renamed."""
     base = task.split.base_offset
     path = Path(task.out) / segment_name(base)
-    beside = path.with_suffix(".tmp")
-    with os.fdopen(create_file(beside), "wb") as file:
-        os.truncate(file.fileno(), task.size)
-        salvaged = _Writer(task, file.fileno()).run()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    return salvaged
+    with write_sized(path, task.size) as descriptor:
+        return _Writer(task, descriptor).run()
 
 
 @dataclass(slots=True)

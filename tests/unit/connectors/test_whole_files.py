@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.whole_files import remove_but_last, write_synced, write_whole
+from commitlake.connectors.whole_files import remove_but_last, write_sized, write_synced, write_whole
 
 
 def names(folder: Path) -> list[str]:
@@ -32,6 +33,16 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="broken"):
         fail()
     assert names(tmp_path) == []
+
+
+def test_a_segment_has_its_size_from_the_first_and_its_name_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000"
+    path.with_suffix(".tmp").write_bytes(b"of a run that was killed, and longer")
+    with write_sized(path, 16) as descriptor:
+        os.pwrite(descriptor, b"x", 8)
+        assert not path.exists()
+    assert path.read_bytes() == bytes(8) + b"x" + bytes(7)
+    assert names(tmp_path) == [path.name]
 
 
 def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
