@@ -33,6 +33,21 @@ def parse_iso(text: str) -> datetime.datetime:
     return with_zone(datetime.datetime.fromisoformat(text)).astimezone(datetime.UTC)
 
 
+def iso_text(moment: datetime.datetime, timespec: str = "seconds") -> str:
+    """Return a time that has a zone as ISO 8601 in UTC: `2026-11-20T14:00:00Z`.
+
+    Args:
+        moment: the time.
+        timespec: how exactly, as for `datetime.isoformat`.
+    """
+    return moment.astimezone(datetime.UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def plain_text(moment: datetime.datetime) -> str:
+    """Return a time that has a zone in UTC, to the second, for people: `2026-11-20 14:00:00`."""
+    return moment.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="seconds")
+
+
 def epoch_ms(moment: datetime.datetime) -> int:
     """Return the whole ms since 1970 of a time that has a zone."""
     return (moment - EPOCH) // MILLISECOND

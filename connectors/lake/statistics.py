@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from commitlake.schemas.times import iso_text
+
 _PREFIX_CHARACTERS = 32
 _HIGHEST_CHARACTER = "\U0010ffff"
 
@@ -64,19 +66,15 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
 
 def _floor(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
-        return _time_text(value)
+        return iso_text(value, "milliseconds")
     return value[:_PREFIX_CHARACTERS] if isinstance(value, str) else value
 
 
 def _ceiling(value: Any) -> Any:
     """A value that none of the column's is above; None where there is no short one."""
     if isinstance(value, datetime.datetime):
-        return _time_text(value)  # our times have no more than milliseconds
+        return iso_text(value, "milliseconds")  # our times have no more than milliseconds
     if isinstance(value, str) and len(value) > _PREFIX_CHARACTERS:
         ceiling = value[:_PREFIX_CHARACTERS] + _HIGHEST_CHARACTER
         return ceiling if ceiling > value else None
     return value
-
-
-def _time_text(value: datetime.datetime) -> str:
-    return value.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

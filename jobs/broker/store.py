@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from commitlake.jobs.cli.broker_conf import add_broker_conf_argument
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.store_arguments import positive
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.numbers import parse_decimal, parse_int
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 
 if TYPE_CHECKING:
@@ -92,12 +91,9 @@ def _percents(text: str) -> tuple[int, int, int]:
 
 
 def _mebibytes(text: str) -> float:
-    try:
-        size = float(text)
-    except ValueError:
-        size = math.nan
-    if not math.isfinite(size):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of MiB")
+    size = parse_decimal(text)
+    if size is None:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a number of MiB")
     return size
 
 

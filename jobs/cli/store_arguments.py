@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 
-from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -22,6 +23,23 @@ def at_least(least: int) -> Callable[[str], int]:
 
 positive = at_least(1)
 """A whole number from 1 on."""
+
+
+def positive_decimal(text: str, what: str, most: float = math.inf) -> float:
+    """Return a number above 0, which need not be whole.
+
+    Args:
+        text: of an option.
+        what: what the option takes, for the error.
+        most: the largest number allowed.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is none.
+    """
+    number = parse_decimal(text)
+    if number is None or not 0 < number <= most:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r} is no {what}")
+    return number
 
 
 def delay_levels(text: str) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from commitlake.jobs.cli.durations import UNITS
-from commitlake.schemas.times import EPOCH, MILLISECOND, parse_iso
+from commitlake.schemas.times import EPOCH, MILLISECOND, iso_text, parse_iso
 
 _AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
 _EPOCH_MS = re.compile(r"[0-9]{12,14}")
@@ -55,5 +55,4 @@ def add_time_arguments(parser: argparse.ArgumentParser) -> None:
 
 def time_text(moment: datetime.datetime) -> str:
     """Return a moment as ISO 8601 in UTC, to the millisecond where it has any."""
-    moment = moment.astimezone(datetime.UTC)
-    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
+    return iso_text(moment, "milliseconds" if moment.microsecond else "seconds")

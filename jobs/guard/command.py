@@ -24,6 +24,7 @@ from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_s3_arguments, lake_of
+from commitlake.jobs.cli.store_arguments import positive_decimal
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 
@@ -154,13 +155,7 @@ def _time_zone(text: str) -> ZoneInfo:
 
 
 def _ratio(text: str) -> float:
-    try:
-        ratio = float(text)
-    except ValueError:
-        ratio = 0.0
-    if not 0 < ratio <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no ratio: expected more than 0, at most 1, as in 0.85")
-    return ratio
+    return positive_decimal(text, "ratio: expected more than 0, at most 1, as in 0.85", most=1)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -21,6 +21,7 @@ from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.retention.rules import Cause
 from commitlake.pipelines.retention.watch import Verdict as SegmentVerdict
 from commitlake.pipelines.retention.watch import WatchedSegment, WatchedStore
+from commitlake.schemas.times import plain_text
 
 TITLE = "Segments about to be deleted"
 MAX_ROWS = 300
@@ -265,4 +266,4 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Html:
 
 
 def _plain_time(moment: datetime.datetime) -> str:
-    return time_text(moment).removesuffix(" UTC")
+    return plain_text(moment)

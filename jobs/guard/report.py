@@ -17,6 +17,7 @@ from commitlake.pipelines.retention.disk import Disk
 from commitlake.pipelines.retention.rules import Rules
 from commitlake.pipelines.retention.watch import Verdict, WatchedStore
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.times import iso_text
 
 _HOUR_SECONDS = 3600
 COLUMNS = (
@@ -183,4 +184,4 @@ def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:
 def _time_text(moment: datetime.datetime | None) -> str | None:
     if moment is None:
         return None
-    return moment.astimezone(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return iso_text(moment)

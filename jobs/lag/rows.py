@@ -11,6 +11,7 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.lag.groups import worst_first
 from commitlake.pipelines.lag.measure import Bounds, Lag
 from commitlake.pipelines.lag.verdicts import Verdict
+from commitlake.schemas.times import iso_text
 
 TABLE_COLUMNS = (
     "group", "topic", "queue_id", "messages", "time_lag", "bytes", "consume_tps", "drain", "verdict", "filter", "why",
@@ -64,7 +65,7 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "group": row.group or None,
             "topic": row.topic,
             "queue_id": row.queue_id,
-            "as_of": _time_text(row.as_of),
+            "as_of": iso_text(row.as_of, "milliseconds"),
             "offset_min": row.offset.low,
             "offset_max": row.offset.high,
             "end": row.end,
@@ -75,7 +76,7 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "bytes_max": None if row.bytes.high is None else int(row.bytes.high),
             "time_lag_s_min": row.seconds.low,
             "time_lag_s_max": row.seconds.high,
-            "next_message_time": None if row.next_time is None else _time_text(row.next_time),
+            "next_message_time": None if row.next_time is None else iso_text(row.next_time, "milliseconds"),
             "consume_tps": judged.consume_tps,
             "produce_tps": judged.produce_tps,
             "drain_s": None if row.messages.high is None else judged.drain_seconds(int(row.messages.high)),
@@ -84,10 +85,6 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "members": row.members,
             "notes": list(row.notes),
         }
-
-
-def _time_text(moment: datetime.datetime) -> str:
-    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 def summary(rows: Sequence[Lag]) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.notebooks.notebook import count_text, time_text
+from commitlake.jobs.notebooks.notebook import count_text
 from commitlake.pipelines.archive.past_runs import PastRun
 from commitlake.pipelines.archive_health.missing import Missing
 from commitlake.pipelines.archive_health.state import ArchiveState, StoreState
+from commitlake.schemas.times import plain_text
 
 Row = Mapping[str, Any]
 Figure = Callable[[PastRun], int]
@@ -40,7 +41,7 @@ def answer(
             else "The archive is on time"
         )
         yield (
-            f"{verdict}: the last run that found something ended {time_text(state.last_run)} UTC, "
+            f"{verdict}: the last run that found something ended {plain_text(state.last_run)} UTC, "
             f"{duration_text(age)} ago."
         )
     lacking = [store for store in state.stores if not store.is_whole]

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.notebooks.notebook import count_text, time_text
+from commitlake.jobs.notebooks.notebook import count_text
 from commitlake.jobs.notebooks.tps_words import series
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
+from commitlake.schemas.times import plain_text
 
 
 def answer(found: DeadLetters) -> Iterator[str]:
@@ -28,7 +29,7 @@ def answer(found: DeadLetters) -> Iterator[str]:
     worst = found.causes[0]
     yield (
         f"The most frequent cause: {cause_text(worst)}; {count_text(worst.messages, 'message')}, from "
-        f"{time_text(worst.first)} to {time_text(worst.last)} UTC."
+        f"{plain_text(worst.first)} to {plain_text(worst.last)} UTC."
     )
     yield f"The newest of them: commitlake query --id {worst.example}"
     left_out = found.messages - sum(one.messages for one in found.causes)

@@ -11,12 +11,13 @@ from typing import Any
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.lag.rows import bounded_text, seconds_text, table_rows
 from commitlake.jobs.lag.source import unknown_names
-from commitlake.jobs.notebooks.notebook import count_text, time_text
+from commitlake.jobs.notebooks.notebook import count_text
 from commitlake.pipelines.lag.answer import Answer
 from commitlake.pipelines.lag.groups import GroupSummary, worst_first
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Bounds, Choice, Lag
 from commitlake.pipelines.lag.verdicts import Verdict
+from commitlake.schemas.times import plain_text
 
 Row = dict[str, Any]
 COLORS = {
@@ -59,7 +60,7 @@ def answer(
     counts = Counter(one.verdict for one in groups)
     states = ", ".join(f"{counts[verdict]} {verdict}" for verdict in sorted(counts, key=lambda one: -one.gravity))
     as_of = max(one.worst.as_of for one in groups)
-    yield f"{count_text(len(groups), 'group')}: {states}; as of {time_text(as_of)} UTC."
+    yield f"{count_text(len(groups), 'group')}: {states}; as of {plain_text(as_of)} UTC."
     yield from (f"Not known: {sentence}." for sentence in missing)
 
 

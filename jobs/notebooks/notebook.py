@@ -23,8 +23,10 @@ from commitlake.connectors.printable import printable, printable_line
 from commitlake.connectors.whole_files import write_whole
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.rows_output import write_table
+from commitlake.jobs.cli.store_arguments import positive_decimal
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.times import plain_text
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 DEMO_LAKE = "commitlake-demo/lake"
@@ -229,19 +231,13 @@ def _say_error(kind: type[BaseException], error: BaseException, trace: Traceback
 
 
 def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1e18:
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
-    return number
+    return positive_decimal(text, "positive number", most=1e18)
 
 
 def _plain(value: Any) -> Any:
     """Return a value for a table: text that can do nothing, times in UTC."""
     if isinstance(value, datetime.datetime):
-        return time_text(value)
+        return plain_text(value)
     if isinstance(value, float):
         return round(value, 3)
     if value is None or isinstance(value, int):
@@ -249,11 +245,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = "; ".join(map(str, value))
     return printable_line(str(value))
-
-
-def time_text(moment: datetime.datetime) -> str:
-    """Return a time to the second, UTC."""
-    return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def count_text(count: float, one: str, many: str = "") -> str:

@@ -8,10 +8,11 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.notebooks.notebook import count_text, time_text
+from commitlake.jobs.notebooks.notebook import count_text
 from commitlake.pipelines.tps.capacity import Capacity
 from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.question import RatesQuestion
+from commitlake.schemas.times import plain_text
 
 Row = Mapping[str, Any]
 GIB = 1 << 30
@@ -40,7 +41,7 @@ def answer(
             f"topic_minutes lacks {count_text(lacking_runs, 'archive run')}, so these figures are too small: "
             "'commitlake archive --lake LAKE --backfill topic_minutes --local' adds them."
         )
-    span = f"From {time_text(question.start)} to {time_text(question.end)} UTC"
+    span = f"From {plain_text(question.start)} to {plain_text(question.end)} UTC"
     if total is None or not total["messages"]:
         yield f"{span} no message is archived."
     else:
@@ -50,7 +51,7 @@ def answer(
             f"{size_text(total['bytes'])} of log."
         )
         yield (
-            f"The busiest minute began at {time_text(total['peak_at'])} UTC: {rate_text(total['peak_per_s'])}, "
+            f"The busiest minute began at {plain_text(total['peak_at'])} UTC: {rate_text(total['peak_per_s'])}, "
             f"{total['peak_per_s'] / mean:,.0f} times the average."
         )
         worst = topics[0]
@@ -62,7 +63,7 @@ def answer(
     for broker, gaps in sorted(coverage.gaps.items()):
         for gap in gaps:
             if gap.start < question.end and question.start < gap.end:
-                yield f"Of {broker} a part of the log from {time_text(gap.start)} to {time_text(gap.end)} is missing."
+                yield f"Of {broker} a part of the log from {plain_text(gap.start)} to {plain_text(gap.end)} is missing."
 
 
 def _failures(total: Row) -> Iterator[str]:

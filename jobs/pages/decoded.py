@@ -71,12 +71,11 @@ def offset_text(offset: int) -> str:
     return _with(f"{offset}", size_text(offset)) if offset >= 1 << 20 else f"{offset}"
 
 
-def decode_first_bytes(data: bytes, *, is_journal: bool = False) -> Mapping[str, str]:
-    """Return what the first bytes of a bad range are: in hex, as text, and as the head of a record if they are one.
+def decode_first_bytes(data: bytes) -> Mapping[str, str]:
+    """Return the first bytes of a bad range: in hex, as text, and as the head of a RocketMQ record if they are one.
 
     Args:
         data: The bytes; none give nothing.
-        is_journal: Whether they are of JMQ's journal, whose records have another head.
     """
     if not data:
         return {}
@@ -84,7 +83,7 @@ def decode_first_bytes(data: bytes, *, is_journal: bool = False) -> Mapping[str,
     text = "".join(chr(byte) if byte in _PRINTABLE else "·" for byte in shown)
     more = "…" if len(data) > _SHOWN_BYTES else ""
     found = {"first bytes": f"{shown.hex(' ')}{more} ({text}{more})"}
-    if not is_journal and (head := "; ".join(_head_words(data))):
+    if head := "; ".join(_head_words(data)):
         found["says of itself"] = head
     return found
 

@@ -19,6 +19,7 @@ from commitlake.jobs.pages.parts import paragraph
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun, read_past_runs
 from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.times import plain_text
 
 _COLUMNS = (
     Column("run"),
@@ -81,7 +82,7 @@ def _row(run: PastRun, *, is_this: bool) -> list[Cell]:
     seconds = run.seconds
     return [
         Cell(f"{number} (this run)" if is_this else number),
-        Cell(f"{run.ended_at.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S}"),
+        Cell(plain_text(run.ended_at)),
         Cell(_outcome(run)),
         Cell(f"{run.messages:,}", run.messages),
         Cell(size_text(run.bytes), run.bytes),

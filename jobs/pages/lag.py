@@ -20,6 +20,7 @@ from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group,
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Bounds, Lag
 from commitlake.pipelines.lag.verdicts import Verdict as LagVerdict
+from commitlake.schemas.times import iso_text, plain_text
 
 TITLE = "Consumer lag"
 MAX_HEAT_GROUPS = 20
@@ -96,9 +97,9 @@ def lag_page(answer: Answer, history: LagHistory | None, source: LagSource) -> P
     groups = by_group(answer.rows)
     times = sorted({row.as_of for row in answer.rows})
     label, place = ("Lake", source.option[1]) if source.is_lake else ("Store", source.option[1])
-    as_of = _time(times[0]) if times else "not known"
+    as_of = plain_text(times[0]) if times else "not known"
     if len(times) > 1:
-        as_of += f" to {_time(times[-1])}"
+        as_of += f" to {plain_text(times[-1])}"
     facts = [(label, place), ("Brokers", _brokers(answer.rows)), ("As of", f"{as_of} UTC" if times else as_of)]
     held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
     sections = [
@@ -177,7 +178,7 @@ def _advice(groups: Sequence[GroupSummary], missing: Sequence[str], source: LagS
 
 def _commands(group: GroupSummary, source: LagSource) -> Iterator[Html]:
     row = group.worst
-    at = [] if source.at is None else ["--at", f"{source.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S}"]
+    at = [] if source.at is None else ["--at", iso_text(source.at).removesuffix("Z")]
     if source.is_lake and group.verdict in {LagVerdict.STALLED, LagVerdict.LOST, LagVerdict.REWOUND}:
         place = ["--broker", row.broker, "--topic", row.topic, "--queue", str(row.queue_id)]
         first = f"queue_offset >= {row.offset.low}"
@@ -325,7 +326,3 @@ def _whole(value: float) -> str:
 def _brokers(rows: Sequence[Lag]) -> str:
     brokers = sorted({row.broker for row in rows})
     return ", ".join(brokers[:5]) + (f" and {len(brokers) - 5:,} more" if len(brokers) > 5 else "")
-
-
-def _time(moment: datetime.datetime) -> str:
-    return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S}"

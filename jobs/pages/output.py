@@ -16,6 +16,7 @@ from commitlake.jobs.pages.markup import joined, name, tag
 from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now, write_page
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.times import plain_text
 
 _MAX_SENTENCE = 240
 _MAX_LINES = 40
@@ -113,14 +114,14 @@ def failure(job: str, title: str, facts: Facts, told: ErrorText, lake: LakePaths
 
 def time_text(moment: datetime.datetime) -> str:
     """Return a time to the second, UTC."""
-    return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{plain_text(moment)} UTC"
 
 
 def period_text(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
     """Return from when to when something is; open ends as such."""
     if first is None and last is None:
         return "no message has a time"
-    begin = "the beginning" if first is None else time_text(first).removesuffix(" UTC")
+    begin = "the beginning" if first is None else plain_text(first)
     return f"{begin} to {'the end' if last is None else time_text(last)}"
 
 

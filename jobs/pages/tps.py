@@ -18,6 +18,7 @@ from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.question import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, Key, RatesReport
+from commitlake.schemas.times import iso_text, plain_text
 
 TITLE = "Messages per second"
 MAX_MARKS = 100
@@ -383,8 +384,8 @@ def _short_milliseconds(value: float) -> str:
 
 def _time(moment: datetime.datetime) -> str:
     utc = moment.astimezone(datetime.UTC)
-    return f"{utc:%Y-%m-%d %H:%M:%S}" if utc.second else f"{utc:%Y-%m-%d %H:%M}"
+    return plain_text(utc) if utc.second else f"{utc:%Y-%m-%d %H:%M}"
 
 
 def _argument(moment: datetime.datetime) -> str:
-    return f"{moment.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S}"
+    return iso_text(moment).removesuffix("Z")

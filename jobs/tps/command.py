@@ -26,11 +26,10 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, build_parser, check, groups_of
-from commitlake.jobs.tps.notes import time_text
 from commitlake.jobs.tps.source import Source, open_source
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, MINUTES, CountedTable, RatesQuestion
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.times import EPOCH
+from commitlake.schemas.times import EPOCH, iso_text
 
 if TYPE_CHECKING:
     from commitlake.jobs.pages.output import PageFile
@@ -222,7 +221,7 @@ def _question(arguments: argparse.Namespace, by: Sequence[str], source: Source) 
     unit = arguments.step or arguments.window or question.table.unit
     aligned = replace(question, start=_whole(question.start, unit), end=_whole(question.end, unit, up=True))
     if aligned.start >= aligned.end:
-        raise JobError(f"--from {time_text(question.start)} is not before --to {time_text(question.end)}",
+        raise JobError(f"--from {iso_text(question.start)} is not before --to {iso_text(question.end)}",
                        "exchange them")  # fmt: skip
     return aligned
 
@@ -257,7 +256,7 @@ def _plain(row: Row, columns: Sequence[str]) -> Row:
     found = {name: row[name] for name in columns}
     for name in _MADE_PLAIN:
         if found.get(name) is not None:
-            found[name] = time_text(found[name])
+            found[name] = iso_text(found[name])
     for name, value in found.items():
         if isinstance(value, float):
             found[name] = round(value, 3)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from commitlake.pipelines.tps.question import RatesQuestion
+from commitlake.schemas.times import iso_text
 
 if TYPE_CHECKING:
     from commitlake.jobs.tps.source import Source
-
-
-def time_text(moment: datetime.datetime) -> str:
-    """Return a time as ISO 8601 with whole seconds, in UTC."""
-    return f"{moment.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S}Z"
 
 
 def rate_notes(totals: Mapping[str, int]) -> list[str]:
@@ -60,9 +55,9 @@ def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
     lines = []
     for broker, span in sorted(source.coverage.spans.items()):
         if question.start < span.start or question.end > span.end:
-            lines.append(f"{broker}: {is_there} from {time_text(span.start)} to {time_text(span.end)} only")
+            lines.append(f"{broker}: {is_there} from {iso_text(span.start)} to {iso_text(span.end)} only")
         lines += [
-            f"{broker}: a part of the log from {time_text(gap.start)} to {time_text(gap.end)} {missing}"
+            f"{broker}: a part of the log from {iso_text(gap.start)} to {iso_text(gap.end)} {missing}"
             for gap in source.coverage.gaps.get(broker, ())
             if gap.start < question.end and question.start < gap.end
         ]
@@ -78,7 +73,7 @@ def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
 def span_note(question: RatesQuestion, table: str, source: Source, seconds: float) -> str:
     """Return the last line: which time, from what, and how long it took."""
     origin = "the log" if source.stores else table
-    return f"{time_text(question.start)} to {time_text(question.end)}, from {origin} ({seconds:.1f} s)"
+    return f"{iso_text(question.start)} to {iso_text(question.end)}, from {origin} ({seconds:.1f} s)"
 
 
 def cut_note(shown: int, found: int, what: str) -> list[str]:

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from commitlake.schemas.times import EPOCH, epoch_ms, epoch_us, parse_iso, with_zone
+from commitlake.schemas.times import EPOCH, epoch_ms, epoch_us, iso_text, parse_iso, plain_text, with_zone
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,17 @@ def test_a_time_outside_of_all_years_in_utc_is_refused() -> None:
 def test_microseconds_are_exact_at_both_ends_of_time(moment: datetime.datetime) -> None:
     known = with_zone(moment)
     assert EPOCH + datetime.timedelta(microseconds=epoch_us(known)) == known
+
+
+@pytest.mark.parametrize(
+    ("text", "iso", "plain"),
+    [
+        ("2026-11-20T14:00:59.9996Z", "2026-11-20T14:00:59Z", "2026-11-20 14:00:59"),
+        ("2026-11-20T16:00+02:00", "2026-11-20T14:00:00Z", "2026-11-20 14:00:00"),
+        ("0999-01-01", "0999-01-01T00:00:00Z", "0999-01-01 00:00:00"),
+    ],
+)
+def test_a_time_is_a_text_in_utc(text: str, iso: str, plain: str) -> None:
+    moment = parse_iso(text)
+    assert (iso_text(moment), plain_text(moment)) == (iso, plain)
+    assert iso_text(moment, "milliseconds")[:20] == f"{iso[:-1]}."
