@@ -7,24 +7,33 @@ import argparse
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_state, read_states
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
+PROG = "commitlake replay"
 _COLUMNS = ["replay_id", "state", "since", "messages", "sent", "failed", "target", "choice", "detail"]
 
 
 def show_all(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Show all replays, the newest one last."""
+    """Show all replays, the newest one last; one whose rows cannot be read is named, and the others are shown."""
     open_table(lake, "messages")  # says so where this is no lake
-    rows = [_row(lake, state) for state in read_states(lake).values()]
+    unreadable: list[str] = []
+
+    def on_error(replay_id: str, error: ReplayError) -> None:
+        unreadable.append(replay_id)
+        warn(PROG, f"replay {replay_id}: {error}")
+
+    rows = [_row(lake, state) for state in read_states(lake, on_error=on_error).values()]
     write(arguments.output, rows, _COLUMNS)
-    if not rows and not arguments.quiet:
+    if not rows and not unreadable and not arguments.quiet:
         print_line("the lake has no replay")
-    return ExitCode.OK
+    return ExitCode.DAMAGE if unreadable else ExitCode.OK
 
 
 def show_one(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:

@@ -8,12 +8,14 @@ from pathlib import Path
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.consumed import offsets_of
 from commitlake.pipelines.replay.selection import Selection, condition
 
 _MAX_KEY_FILE_BYTES = 64 << 20
 _MAX_KEYS = 10_000
+_BLANKS = " \t\r"
 
 
 def chosen_condition(arguments: argparse.Namespace, lake: LakePaths) -> str:
@@ -62,9 +64,11 @@ def _keys_in(path: str | None) -> list[str]:
     try:
         with Path(path).open("rb") as file:
             data = file.read(_MAX_KEY_FILE_BYTES + 1)
-        keys = [line.strip() for line in data.decode().splitlines()]
+        keys = [line.strip(_BLANKS) for line in data.decode().split("\n")]
     except (OSError, UnicodeDecodeError) as error:
         raise JobError(f"--key-file {path}: {error}", "expected a text file in UTF-8, one key a line") from None
+    if len(data) > _MAX_KEY_FILE_BYTES:
+        raise JobError(f"--key-file {path}: expected at most {size_text(_MAX_KEY_FILE_BYTES)}, found more")
     found = sorted({key for key in keys if key})
     if not found or len(found) > _MAX_KEYS:
         raise JobError(f"--key-file {path}: expected 1 to {_MAX_KEYS:,} keys, found {len(found):,}")

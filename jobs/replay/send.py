@@ -23,6 +23,7 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.changes import changes_of, show_changes, write_changes
 from commitlake.jobs.replay.choice import chosen_condition
 from commitlake.jobs.replay.target import target_client
@@ -49,7 +50,6 @@ from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
-PROG = "commitlake replay"
 _COLUMNS = (
     "broker", "topic", "queue_id", "messages", "bytes", "first_offset", "last_offset", "first_at", "last_at",
 )  # fmt: skip
@@ -230,17 +230,15 @@ def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts) ->
 def _show_choice(arguments: argparse.Namespace, choice: Sequence[QueueChoice]) -> None:
     write(arguments.output, (_row(queue) for queue in choice), list(_COLUMNS))
     messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
-    first, last = min(queue.first_at for queue in choice), max(queue.last_at for queue in choice)
-    print(
-        f"{messages:,} messages of {len(choice):,} queues, {size_text(size)} in the log, stored from "
-        f"{time_text(first)} to {time_text(last)}",
-        file=sys.stderr,
-    )
+    times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
+    stored = f"stored from {time_text(min(times))} to {time_text(max(times))}" if times else "stored at unknown times"
+    print(f"{messages:,} messages of {len(choice):,} queues, {size_text(size)} in the log, {stored}", file=sys.stderr)
 
 
 def _row(queue: QueueChoice) -> Row:
     row: Row = {name: getattr(queue, name) for name in _COLUMNS}
-    return row | {"first_at": time_text(queue.first_at), "last_at": time_text(queue.last_at)}
+    times = {"first_at": queue.first_at, "last_at": queue.last_at}
+    return row | {name: None if moment is None else time_text(moment) for name, moment in times.items()}
 
 
 def _show_target(

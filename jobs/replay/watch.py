@@ -10,6 +10,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.pipelines.replay.ledger import read_state
 from commitlake.pipelines.replay.pace import Pace
+from commitlake.schemas.errors import CommitLakeError
 
 _LOOK_SECONDS = 2.0
 
@@ -56,16 +57,25 @@ def _watch(
 ) -> None:
     asked: float | None = None
     is_paused = False
+    trouble = ""
     while not stop.wait(_LOOK_SECONDS):
-        state = read_state(lake, replay_id)
-        if state.wants_stop:
-            tell("somebody has asked for a stop: what is under way is finished")
-            pace.stop()
-            return
-        if state.rate is not None and state.rate != asked:
-            asked = state.rate
-            pace.set_rate(asked)
-            tell(f"the rate is {asked:g} messages/s now" if asked else "there is no limit of the rate now")
+        try:
+            state = read_state(lake, replay_id)
+        except (CommitLakeError, OSError) as error:
+            # The thread goes on: without it, a replay that is paused would never go on, nor be stopped.
+            if str(error) != trouble:
+                tell(f"the ledger cannot be read now, and whether somebody asks for a stop is not known: {error}")
+            trouble = str(error)
+        else:
+            trouble = ""
+            if state.wants_stop:
+                tell("somebody has asked for a stop: what is under way is finished")
+                pace.stop()
+                return
+            if state.rate is not None and state.rate != asked:
+                asked = state.rate
+                pace.set_rate(asked)
+                tell(f"the rate is {asked:g} messages/s now" if asked else "there is no limit of the rate now")
         if lag_limit is not None:
             is_behind = _is_behind(admin, lag_limit, is_paused, tell)
             if is_behind != is_paused:

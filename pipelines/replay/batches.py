@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +17,9 @@ from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
 from commitlake.schemas.remoting.batch import MIN_ITEM_SIZE
 
+_TOO_LONG = "its properties and those of the replay are longer than 32,767 bytes"
+_SEPARATORS = "a property, key, tag or topic of it has the character 0x01 or 0x02, which ends a property in a message"
+
 
 @dataclass(frozen=True, slots=True)
 class EncodedPart:
@@ -26,13 +29,13 @@ class EncodedPart:
         starts: int64[rows + 1], where each message begins in `data`.
         data: the messages as items of batches, in the order of the rows.
         sys_flags: int64, the bits of each message's compression.
-        too_long: numbers of the rows whose properties have no room in a message.
+        refused: numbers of the rows whose properties no message can have, and why.
     """
 
     starts: Array
     data: memoryview
     sys_flags: Array
-    too_long: Sequence[int]
+    refused: Mapping[int, str]
 
     def batches(self, rows: Array, max_bytes: int, max_messages: int) -> Iterator[Batch]:
         """Yield batches of some rows, in their order.
@@ -112,7 +115,8 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
     entry_sizes = np.where(is_kept, np.diff(name_starts) + np.diff(value_starts) + 2, 0)
     before = _starts(entry_sizes)
     property_sizes = before[firsts[1:]] - before[firsts[:-1]] + np.diff(stamp_starts)
-    too_long = np.flatnonzero(property_sizes > props.MAX_SIZE)
+    refused = dict.fromkeys(np.flatnonzero(property_sizes > props.MAX_SIZE).tolist(), _TOO_LONG)
+    refused |= dict.fromkeys(np.flatnonzero(_has_separators(rows, lengths, is_kept, keys, items)).tolist(), _SEPARATORS)
     body_data, body_starts = spans(bodies)
     starts = _starts(MIN_ITEM_SIZE + np.diff(body_starts) + property_sizes)
     out = np.zeros(int(starts[-1]), np.uint8)
@@ -121,7 +125,33 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
         is_kept, names, name_starts, values, value_starts, stamp_data, stamp_starts,
     )  # fmt: skip
     sys_flags = numbers(rows.column("sys_flag").combine_chunks()) & (COMPRESSED | COMPRESSION_MASK)
-    return EncodedPart(starts, out.data, sys_flags, too_long.tolist())
+    return EncodedPart(starts, out.data, sys_flags, refused)
+
+
+def _has_separators(rows: pa.Table, lengths: Array, is_kept: Array, keys: pa.Array, items: pa.Array) -> Array:
+    """Return, for each row, whether a text has a character that would begin another property in a message.
+
+    RocketMQ's own logs have such a text only in damaged or forged records; JMQ's may have them anywhere.
+    """
+    found = np.zeros(rows.num_rows, np.bool_)
+    for name in ("broker", "msg_id", "topic", "tags"):
+        found |= _contains(rows.column(name).combine_chunks(), props.PROPERTY_SEPARATOR)
+    listed = rows.column("keys").combine_chunks()
+    _mark(found, numbers(pc.fill_null(pc.list_value_length(listed), 0)),
+          _contains(listed.flatten(), props.PROPERTY_SEPARATOR))  # fmt: skip
+    is_wrong = _contains(keys, props.PROPERTY_SEPARATOR) | _contains(keys, props.NAME_VALUE_SEPARATOR)
+    _mark(found, lengths, is_kept & (is_wrong | _contains(items, props.PROPERTY_SEPARATOR)))
+    return found
+
+
+def _mark(rows: Array, lengths: Array, is_of_items: Array) -> None:
+    """Mark the rows of which an item is marked."""
+    rows[np.repeat(np.arange(len(rows)), lengths)[is_of_items]] = True
+
+
+def _contains(texts: pa.Array, separator: int) -> Array:
+    found: Array = np.asarray(pc.fill_null(pc.match_substring(texts.cast(pa.string()), chr(separator)), False))
+    return found
 
 
 def _starts(sizes: Array) -> Array:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,15 +28,19 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.pipelines.replay.errors import OtherProcessError, UnknownReplayError
+from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError, UnknownReplayError
 from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.pipelines.replay.plan_json import plan_from_json, plan_to_json
 from commitlake.pipelines.replay.search import Origin
+from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, Outcome
 from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
 
 _OTHER_HOST_SECONDS = 60
 """How long nothing must have been written before a process of another host counts as gone."""
+
+_MAX_SHOWN = 100
 
 _PLACE = ("broker", "physical_offset", "target_topic", "target_broker", "target_queue_id", "target_offset")
 
@@ -89,7 +94,7 @@ def add_event(
         "at": datetime.datetime.now(datetime.UTC),
         "event": str(event),
         "owner": this_process(),
-        "plan": None if plan is None else plan.to_json(),
+        "plan": None if plan is None else plan_to_json(plan),
         "rate": rate,
         "sent": None if counts is None else counts.sent,
         "failed": None if counts is None else counts.failed,
@@ -98,15 +103,18 @@ def add_event(
     append_rows(lake.replays, REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS, timezone="UTC")))
 
 
-def read_states(lake: LakePaths, replay_id: str | None = None) -> dict[str, ReplayState]:
+def read_states(
+    lake: LakePaths, replay_id: str | None = None, *, on_error: Callable[[str, ReplayError], None] | None = None
+) -> dict[str, ReplayState]:
     """Return the replays of a lake, oldest first.
 
     Args:
         lake: the lake.
         replay_id: only this one.
+        on_error: takes the id of a replay whose rows cannot be read, which is left out; by default it is raised.
 
     Raises:
-        ReplayError: if a plan cannot be read.
+        ReplayError: if the rows of a replay cannot be read.
         LakeError: if there is no lake.
     """
     try:
@@ -117,7 +125,16 @@ def read_states(lake: LakePaths, replay_id: str | None = None) -> dict[str, Repl
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in run_sql(table, "replays", f"SELECT * FROM replays{where} ORDER BY at").read_all().to_pylist():
         rows.setdefault(row["replay_id"], []).append(row)
-    return {name: _state(found) for name, found in rows.items() if any(row["plan"] for row in found)}
+    states = {}
+    for name, found in rows.items():
+        if any(row["plan"] for row in found):
+            try:
+                states[name] = _state(name, found)
+            except ReplayError as error:
+                if on_error is None:
+                    raise
+                on_error(name, error)
+    return states
 
 
 def read_state(lake: LakePaths, replay_id: str) -> ReplayState:
@@ -132,9 +149,15 @@ def read_state(lake: LakePaths, replay_id: str) -> ReplayState:
     return states[replay_id]
 
 
-def _state(rows: list[dict[str, Any]]) -> ReplayState:
-    plan = ReplayPlan.from_json(next(row["plan"] for row in rows if row["plan"]))
+def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
+    plan = plan_from_json(next(row["plan"] for row in rows if row["plan"]))
+    if plan.replay_id != replay_id:
+        raise ReplayError(f"the plan of the replay {replay_id!r} in the table 'replays' is that of {plan.replay_id!r}")
+    for row in rows:
+        _check_event(replay_id, row)
     telling = [row for row in rows if row["event"] not in _NOT_STATES]
+    if not telling:
+        raise ReplayError(f"the replay {replay_id} has no event in the table 'replays' that tells its state")
     started = [row for row in rows if row["event"] == ReplayEvent.STARTED]
     rates = [row["rate"] for row in rows if row["rate"] is not None]
     stops = [row for row in rows if row["event"] == ReplayEvent.STOPPING]
@@ -147,6 +170,17 @@ def _state(rows: list[dict[str, Any]]) -> ReplayState:
         wants_stop=bool(stops) and (not started or stops[-1]["at"] >= started[-1]["at"]),
         detail=rows[-1]["detail"],
     )
+
+
+def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
+    """Refuse a row that no job has written."""
+    place = f"the replay {replay_id} in the table 'replays'"
+    if row["event"] not in list(ReplayEvent):
+        raise ReplayError(f"{place}: event: expected one of {', '.join(ReplayEvent)}, found {row['event']!r}")
+    if row["at"] is None:
+        raise ReplayError(f"{place}: at: expected a time, found none")
+    if row["rate"] is not None and not 0 <= row["rate"] < math.inf:
+        raise ReplayError(f"{place}: rate: expected a number from 0 on, found {row['rate']}")
 
 
 class Ledger:
@@ -264,11 +298,11 @@ def check_is_free(state: ReplayState, last_written: datetime.datetime | None) ->
     if state.event is not ReplayEvent.STARTED or state.owner is None:
         return
     replay_id = state.plan.replay_id
-    owner = json.loads(state.owner)
-    if owner["host"] == socket.gethostname():
-        if _started_at(owner["pid"]) == owner["started"]:
+    owner = _owner(replay_id, state.owner)
+    if owner.host == socket.gethostname():
+        if _started_at(owner.pid) == owner.started:
             raise OtherProcessError(
-                f"process {owner['pid']} of this host is sending the replay {replay_id}: 'commitlake replay stop "
+                f"process {owner.pid} of this host is sending the replay {replay_id}: 'commitlake replay stop "
                 f"{replay_id}' ends it"
             )
         return
@@ -276,10 +310,35 @@ def check_is_free(state: ReplayState, last_written: datetime.datetime | None) ->
     left = _OTHER_HOST_SECONDS - (datetime.datetime.now(datetime.UTC) - seen).total_seconds()
     if left > 0:
         raise OtherProcessError(
-            f"a process of the host {owner['host']} may be sending the replay {replay_id}: it has written "
+            f"a process of the host {owner.host} may be sending the replay {replay_id}: it has written "
             f"{_OTHER_HOST_SECONDS - left:.0f} s ago. Try again in {left:.0f} s, or end it with "
             f"'commitlake replay stop {replay_id}'"
         )
+
+
+class _Owner(NamedTuple):
+    host: str
+    pid: int
+    started: str | None
+
+
+def _owner(replay_id: str, text: str) -> _Owner:
+    """Return the process that a row names.
+
+    Raises:
+        ReplayError: if the text is not one that `this_process` has made.
+    """
+    try:
+        fields = json.loads(text)
+        owner = _Owner(fields["host"], fields["pid"], fields["started"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        owner = _Owner("", 0, None)
+    is_text = isinstance(owner.host, str) and isinstance(owner.started, str | None)
+    if not (is_text and owner.host and int_within(owner.pid, 1, INT32_MAX)):
+        raise ReplayError(
+            f"the replay {replay_id} in the table 'replays': owner: expected a process, found {text[:_MAX_SHOWN]!r}"
+        )
+    return owner
 
 
 def this_process() -> str:

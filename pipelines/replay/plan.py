@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
-
-from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.schemas.times import parse_iso
-
-VERSION = 1
 
 
 class QueueMapping(StrEnum):
@@ -93,35 +87,3 @@ class ReplayPlan:
     def wanted(self) -> int:
         """How many messages are sent."""
         return min(self.messages, self.limit) if self.limit else self.messages
-
-    def to_json(self) -> str:
-        """The plan as text; `from_json` reads it."""
-        fields = asdict(self) | {"created_at": self.created_at.isoformat()}
-        return json.dumps({"version": VERSION} | fields, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> ReplayPlan:
-        """Read a plan.
-
-        Raises:
-            ReplayError: if this version cannot read it.
-        """
-        try:
-            fields = json.loads(text)
-            version = fields.pop("version")
-            if version != VERSION:
-                raise ReplayError(
-                    f"the plan is of version {version}, and this program reads version {VERSION}: resume the replay "
-                    "with the program that began it"
-                )
-            target = fields.pop("target")
-            queues = tuple(QueueEnd(*queue) for queue in target.pop("queues"))
-            parts = tuple(tuple(LogRange(*part) for part in parts) for parts in fields.pop("parts"))
-            return cls(
-                created_at=parse_iso(fields.pop("created_at")),
-                parts=parts,
-                target=Target(**target | {"queues": queues, "mapping": QueueMapping(target["mapping"])}),
-                **fields,
-            )
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ReplayError(f"the plan in the table 'replays' cannot be read: {error!r}") from None

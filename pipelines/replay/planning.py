@@ -41,8 +41,8 @@ class QueueChoice:
         bytes: of their stored records.
         first_offset: queue offset of the first.
         last_offset: queue offset of the last.
-        first_at: when the first was stored.
-        last_at: when the last was stored.
+        first_at: when the first was stored; None where the lake knows the time of none of them.
+        last_at: when the last was stored; likewise.
     """
 
     broker: str
@@ -52,8 +52,8 @@ class QueueChoice:
     bytes: int
     first_offset: int
     last_offset: int
-    first_at: datetime.datetime
-    last_at: datetime.datetime
+    first_at: datetime.datetime | None
+    last_at: datetime.datetime | None
 
 
 def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
@@ -153,11 +153,25 @@ def topics_of(choice: Sequence[QueueChoice], target_topic: str | None, origins: 
 
 
 def origin_topics(table: DeltaTable, condition: str) -> list[str]:
-    """Return the topics that the dead letters and retries of a choice were sent to at first, sorted."""
+    """Return the topics that the dead letters and retries of a choice were sent to at first, sorted.
+
+    Raises:
+        QueryError: as `count_choice` does.
+        ReplayError: if one of them does not tell its topic.
+    """
     failed = f"kind IN ('{Kind.DLQ}', '{Kind.RETRY}')"
-    sql = f"SELECT DISTINCT {origin_sql(table)} AS origin FROM messages WHERE {condition} AND {failed}"
-    found = run_sql(table, "messages", sql).read_all().column("origin").to_pylist()
-    return sorted(topic for topic in found if topic is not None)
+    sql = (
+        f"SELECT {origin_sql(table)} AS origin, count(*) AS messages, min(msg_id) AS msg_id FROM messages "
+        f"WHERE {condition} AND {failed} GROUP BY 1"
+    )
+    found = run_sql(table, "messages", sql).read_all().to_pylist()
+    for row in found:
+        if row["origin"] is None:
+            raise ReplayError(
+                f"{row['messages']:,} messages do not tell which topic they were sent to at first, {row['msg_id']} "
+                "among them: name one with --to-topic, or leave them out with --where"
+            )
+    return sorted(row["origin"] for row in found)
 
 
 def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[QueueEnd, ...]:

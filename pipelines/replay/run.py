@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
@@ -173,11 +174,12 @@ class ReplayRun:
         rows, lanes = rows.take(pa.array(order)), lanes[order]
         bodies = self._messages.bodies(rows)
         encoded = encode_part(rows, bodies.values, plan.replay_id)
-        too_long = dict.fromkeys(
-            encoded.too_long, "its properties and those of the replay are longer than 32,767 bytes"
-        )
-        times = rows.column("store_timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0)
-        return _Part(number, rows, lanes, times.to_numpy() // 1000, encoded, {**too_long, **bodies.errors}), behind
+        # A message whose time the lake does not know goes with the one before it, so that a pace does not wait for it.
+        known = pc.fill_null_backward(pc.fill_null_forward(rows.column("store_timestamp")))
+        times = known.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0)
+        return _Part(
+            number, rows, lanes, times.to_numpy() // 1000, encoded, {**bodies.errors, **encoded.refused}
+        ), behind
 
     def _send_part(
         self,
@@ -204,7 +206,7 @@ class ReplayRun:
         known = {int(row) for landing in landings for row in landing.rows}
         for row, error in part.errors.items():
             if row not in known:
-                outcome = Outcome.REFUSED if row in part.encoded.too_long else self._messages.failure
+                outcome = Outcome.REFUSED if row in part.encoded.refused else self._messages.failure
                 landings.append(Landing(np.array([row], np.int64), outcome, None, 0, error))
         self._write(part, landings, lanes)
         for landing in landings:

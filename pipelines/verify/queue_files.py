@@ -46,10 +46,12 @@ class QueueFiles:
         self.folder = root / layout.folder / topic / str(queue_id)
         self.file_size = file_size
         self._top = root / layout.folder
-        found = [int(name) for name in files_in(self.folder, is_segment_name, below=self._top)]
+        # The first of two names of one number: `queue_folders` reports the other.
+        names = files_in(self.folder, is_segment_name, below=self._top)
+        found = {int(name): name for name in reversed(names)}
         self.origin = 0 if layout.is_aligned else self._origin_of(found)
         self.starts = sorted(start for start in found if self.is_start(start))
-        self._known = frozenset(self.starts)
+        self._known = {start: found[start] for start in self.starts}
         self.has_extension = (root / _EXTENSIONS / topic / str(queue_id)).is_dir()
 
     def _origin_of(self, starts: Iterable[int]) -> int:
@@ -79,8 +81,8 @@ class QueueFiles:
     def place_of(self, number: int) -> tuple[str, int]:
         """The file of an entry, from the store's folder on, and its byte there."""
         start = max(0, self.file_start(number))
-        name = f"{self.layout.folder}/{self.topic}/{self.queue_id}/{segment_name(start)}"
-        return name, number * self.layout.entry_size - start
+        name = self._known.get(start, segment_name(start))
+        return f"{self.layout.folder}/{self.topic}/{self.queue_id}/{name}", number * self.layout.entry_size - start
 
     def file_start(self, number: int) -> int:
         """Byte position of the file that an entry belongs in; below 0 where that would begin before the queue."""
@@ -105,7 +107,7 @@ class QueueFiles:
         start = self.file_start(first)
         wanted = (end - first) * self.layout.entry_size
         try:
-            descriptor = open_file(self.folder / segment_name(start), below=self._top)
+            descriptor = open_file(self.folder / self._known.get(start, segment_name(start)), below=self._top)
         except FileNotFoundError:
             return np.zeros(end - first, self.layout.dtype)
         try:

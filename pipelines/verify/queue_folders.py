@@ -63,10 +63,17 @@ class QueueFolders:
 
     def _check_names(self, files: QueueFiles) -> None:
         folder = f"{files.layout.folder}/{files.name}"
+        starts: dict[int, str] = {}
         with suppress(FileNotFoundError):
             for found in files_in(files.folder, below=files.folder.parent.parent):
                 name, start = f"{folder}/{found}", parse_segment_name(found)
-                if start is not None:
+                if start is not None and start in starts:
+                    expected = f"one file that begins at {start}: {starts[start]}"
+                    self._findings.add(
+                        Finding("queue_file_name", name, queue=files.name, found=found, expected=expected)
+                    )
+                elif start is not None:
+                    starts[start] = found
                     self._check_file(files, name, start, (files.folder / found).lstat().st_size)
                 elif files.layout.refuses_other_names:
                     expected = "20 digits as a name"

@@ -16,8 +16,8 @@ from commitlake.connectors.formats.queue_walking import (
 )
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, Entry, parse_entry
-from commitlake.schemas.layouts.segments import is_segment_name
-from commitlake.schemas.store_files import files_in, open_file
+from commitlake.schemas.segment_files import files_by_start
+from commitlake.schemas.store_files import open_file
 
 
 def walk_queue_files(
@@ -44,8 +44,8 @@ def walk_queue_files(
 
 def _walk_queue(queue: QueueFolder, damage: Callable[[str], None]) -> Iterator[QueueEntry[Entry]]:
     folder, following = queue.path, None
-    for name in sorted(files_in(folder, is_segment_name, below=folder.parent.parent), key=int):
-        for number, entry in _walk_file(folder / name, int(name) // ENTRY.size, damage):
+    for base, name in files_by_start(folder, below=folder.parent.parent).items():
+        for number, entry in _walk_file(folder / name, base // ENTRY.size, damage):
             if following not in (None, number):
                 damage(f"{folder}: no entries {following} to {number - 1}, and some behind them")
             following = number + 1

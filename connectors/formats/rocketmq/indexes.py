@@ -18,7 +18,7 @@ from commitlake.connectors.formats.queue_walking import (
 )
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
-from commitlake.schemas.layouts.segments import is_segment_name
+from commitlake.schemas.segment_files import files_by_start
 from commitlake.schemas.store_files import files_in, open_file
 
 
@@ -56,8 +56,7 @@ def _folder(store_root: Path, name: str) -> Path:
 
 def _walk_queue(queue: QueueFolder, root: Path) -> Iterator[QueueEntry[consumequeue.Entry]]:
     size = consumequeue.ENTRY.size
-    for name in sorted(files_in(queue.path, is_segment_name, below=root), key=int):
-        base = int(name)
+    for base, name in files_by_start(queue.path, below=root).items():
         with os.fdopen(open_file(queue.path / name, below=root), "rb") as file:
             queue_offset = base // size
             while data := file.read(CHUNK_ENTRIES * size):

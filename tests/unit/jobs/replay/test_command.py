@@ -10,17 +10,24 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.query.command import main as query
+from commitlake.jobs.replay import watch
 from commitlake.jobs.replay.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.replay.ledger import Ledger, add_event, read_state
-from commitlake.schemas.tables.replays import ReplayEvent
+from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_state
+from commitlake.pipelines.replay.pace import Pace
+from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message
 from tests.support.replays import ReplayWorld
+from tests.support.waiting import wait_until
 
 TOPIC = "topic-01"
 
@@ -74,6 +81,53 @@ def test_keys_come_from_a_file(world: ReplayWorld, tmp_path: Path) -> None:
     assert sorted(row["queue_offset"] for row in world.ledger()) == sorted(
         row["queue_offset"] for row in world.archived() if row["keys"][0] in {"order-3", "order-5"}
     )
+
+
+def test_a_file_of_keys_is_read_as_a_whole_or_not_at_all(
+    world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("order-3\r\norder-5\u2028order-7\n")  # a key may have what other programs take for a line's end
+    assert world.replay("--key-file", str(keys)) == 0
+    assert {key for row in world.archived() if row["queue_offset"] == world.ledger()[0]["queue_offset"]
+            for key in row["keys"]} >= {"order-3"}  # fmt: skip
+    assert len(world.ledger()) == sum(row["keys"][0] == "order-3" for row in world.archived())
+    monkeypatch.setattr("commitlake.jobs.replay.choice._MAX_KEY_FILE_BYTES", 10)
+    assert world.replay("--key-file", str(keys)) == 2
+    assert "expected at most 10 B, found more" in capsys.readouterr().err
+
+
+def test_a_message_without_a_time_is_sent_like_the_others(
+    world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path / "second")
+    growing.write([new_message(1, born_timestamp=2**63 - 1), new_message(2), new_message(3, born_timestamp=-(2**63))])
+    growing.archive()
+    second = ReplayWorld(growing.lake, world.name_servers, world.client, world.topic)
+    assert [row["store_timestamp"] is None for row in second.archived()] == [True, False, True]
+    assert second.replay("--topic", "orders", "--speed", "1000x") == 0
+    assert len(second.ledger()) == 3
+    only = ("--where", "physical_offset = 0", "--dry-run", "--include-replayed", "--output", "jsonl")
+    assert second.replay("--topic", "orders", *only) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["first_at"] is None
+    assert "stored at unknown times" in told.err
+
+
+def test_dead_letters_without_a_topic_are_told_before_anything_is_sent(
+    world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path / "second")
+    growing.write(
+        [new_message(1, topic="%DLQ%g", properties=(("RETRY_TOPIC", world.topic),)), new_message(2, topic="%DLQ%g")]
+    )
+    growing.archive()
+    place = ["--lake", growing.lake.root, "--namesrv", world.name_servers, "--yes", "--dlq-of", "g"]
+    assert main(place) == 2
+    assert "1 messages do not tell which topic they were sent to at first" in capsys.readouterr().err
+    assert sum(map(len, world.received().values())) == 0
+    assert main([*place, "--where", "map_extract(properties, 'RETRY_TOPIC')[1] IS NOT NULL"]) == 0
+    assert sum(map(len, world.received().values())) == 1
 
 
 def test_only_the_first_messages_are_sent(world: ReplayWorld) -> None:
@@ -184,6 +238,57 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
     assert (state.rate, state.wants_stop) == (100.0, True)
     assert world.act("show", "no-such") == 2
     assert "the lake has no replay 'no-such'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"event": "exploded"}, "event: expected one of planned, "),
+        ({"rate": float("nan")}, "rate: expected a number from 0 on, found nan"),
+        ({"rate": -1.0}, "rate: expected a number from 0 on, found -1.0"),
+        ({"event": "started", "owner": "[" * 100_000}, "owner: expected a process, found '[["),
+        ({"event": "started", "owner": '{"host": "a", "pid": "../../self", "started": ""}'}, "owner: expected a proc"),
+        ({"event": "started", "owner": '{"host": "a", "pid": ' + "9" * 5000 + ', "started": ""}'}, "owner: expected"),
+    ],
+)
+def test_a_ledger_that_somebody_has_changed_is_refused_by_name(
+    world: ReplayWorld, capsys: pytest.CaptureFixture[str], change: dict[str, object], said: str
+) -> None:
+    assert world.replay("--topic", TOPIC, "--limit", "1") == 0
+    name = world.replay_id()
+    assert world.replay("--topic", TOPIC, "--limit", "1") == 0
+    row = {"replay_id": name, "at": datetime.datetime.now(datetime.UTC), "event": "throttled"} | change
+    append_rows(world.lake.replays, REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS, timezone="UTC")))
+    capsys.readouterr()
+    assert world.act("resume", name) == 2
+    assert said in capsys.readouterr().err
+    assert world.act("list", "--output", "jsonl") == (0 if change.get("event") == "started" else 3)
+    assert world.replay_id() in capsys.readouterr().out  # the others are shown
+
+
+def test_a_ledger_that_cannot_be_read_for_a_while_does_not_end_the_watch(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert world.replay("--topic", TOPIC, "--limit", "1") == 0
+    name = world.replay_id()
+    add_event(world.lake, name, ReplayEvent.STARTED)
+    add_event(world.lake, name, ReplayEvent.STOPPING)
+    troubles = [QueryError("the store of the lake does not answer"), OSError(5, "no disk")]
+
+    def read(lake: LakePaths, replay_id: str) -> ReplayState:
+        if troubles:
+            raise troubles.pop()
+        return read_state(lake, replay_id)
+
+    monkeypatch.setattr(watch, "read_state", read)
+    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.001)
+    told: list[str] = []
+    pace = Pace()
+    with watch.watched(world.lake, name, pace, world.client.admin, None, told.append):
+        wait_until(lambda: not pace.wait(1, 0), 30, look_seconds=0.01)
+    assert [text.split(":")[0] for text in told[:2]] == [
+        "the ledger cannot be read now, and whether somebody asks for a stop is not known"
+    ] * 2
 
 
 def test_a_body_that_is_gone_is_told_and_the_others_are_sent(

@@ -76,7 +76,25 @@ def test_keys_and_tags_that_are_no_properties_become_such() -> None:
 
 def test_properties_without_room_are_named() -> None:
     part = encode(rows_of([{}, {"long": "x" * (MAX_SIZE - 100)}, {}]), [b"a", b"b", b"c"])
-    assert part.too_long == [1]
+    assert list(part.refused) == [1]
+
+
+@pytest.mark.parametrize(
+    ("properties", "others"),
+    [
+        ({"mine": "x\x02REPLAY_ID\x01R0"}, {}),
+        ({"mine\x02REPLAY_ID": "R0"}, {}),
+        ({"mine\x01x": "y"}, {}),
+        ({}, {"topic": "orders\x02ORIGIN_TOPIC\x01pay"}),
+        ({}, {"keys": ["order-1", "k\x02ORIGIN_PHYSICAL_OFFSET\x017"], "format": "jmq"}),
+        ({}, {"tags": "t\x02DELAY\x013", "format": "jmq"}),
+    ],
+)
+def test_a_text_that_would_add_a_property_is_not_sent(properties: dict[str, str], others: dict[str, object]) -> None:
+    rows = pa.concat_tables([rows_of([{"a": "b\x01c"}]), rows_of([properties], None, **others)])
+    part = encode(rows, [b"a", b"b"])
+    assert list(part.refused) == [1]
+    assert "0x01 or 0x02" in part.refused[1]
 
 
 @pytest.mark.parametrize(("max_bytes", "max_messages"), [(1, 100), (400, 100), (10**6, 3), (10**6, 100)])

@@ -9,6 +9,7 @@ import pytest
 
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
+from commitlake.pipelines.replay.plan_json import plan_from_json, plan_to_json
 
 PLAN = ReplayPlan(
     replay_id="R1",
@@ -25,17 +26,71 @@ PLAN = ReplayPlan(
 
 
 def test_a_plan_survives_its_text() -> None:
-    assert ReplayPlan.from_json(PLAN.to_json()) == PLAN
+    assert plan_from_json(plan_to_json(PLAN)) == PLAN
     assert PLAN.wanted == 3
 
 
 def test_a_plan_of_another_version_is_refused_with_what_to_do() -> None:
-    text = json.dumps(json.loads(PLAN.to_json()) | {"version": 2})
+    text = json.dumps(json.loads(plan_to_json(PLAN)) | {"version": 2})
     with pytest.raises(ReplayError, match="of version 2, and this program reads version 1: resume the replay with the"):
-        ReplayPlan.from_json(text)
+        plan_from_json(text)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"version": 1}', PLAN.to_json().replace("parts", "part")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        '{"version": ' + "9" * 5000 + "}",
+        "{}",
+        "null",
+        '{"version": 1}',
+        plan_to_json(PLAN).replace("parts", "part"),
+    ],
+)
 def test_a_damaged_plan_is_refused(text: str) -> None:
     with pytest.raises(ReplayError, match="cannot be read"):
-        ReplayPlan.from_json(text)
+        plan_from_json(text)
+
+
+DIGITS = 10**400
+QUEUES = [["orders", "broker-a", 0, 17]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": True},
+        {"replay_id": "R1\x02ORIGIN_TOPIC\x01x"},
+        {"replay_id": ""},
+        {"created_at": "9999-12-31T23:59:59-23:00"},
+        {"condition": None},
+        {"messages": DIGITS},
+        {"limit": -1},
+        {"limit": "3"},
+        {"bytes": 1.5},
+        {"batch_bytes": 0},
+        {"batch_bytes": DIGITS},
+        {"command": ["x"]},
+        {"is_changed": "false"},
+        {"parts": []},
+        {"parts": [[]]},
+        {"parts": [[["broker-a", 0]]]},
+        {"parts": [[["broker-a", 0, "9) OR (true"]]]},
+        {"parts": [[["broker-a", -1, DIGITS]]]},
+        {"parts": {"broker-a": 1}},
+        {"target": {"name_servers": 1, "topic": None, "mapping": "key", "queues": QUEUES}},
+        {"target": {"name_servers": "a:1", "topic": 7, "mapping": "key", "queues": QUEUES}},
+        {"target": {"name_servers": "a:1", "topic": None, "mapping": "none", "queues": QUEUES}},
+        {"target": {"name_servers": "a:1", "topic": None, "mapping": "key", "queues": []}},
+        {"target": {"name_servers": "a:1", "topic": None, "mapping": "key", "queues": [["orders", "b", 2**31, 1]]}},
+        {"target": {"name_servers": "a:1", "topic": None, "mapping": "key", "queues": [["orders", "b", 0, 2**63]]}},
+        {"target": "a:1"},
+    ],
+)
+def test_a_plan_that_somebody_has_changed_is_refused(change: dict[str, object]) -> None:
+    text = json.dumps(json.loads(plan_to_json(PLAN)) | change)
+    with pytest.raises(ReplayError, match=r"cannot be read: .*expected") as raised:
+        plan_from_json(text)
+    assert len(str(raised.value)) < 300

@@ -98,6 +98,12 @@ QUEUES = {
     "a file whose name is a place within another": Case(
         lambda d, root: shutil.copy(d.queue_file(root, 0)[0], d.queue_folder(root) / f"{2 * d.entry_layout.size:020d}"),
         {"queue_file_name": 1}),
+    "a second file of one number, in other digits": Case(
+        lambda d, root: shutil.copy(d.queue_file(root, 0)[0], d.queue_folder(root) / ("\u0660" * 20)),
+        {"queue_file_name": 1}),
+    "names in other digits": Case(
+        lambda d, root: d.queue_file(root, 0)[0].rename(d.queue_folder(root) / ("\u0660" * 20)),
+        {}),
 }  # fmt: skip
 SMALL = {
     "no checkpoint": Case(

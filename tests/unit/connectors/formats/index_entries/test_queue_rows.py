@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,18 @@ def test_rows_of_a_jmq_store_are_those_of_the_plain_reader(plain_jmq_store: Path
         (each.topic, each.queue_id, each.queue_offset, each.entry.journal_offset, each.entry.size, None)
         for each in walk_queue_files(plain_jmq_store / "journal", pytest.fail)
     )
+
+
+def test_a_second_file_of_one_number_is_refused_by_the_plain_readers(store: Path, jmq_store: Path) -> None:
+    for root, folder in ((store, "consumequeue"), (jmq_store, "queue")):
+        path = first_file(root, RARE, folder=folder)
+        shutil.copy(path, path.with_name("\u0660" * 20))
+    with pytest.raises(
+        StoreError, match=r"expected one file that begins at 0, found another, 0+, in digits of another"
+    ):
+        list(walk_consume_queues(store))
+    with pytest.raises(StoreError, match="in digits of another script"):
+        list(walk_queue_files(jmq_store / "journal", pytest.fail))
 
 
 def test_entries_of_batches_have_count_and_time(store: Path, read_queues: Read) -> None:
