@@ -93,6 +93,8 @@ def _add_target(parser: argparse.ArgumentParser, mapping: str) -> None:
         f"(default: {mapping})"
     )
     group.add_argument("--queues", choices=("same", "key", "sharding-key"), default=mapping, help=queues_help)
+    ordered_help = "keep the order of each key over all queues: the same as --queues key"
+    group.add_argument("--ordered", dest="queues", action="store_const", const="key", help=ordered_help)
     patience_help = "how long the target may be away before the replay ends, to be resumed (default: 10m)"
     group.add_argument("--patience", type=parse_duration, metavar="TIME", help=patience_help)
 

@@ -135,11 +135,24 @@ def test_only_the_first_messages_are_sent(world: ReplayWorld) -> None:
     assert [row["physical_offset"] for row in world.ledger()] == [row["physical_offset"] for row in chosen(world)[:7]]
 
 
-def test_messages_of_one_key_share_a_queue(world: ReplayWorld) -> None:
-    assert world.replay("--topic", TOPIC, "--queues", "key") == 0
-    queues = {key: queue for queue, found in world.received().items() for m in found for key in [m.properties["KEYS"]]}
-    assert sum(map(len, world.origins().values())) == 80
-    assert len(set(queues.values())) == 4
+@pytest.mark.parametrize("asked", [("--queues", "key"), ("--ordered",)])
+def test_the_messages_of_a_key_share_a_queue_and_keep_their_order(
+    world: ReplayWorld, tmp_path: Path, asked: tuple[str, ...]
+) -> None:
+    growing = GrowingLake(tmp_path / "keys")
+    growing.write([new_message(number, properties=(("KEYS", f"order-{number % 7}"),)) for number in range(70)])
+    growing.archive()
+    keyed = ReplayWorld(growing.lake, world.name_servers, world.client, world.topic)
+    assert keyed.replay("--topic", "orders", *asked) == 0
+    queues: dict[str, set[int]] = {}
+    offsets: dict[str, list[int]] = {}
+    for queue, messages in keyed.received().items():
+        for message in messages:
+            key = message.properties["KEYS"]
+            queues.setdefault(key, set()).add(queue)
+            offsets.setdefault(key, []).append(int(message.properties["ORIGIN_PHYSICAL_OFFSET"]))
+    assert {key: len(found) for key, found in queues.items()} == {f"order-{number}": 1 for number in range(7)}
+    assert all(len(found) == 10 and found == sorted(found) for found in offsets.values())
 
 
 def test_only_what_a_group_has_not_consumed_is_sent(
