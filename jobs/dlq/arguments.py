@@ -26,7 +26,8 @@ _OPTIONS_OF = {
     "again": (REDRIVE,), "include_replayed": (REDRIVE,), "to_topic": (REDRIVE,), "patience": (REDRIVE,),
     "rate": (REDRIVE,), "speed": (REDRIVE,), "pause_if_lag": (REDRIVE,), "limit": (REDRIVE,), "dry_run": (REDRIVE,),
     "yes": (REDRIVE,), "verify": (REDRIVE,), "namesrv": (REDRIVE, OUTCOME), "follow": (REDRIVE, OUTCOME),
-    "timeout": (REDRIVE, OUTCOME), "json": (SHOW, OUTCOME), "samples": (SHOW, OUTCOME),
+    "transform": (REDRIVE,), "mask": (REDRIVE,), "timeout": (REDRIVE, OUTCOME),
+    "json": (SHOW, OUTCOME), "samples": (SHOW, OUTCOME),
 }  # fmt: skip
 """Of each option that not every action has, the actions that have it."""
 

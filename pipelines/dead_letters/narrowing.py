@@ -6,7 +6,7 @@ and what was sent is in another table: where these matter, the condition lists p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,7 @@ from commitlake.schemas.tables.replay_messages import Outcome
 
 MAX_LISTED = 50_000
 """Places that a condition lists at most: a replay's plan has it, and each of its parts asks with it."""
+_LIST_LENGTH = 1000
 
 
 def find_cause(causes: Sequence[Cause], name: str) -> Cause:
@@ -130,7 +131,7 @@ def without_places(where: str, places: Iterable[Mapping[str, Sequence[int]]]) ->
     if not merged:
         return where
     _check_count(merged, "what was redriven before")
-    return f"{where} AND NOT {_places_sql({broker: sorted(offsets) for broker, offsets in merged.items()})}"
+    return f"{where} AND NOT {_places_sql({broker: list(offsets) for broker, offsets in merged.items()})}"
 
 
 def _columns(cause: Cause) -> tuple[object, ...]:
@@ -158,9 +159,21 @@ def _check_count(places: Mapping[str, Iterable[int]], what: str) -> None:
 
 
 def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
+    """Return SQL for places in the logs, as short lists.
+
+    A list of 16,000 numbers overflows the engine's stack, which ends the process. The ranges keep the engine from
+    making one list of several.
+    """
     parts = [
-        f"(broker = {text_literal(broker)} AND physical_offset IN ({', '.join(map(str, offsets))}))"
-        for broker, offsets in sorted(places.items())
-        if offsets
+        f"(broker = {text_literal(broker)} AND physical_offset BETWEEN {offsets[0]} AND {offsets[-1]} "
+        f"AND physical_offset IN ({', '.join(map(str, offsets))}))"
+        for broker in sorted(places)
+        for offsets in _batched(sorted(places[broker]), _LIST_LENGTH)
     ]
     return f"({' OR '.join(parts) or 'false'})"
+
+
+def _batched(offsets: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """Yield stretches of a list, each of a size but the last."""
+    for start in range(0, len(offsets), size):
+        yield offsets[start : start + size]

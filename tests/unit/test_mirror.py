@@ -168,7 +168,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "schemas.layouts.rocketmq.batch_evidence",
     ),
     "tests/unit/jobs/replay/test_changes.py": (
-        "pipelines.replay.changed_rows",
         "pipelines.replay.changes",
         "pipelines.replay.changing",
     ),
@@ -177,8 +176,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/replay/test_command.py": (
         "pipelines.replay.consumed",
         "pipelines.replay.ledger",
-        "pipelines.replay.parts",
-        "pipelines.replay.planning",
         "pipelines.replay.planned",
         "pipelines.replay.run",
     ),

@@ -142,6 +142,17 @@ def test_a_dry_run_sends_nothing(world: ReplayWorld, dlq: Dlq, group: str, capsy
     assert sum(map(len, world.received().values())) == 0
 
 
+def test_what_is_changed_on_the_way_is_followed_too(
+    world: ReplayWorld, dlq: Dlq, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert redrive("--group", group, "--mask", "body.id=null") == 0
+    bodies = Counter(message.body for messages in world.received().values() for message in messages)
+    assert {json.loads(body).get("id", "none") for body in bodies} == {None, "none"}
+    capsys.readouterr()
+    assert dlq("outcome", world.replay_id(), "--json") == ExitCode.FAILED
+    assert document(capsys)["groups"][0]["messages"] == LETTERS
+
+
 def test_the_outcome_of_each_message_is_told(
     world: ReplayWorld, dlq: Dlq, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,11 +21,17 @@ import pytest
 from commitlake.jobs.notebooks import notebook as notebook_module
 from commitlake.jobs.notebooks.notebook import NotebookError, open_notebook
 from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from tests.servers.broker_lite import BrokerLite
+from tests.support.failing_groups import failing_group
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
+from tests.support.replays import target_client
+from tests.support.waiting import wait_until
 
 NOTEBOOKS = Path(__file__).parents[4] / "notebooks"
-NAMES = ("archive_health", "dead_letters", "lag_analysis", "tps_and_capacity")
+NAMES = ("archive_health", "dead_letters", "lag_analysis", "replay_a_time_range", "tps_and_capacity")
 HOSTILE = "$\\frac{1}{0}$ <script>alert(1)</script> \u202e\x1b[31m%s"
 SHOWN = HOSTILE.replace("\u202e", "\\u202e").replace("\x1b", "\\x1b")
 HOUR_MS = 3_600_000
@@ -143,6 +149,41 @@ def test_dead_letters_are_told_in_words_that_its_tables_have(outputs: Mapping[st
     assert f"gave up messages of {SHOWN} with the tag {SHOWN} after 3 attempts: {SHOWN}; 2 messages" in printed
     assert len(table(printed, "Causes")) == 2
     assert [row[-1] for row in table(printed, "Windows with dead letters")] == ["1", "1", "1"]
+
+
+def test_a_dry_run_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+    printed = outputs["replay_a_time_range"].text
+    assert f"{ORDERS} messages of 1 topic (orders)" in printed
+    assert "Nothing is sent: this is a dry run." in printed
+    assert [row[1:4] for row in table(printed, "Queues")] == [["orders", str(queue), "12"] for queue in (0, 1)]
+    assert sum(int(row[1]) for row in table(printed, "Windows with messages")) == ORDERS
+    assert "Groups: none" in printed
+
+
+def test_a_replay_is_sent_once_and_its_outcome_is_told(growing: GrowingLake, tmp_path: Path) -> None:
+    with BrokerLite(tmp_path / "target") as target, target_client(target.name_server_address) as client:
+        topic = "Again"
+        client.admin.create_topic(topic, queues=2)
+        client.admin.create_group(SubscriptionGroupConfig("billing"))
+        wait_until(lambda: topic in client.admin.topics())
+        asked = ("--namesrv", target.name_server_address, "--to_topic", topic, "--from", "2023-11-15T06:00")
+        with failing_group("billing", target.name_server_address) as consumer:
+            consumer.pass_all(topic)
+            printed = run("replay_a_time_range", growing.lake.root, *asked)
+            assert "12 of 12 messages are there." in printed
+            assert table(printed, "Groups") == [["billing", "12", "0", "0", "12", "0", "0", "0"]]
+            consumer.send_back(*consumer.messages(topic)[0], delay_level=-1)
+            consumer.pass_all(topic)
+        printed = run("replay_a_time_range", growing.lake.root, *asked)
+        assert "was sent by an earlier run, and is not sent again" in printed
+        assert table(printed, "Groups") == [["billing", "12", "11", "1", "0", "0", "0", "1"]]
+        assert len(consumer_rows(client, topic)) == 12
+
+
+def consumer_rows(client: TargetClient, topic: str) -> list[object]:
+    """All messages of a topic of the target."""
+    puller = client.puller
+    return [one for queue in puller.queues(topic) for one in puller.read(queue, 0, puller.max_offset(queue))]
 
 
 def test_health_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:

@@ -56,6 +56,13 @@ def test_places_are_left_out(dead_letters: GrowingLake) -> None:
     assert sent_before(dead_letters.lake, table, where) == {}
 
 
+def test_a_long_list_of_places_is_answered(dead_letters: GrowingLake) -> None:
+    table = open_table(dead_letters.lake, "messages")
+    # One list of as many numbers ends the process: the engine's stack overflows.
+    places = {"broker-a": range(17_000)}
+    assert count_letters(table, without_places(letters_condition(table, LetterChoice()), [places])) == 0
+
+
 def test_a_list_of_places_is_bounded(monkeypatch: pytest.MonkeyPatch, dead_letters: GrowingLake) -> None:
     monkeypatch.setattr(narrowing, "MAX_LISTED", 1)
     with pytest.raises(DeadLetterError, match="choose fewer at a time"):

@@ -1,0 +1,119 @@
+"""A replay in one call, as a notebook makes it, and what consumer groups have done with its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.notebooks.notebook import NotebookError
+from commitlake.jobs.replay.target import target_client
+from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event, read_states
+from commitlake.pipelines.replay.outcomes import GroupFollower, GroupOutcomes, read_sent
+from commitlake.pipelines.replay.pace import Pace
+from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
+from commitlake.pipelines.replay.planned import PlannedMessages
+from commitlake.pipelines.replay.planning import (
+    QueueChoice,
+    cut_parts,
+    make_plan,
+    origin_topics,
+    target_queue_ends,
+    topics_of,
+)
+from commitlake.pipelines.replay.run import ReplayRun, Settings
+from commitlake.schemas.tables.replays import ReplayEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a notebook has sent.
+
+    Attributes:
+        plan: what was to be sent.
+        counts: how many messages were sent, and how many could not be.
+        groups: what became of them in each group that consumes their topics.
+        is_new: whether they were sent now; else an earlier run of the notebook has sent them.
+    """
+
+    plan: ReplayPlan
+    counts: Counts
+    groups: Sequence[GroupOutcomes]
+    is_new: bool
+
+
+def replay(
+    lake: LakePaths,
+    table: DeltaTable,
+    condition: str,
+    choice: Sequence[QueueChoice],
+    *,
+    name_servers: str,
+    topic: str | None = None,
+    rate: float | None = None,
+    is_again: bool = False,
+) -> Replayed | None:
+    """Send messages, unless a replay has sent the same ones to the same place before, and look what became of them.
+
+    Args:
+        lake: the lake.
+        table: its `messages`.
+        condition: which messages, in SQL.
+        choice: the same, by queue.
+        name_servers: of the target, `host:port` of each with semicolons between; empty to send nothing.
+        topic: for all of them; None for the topic that each was sent to at first.
+        rate: messages per second at most; None for no limit.
+        is_again: send them also if a replay has sent them before.
+
+    Returns:
+        What was sent; None where there is nothing to send, or no place to send it to.
+
+    Raises:
+        NotebookError: if an earlier replay of the same messages has not finished.
+        ReplayError: if they cannot be sent.
+        RocketMQError: if the target does not answer.
+    """
+    if not name_servers or not choice:
+        return None
+    earlier = None if is_again else _earlier(lake, condition, name_servers, topic)
+    with target_client(name_servers) as client:
+        if earlier is not None:
+            plan, counts = earlier, Ledger(lake, earlier.replay_id).counts()
+        else:
+            origins = origin_topics(table, condition) if topic is None else []
+            queues = target_queue_ends(client, topics_of(choice, topic, origins))
+            target = Target(name_servers, topic, QueueMapping.SAME, queues)
+            plan = make_plan(choice, cut_parts(table, condition), condition, target, command="by a notebook")
+            add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
+            messages = PlannedMessages(plan, table, open_store(lake.bodies))
+            counts = ReplayRun(lake, messages, client, Pace(rate or 0), Settings()).run(is_resumed=False)
+        rows = read_sent(lake, plan.replay_id)
+        groups = [
+            GroupFollower(client, plan, group, rows.filter(pc.equal(rows.column("target_topic"), name))).look()
+            for name in sorted({queue.topic for queue in plan.target.queues})
+            for group in client.admin.groups_of_topic(name)
+        ]
+    return Replayed(plan, counts, groups, is_new=earlier is None)
+
+
+def _earlier(lake: LakePaths, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
+    """Return the newest replay of the same messages to the same place, if it has finished."""
+    states = [
+        state
+        for state in read_states(lake).values()
+        if state.plan.condition == condition
+        and (state.plan.target.name_servers, state.plan.target.topic) == (name_servers, topic)
+    ]
+    if not states:
+        return None
+    state = states[-1]
+    if state.event not in (ReplayEvent.FINISHED, ReplayEvent.VERIFIED):
+        raise NotebookError(
+            f"the replay {state.plan.replay_id} of the same messages is {state.event}: 'commitlake replay resume "
+            f"{state.plan.replay_id}' goes on with it"
+        )
+    return state.plan

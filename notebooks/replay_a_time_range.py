@@ -1,0 +1,105 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Replay a time range
+# MAGIC Messages of a lake that were stored in a time range, sent to their topics again, or to another one: which they
+# MAGIC are, when they were stored, what was sent, and what consumer groups have done with it.
+# MAGIC
+# MAGIC Without `namesrv` it is a dry run, and nothing is sent. What one run has sent, the next one does not send again.
+# MAGIC For more (a pace like the first time, pauses, a stop, dead letters) there are `commitlake replay` and `dlq`.
+# MAGIC
+# MAGIC Parameters are widgets on Databricks, and arguments elsewhere
+# MAGIC (`python notebooks/replay_a_time_range.py --help`). The default is the lake of `./spark-submit.sh demo`.
+# MAGIC Pictures need `pip install 'commitlake[notebooks]'`.
+
+# COMMAND ----------
+
+from commitlake.connectors.lake.reader import open_table
+from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.notebooks import replay_words as words
+from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
+from commitlake.jobs.notebooks.replaying import replay
+from commitlake.pipelines.query.sql import Conditions
+from commitlake.pipelines.replay.over_time import count_over_time
+from commitlake.pipelines.replay.planning import count_choice
+from commitlake.pipelines.replay.selection import Selection, condition
+
+notebook = open_notebook(
+    "Messages of a time range, sent again.",
+    globals(),
+    LAKE,
+    FROM,
+    TO,
+    Parameter("topic", "only these topics, with commas between; all where it is empty", "orders"),
+    Parameter("key", "only messages with one of these business keys, with commas between"),
+    Parameter("tag", "only messages with one of these tags, with commas between"),
+    BROKER,
+    Parameter("namesrv", "name server of the target, host:port; nothing is sent where it is empty"),
+    Parameter("to_topic", "into this topic; into the topic of each message where it is empty"),
+    Parameter("rate", "messages per second, at most"),
+    Parameter("again", "yes: send also what an earlier run has sent"),
+)
+lake, brokers, rate = notebook.lake, notebook.texts("broker"), notebook.number("rate")
+check_brokers(lake, brokers)
+table = open_table(lake, "messages")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Selection
+# MAGIC Of a message that is in the log several times (delayed, half, retried), only the one in its own topic is chosen,
+# MAGIC and nothing that a replay has sent.
+
+# COMMAND ----------
+
+asked = Conditions(
+    topics=notebook.texts("topic"),
+    keys=notebook.texts("key"),
+    brokers=brokers,
+    start=notebook.time("from"),
+    end=notebook.time("to"),
+)
+chosen = condition(Selection(asked, tags=notebook.texts("tag")))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Dry run
+
+# COMMAND ----------
+
+queues = count_choice(table, chosen)
+over_time = count_over_time(table, chosen, queues)
+notebook.say(*words.answer(queues, rate))
+notebook.show("Queues", words.queue_rows(queues))
+notebook.show("Windows with messages", words.window_rows(over_time))
+notebook.draw("replay_over_time", lambda: words.picture(over_time))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Run
+
+# COMMAND ----------
+
+replayed = replay(
+    lake,
+    table,
+    chosen,
+    queues,
+    name_servers=notebook.values["namesrv"],
+    topic=notebook.values["to_topic"] or None,
+    rate=rate,
+    is_again=notebook.values["again"] == "yes",
+)
+notebook.say(*words.sent(replayed))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Outcome
+# MAGIC What each group that consumes the target's topics has done with the messages by now. Run this cell's notebook
+# MAGIC again to see more: nothing is sent twice.
+
+# COMMAND ----------
+
+notebook.show("Groups", words.group_rows(replayed))

@@ -1,0 +1,41 @@
+"""A replay in words."""
+
+from __future__ import annotations
+
+import datetime
+
+from commitlake.jobs.notebooks import replay_words as words
+from commitlake.jobs.notebooks.replaying import Replayed
+from commitlake.pipelines.replay.ledger import Counts
+from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
+from commitlake.pipelines.replay.planning import QueueChoice
+
+AT = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+QUEUES = [QueueChoice("broker-a", f"topic-{number}", 0, 100, 2048, 0, 99, AT, AT) for number in range(6)]
+PLAN = ReplayPlan("R1", AT, "true", (), 600, 0, 0, Target("host:9876", None, QueueMapping.SAME, ()), 1)
+
+
+def test_nothing_is_chosen() -> None:
+    assert list(words.answer([], 5)) == ["No message is chosen: there is nothing to send."]
+
+
+def test_a_dry_run_has_topics_and_how_long_it_takes() -> None:
+    assert list(words.answer(QUEUES, 100)) == [
+        (
+            "600 messages of 6 topics (topic-0, topic-1, topic-2, topic-3, topic-4, …), 12.0 KiB in the log, stored "
+            "from 2026-11-20 00:00:00 to 2026-11-20 00:00:00 UTC."
+        ),
+        "At 100 messages/s it takes 6 s to send them.",
+    ]
+
+
+def test_what_was_sent_is_told() -> None:
+    assert list(words.sent(Replayed(PLAN, Counts(599, 1), (), is_new=True))) == [
+        "",
+        "Replay R1 to host:9876 is finished: 599 of 600 messages are there.",
+        "1 message could not be sent: see the table replay_messages.",
+        "No group that the target knows consumes them.",
+    ]
+    earlier = list(words.sent(Replayed(PLAN, Counts(600, 0), (), is_new=False)))
+    assert "was sent by an earlier run, and is not sent again (again=yes does)" in earlier[1]
+    assert list(words.group_rows(None)) == []
