@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError, RocketMQError, UnreachableError
 from commitlake.connectors.rocketmq.puller import DEFAULT_BATCH, PendingPull, PullAnswer, Puller, PullStatus
-from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.codes import BUSY, ResponseCode
 from commitlake.schemas.remoting.heartbeats import ALL_TAGS, subscription_of_tags
 from commitlake.schemas.remoting.routes import MessageQueue
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
-_BUSY = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR})
+_TRANSIENT = BUSY | {ResponseCode.SYSTEM_ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class _Asking:
             except (UnreachableError, NoRouteError) as error:
                 problem: RocketMQError = error
             except RefusedError as error:
-                if error.code not in _BUSY:
+                if error.code not in _TRANSIENT:
                     raise
                 problem = error
             if time.monotonic() + pause > deadline:

@@ -21,6 +21,7 @@ from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError, UnreachableError
 from commitlake.connectors.rocketmq.producer import Producer
 from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.pipelines.replay.batches import Batch
 from commitlake.pipelines.replay.errors import TargetError, TargetGoneError
 from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
@@ -119,8 +120,7 @@ class QueueSender:
         """
         attempts = 0
         is_alone = False
-        deadline = self._clock() + self._patience
-        wait = _FIRST_WAIT_SECONDS
+        patience = self._start_patience()
         while True:
             attempts += 1
             try:
@@ -150,13 +150,7 @@ class QueueSender:
                 self._end = first + len(batch)
                 yield Landing(batch.rows, Outcome.SENT, np.arange(first, self._end), attempts)
                 return
-            if self._clock() > deadline:
-                raise TargetGoneError(
-                    f"{self.queue.topic}, queue {self.queue.queue_id} of {self.queue.broker_name}: not sent for "
-                    f"{self._patience:.0f} s: {problem}. 'commitlake replay resume' goes on"
-                )
-            self._sleep(wait)
-            wait = min(2 * wait, _MAX_WAIT_SECONDS)
+            patience.wait_after(problem, f"{queue_text(self.queue)}: not sent")
 
     def _post(self, batch: Batch, *, is_alone: bool) -> int:
         producer = self._client.producer
@@ -177,16 +171,38 @@ class QueueSender:
 
     def _patiently(self, ask: Callable[[], dict[Origin, int]]) -> dict[Origin, int]:
         """Ask again and again while the target does not answer."""
-        deadline = self._clock() + self._patience
-        wait = _FIRST_WAIT_SECONDS
+        patience = self._start_patience()
         while True:
             try:
                 return ask()
             except (UnreachableError, NoRouteError, ProtocolError, RefusedError) as error:
-                if self._clock() > deadline:
-                    raise TargetGoneError(
-                        f"{self.queue.topic} on {self.queue.broker_name}: no answer for {self._patience:.0f} s: "
-                        f"{error}. 'commitlake replay resume' goes on"
-                    ) from None
-            self._sleep(wait)
-            wait = min(2 * wait, _MAX_WAIT_SECONDS)
+                patience.wait_after(error, f"{queue_text(self.queue)}: no answer")
+
+    def _start_patience(self) -> _Patience:
+        return _Patience(self._patience, self._sleep, self._clock)
+
+
+class _Patience:
+    """Longer and longer waits for the target, until it has been away for too long."""
+
+    def __init__(self, seconds: float, sleep: Callable[[float], object], clock: Callable[[], float]) -> None:
+        self._seconds, self._sleep, self._clock = seconds, sleep, clock
+        self._deadline = clock() + seconds
+        self._wait = _FIRST_WAIT_SECONDS
+
+    def wait_after(self, problem: Exception, what: str) -> None:
+        """Wait until it is worth another attempt.
+
+        Args:
+            problem: what kept the last one from succeeding.
+            what: which queue, and what has not happened.
+
+        Raises:
+            TargetGoneError: if there have been attempts for long enough.
+        """
+        if self._clock() > self._deadline:
+            raise TargetGoneError(
+                f"{what} for {self._seconds:.0f} s: {problem}. 'commitlake replay resume' goes on"
+            ) from None
+        self._sleep(self._wait)
+        self._wait = min(2 * self._wait, _MAX_WAIT_SECONDS)

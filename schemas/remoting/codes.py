@@ -168,6 +168,11 @@ TRY_ANOTHER_BROKER = frozenset(
 )
 """Answers to a send after which RocketMQ's producer tries another broker; after the others it gives up at once."""
 
+BUSY = frozenset(
+    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY}
+)
+"""Refusals that end by themselves: the same request may be made again later."""
+
 
 def code_name(code: int) -> str:
     """A response code for people: `TOPIC_NOT_EXIST (17)`, or the number alone where it has no name."""

@@ -33,15 +33,12 @@ from commitlake.connectors.rocketmq.sending import Stored
 from commitlake.connectors.rocketmq.sink.outcomes import Outcomes, RowStatus
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits, RowParcel, divide, to_parcel
 from commitlake.connectors.rocketmq.sink.rows import PreparedRows, RowSettings, Target, prepare
-from commitlake.schemas.remoting.codes import TRY_ANOTHER_BROKER, ResponseCode
+from commitlake.schemas.remoting.codes import BUSY, TRY_ANOTHER_BROKER, ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.signing import Credentials
 
 DEFAULT_GROUP = "commitlake_writer"
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 5.0
-_BUSY = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL,
-                   ResponseCode.GO_AWAY})  # fmt: skip
-"""Refusals that end by themselves."""
 MAX_REFUSALS = 3
 """How often rows are sent again after a refusal that other brokers may not give."""
 
@@ -243,7 +240,7 @@ class _Run:
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(work.attempts + work.refusals, 10), LONGEST_PAUSE_SECONDS)
         now = time.monotonic()
         if self._may_help(work, problem) and now + pause < work.began + self._settings.retry_seconds:
-            if not isinstance(problem, RefusedError) or problem.code not in _BUSY:
+            if not isinstance(problem, RefusedError) or problem.code not in BUSY:
                 self._producer.routing.forget(work.lane.target.topic)
             self._put(work, now + pause)
         else:
@@ -253,7 +250,7 @@ class _Run:
         """Whether the same request may go well later, or elsewhere."""
         if isinstance(problem, UnreachableError | ProtocolError):
             return True
-        if isinstance(problem, RefusedError) and problem.code in _BUSY:
+        if isinstance(problem, RefusedError) and problem.code in BUSY:
             return True
         if isinstance(problem, NoRouteError) or (
             isinstance(problem, RefusedError) and problem.code in TRY_ANOTHER_BROKER
