@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -40,3 +41,9 @@ def let_pass(seconds: float, why: str) -> None:
     """
     assert why
     time.sleep(max(0.0, seconds))
+
+
+async def let_pass_in_loop(seconds: float, why: str) -> None:
+    """Let time pass, as `let_pass`, while the other tasks of the event loop go on."""
+    assert why
+    await asyncio.sleep(seconds)

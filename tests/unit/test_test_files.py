@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.support.source_tree import imported, parsed, python_files
 
@@ -46,12 +49,43 @@ def test_tests_share_what_is_in_tests_support_and_nothing_else() -> None:
     assert strange == []
 
 
+def sleeps(tree: ast.AST, *, polls: bool = False) -> Iterator[ast.Call]:
+    """Yield the calls that let time pass; a loop that waits for a condition may look at it now and then.
+
+    Args:
+        tree: of a file, or a part of it.
+        polls: whether it is in such a loop.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if name in {"time.sleep", "sleep"}:
+                yield node
+            if name == "asyncio.sleep" and not polls and ast.unparse(node.args[0]) != "0":
+                yield node
+        yield from sleeps(node, polls=polls or isinstance(node, ast.While))
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("time.sleep(0)", 1),
+        ("while wanted():\n    time.sleep(1)", 1),
+        ("async def wait():\n    await asyncio.sleep(0.1)", 1),
+        ("async def wait():\n    for _ in range(3):\n        await asyncio.sleep(0.1)", 1),
+        ("async def wait():\n    while not_yet():\n        await asyncio.sleep(0.1)", 0),
+        ("async def turn():\n    await asyncio.sleep(0)", 0),
+    ],
+)
+def test_the_check_finds_sleeps(source: str, found: int) -> None:
+    assert len(list(sleeps(ast.parse(source)))) == found
+
+
 def test_no_test_sleeps() -> None:
     sleeping = [
         f"{path}:{node.lineno}: expected tests.support.waiting, found a sleep"
         for path in files()
         if not str(path).startswith(MAY_SLEEP)
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "sleep"}
+        for node in sleeps(parsed(path))
     ]
     assert sleeping == []

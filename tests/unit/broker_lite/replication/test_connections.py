@@ -21,6 +21,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.servers.process import free_ports
 from tests.support.message_stores import SMALL, fill
 from tests.support.small_stores import Clock, all_messages
+from tests.support.waiting import let_pass_in_loop
 
 SECONDS = 20
 
@@ -163,9 +164,8 @@ def test_who_never_says_where_to_begin_is_cut_off(root: Path, says: bytes) -> No
         writer.write(says)
         ended = asyncio.ensure_future(has_ended(reader))
         if len(says) == 1:
-            # A byte now and then is no report.
             for _ in range(6):
-                await asyncio.sleep(0.1)
+                await let_pass_in_loop(0.1, "a byte now and then is said for longer than a report may take")
                 writer.write(b"x" if not ended.done() else b"")
         assert await ended
         writer.close()
