@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from commitlake.connectors.formats.engine.batches import Look
+from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.rocketmq.pulled import (
     Cut,
@@ -137,7 +138,14 @@ class LogReader:
         """Give the wanted rows of some answers."""
         may_exceed = any(answer.may_exceed for answer in answers)
         chosen = WantedRecords(part.first_byte, part.end_byte, range(wanted.begin, wanted.end), may_exceed)
-        yield from records.batches([answer.body for answer in answers], chosen)
+        try:
+            yield from records.batches([answer.body for answer in answers], chosen)
+        except DamagedLogError as error:
+            raise DamagedLogError(
+                f"{queue_text(wanted.queue)}, offsets {answers[0].begin} to {answers[-1].end}: {error}. The broker's "
+                "log is damaged there, or its queue: 'archive --store' keeps what is intact of the files, and --topic "
+                "with the other topics leaves this one out"
+            ) from None
 
     def _is_new_queue(self, wanted: QueueRange, part: LogPart) -> bool:
         """Return whether the message before the range is not the one that a run before has taken there.

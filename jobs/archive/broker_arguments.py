@@ -17,13 +17,18 @@ if TYPE_CHECKING:
 _RATE = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,3})?) ?(?P<unit>KiB|MiB|GiB)?(/s)?")
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _REQUEST_SECONDS = 10.0
+_WHAT_IS_PULLED = (
+    "Pulls every message that a queue leads to, of the system's topics too: delayed ones that wait, and those of "
+    "transactions. It does not get messages of deleted topics, or of queues that may not be read; the summary "
+    "counts the latter."
+)
 _ONLY_PULLED = ("topic", "max-rate")
 _OF_FILES = ("broker_conf", "available_now")
 
 
 def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --from-broker, --topic and --max-rate."""
-    group = parser.add_argument_group("from brokers, without their files")
+    group = parser.add_argument_group("from brokers, without their files", _WHAT_IS_PULLED)
     from_help = (
         "in place of --store: pull from all brokers that these name servers know (several with semicolons between), or "
         "from the one that --broker names; keys and TLS are the environment's, as for replay"

@@ -31,9 +31,9 @@ def rows_of(lake: Path) -> dict[int, Row]:
     return {row["physical_offset"]: row for row in rows}
 
 
-def check(servers: RocketMQ | BrokerLite, lake: Path, files: Path) -> None:
+def check(servers: RocketMQ | BrokerLite, lake: Path, files: Path, *options: str) -> None:
     """Pull what is new, archive the files, and compare."""
-    assert archive(["--from-broker", servers.name_server_address, "--lake", str(lake), "--local"]) == 0
+    assert archive(["--from-broker", servers.name_server_address, "--lake", str(lake), *options]) == 0
     given = ["--store", str(servers.store), "--broker", servers.broker_name, "--lake", str(files), "--local"]
     assert archive(given) == 0
     pulled, stored = rows_of(lake), rows_of(files)
@@ -52,6 +52,7 @@ def send(name_server: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("is_real", [True, False], ids=["RocketMQ", "broker_lite"])
+@pytest.mark.usefixtures("spark")
 def test_rows_are_those_of_the_files(
     recorded_store: RecordedStore, start_broker: Callable[..., RocketMQ], tmp_path: Path, *, is_real: bool
 ) -> None:
@@ -65,9 +66,9 @@ def test_rows_are_those_of_the_files(
 
 
 def _check_all(servers: RocketMQ | BrokerLite, lake: Path, files: Path) -> None:
-    check(servers, lake, files)
+    check(servers, lake, files, "--local")
     send(servers.name_server_address, 40)
-    check(servers, lake, files)
+    check(servers, lake, files)  # on Spark
     with Admin(Options(servers.name_server_address)) as admin:
         assert admin.record_at(servers.broker_name, max(rows_of(lake))) is not None
     for job, given in ((query, ["--key", "more-7"]), (lag, []), (tps, ["--from", "2020-01-01"]), (audit, ["--local"])):

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError
-from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.errors import DamagedLogError, StoreError
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.packs.body import fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
@@ -180,3 +180,41 @@ def test_a_lake_has_all_brokers_of_a_cluster(cluster: LiveCluster, lake: PulledL
     assert lake.pull(brokers=("broker-b",)).messages == 6
     assert lake.pull().messages == 4
     assert {row["broker"] for row in lake.rows()} == {"broker-a", "broker-b"}
+
+
+def damage(cluster: LiveCluster, physical_offset: int, place: int) -> None:
+    """Change a byte of a stored record."""
+    path = cluster.brokers["broker-a"].store.path / "commitlog" / f"{0:020}"
+    with path.open("r+b") as segment:
+        segment.seek(physical_offset + place)
+        byte = segment.read(1)[0]
+        segment.seek(-1, 1)
+        segment.write(bytes([byte ^ 0x55]))
+
+
+def test_a_damaged_body_is_quarantined_as_from_the_files(
+    cluster: LiveCluster, lake: PulledLake, tmp_path: Path
+) -> None:
+    broker = cluster.brokers["broker-a"]
+    put(broker, 10, body=b"x" * 50)
+    record = broker.store.get("orders", 0, 2).messages[0]
+    damage(cluster, record.physical_offset, 100)
+    result = lake.pull()
+    assert (result.messages, result.quarantined, result.verdict.is_damage) == (9, 1, True)
+    files = files_lake(lake, tmp_path)
+    assert lake.rows() == files.rows()
+    columns = ["broker", "start_offset", "end_offset", "reason", "first_bytes"]
+    found, expected = (
+        DeltaTable(str(one.folder / "quarantine")).to_pyarrow_table(columns=columns).to_pylist()
+        for one in (lake, files)
+    )
+    assert found == expected
+
+
+def test_bytes_that_are_no_record_are_an_error_that_names_the_queue(cluster: LiveCluster, lake: PulledLake) -> None:
+    broker = cluster.brokers["broker-a"]
+    put(broker, 10)
+    damage(cluster, broker.store.get("orders", 1, 2).messages[0].physical_offset, 4)
+    with pytest.raises(DamagedLogError, match=r"topic orders, queue 1 of broker-a, offsets 0 to 5: .*found magic"):
+        lake.pull()
+    assert lake.pull(topics=("DefaultCluster",)).messages == 0
