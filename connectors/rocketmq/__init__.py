@@ -4,7 +4,8 @@
     options.py                      where RocketMQ is, how patiently, and which environment variables sign
     exchange.py                     requests and answers, without a socket
     connection.py, network.py       sockets, and all of a client's connections
-    routing.py, faults.py           where topics are, and which brokers to leave alone
+    routing.py, directory.py, faults.py
+                                    where topics are, and which brokers to leave alone
     producer.py, transactions.py    sending
     puller.py                       reading queues
     admin.py                        asking

@@ -33,7 +33,7 @@ from commitlake.schemas.remoting.headers import ConsumerGroupRequest, ViewMessag
 from commitlake.schemas.remoting.heartbeats import ConsumerConnection, ConsumerList, ProducerConnection
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.name_server_headers import DeleteTopicInNameServerRequest
-from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, MessageQueue, TopicList, TopicRoute
+from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, MessageQueue, TopicRoute
 from commitlake.schemas.remoting.signing import Credentials
 from commitlake.schemas.remoting.statistics import (
     ConsumerOffsetTable,
@@ -78,8 +78,7 @@ class Admin(Closable):
 
     def topics(self) -> list[str]:
         """Names of all topics, those of the system among them."""
-        answer = self.routing.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(answer.value(TopicList).topic_list)
+        return self.routing.topics()
 
     def route(self, topic: str) -> TopicRoute:
         """Where a topic is."""

@@ -123,8 +123,8 @@ class Network:
 
     @functools.cached_property
     def local_ip(self) -> str:
-        """This machine's address on the way to the first name server."""
-        host, port = split_address(self.options.name_server_addresses[0])
+        """This machine's address on the way to the first name server, or broker."""
+        host, port = split_address(self.options.first_addresses[0])
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][0]
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

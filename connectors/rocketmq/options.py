@@ -51,6 +51,7 @@ class Options:
         serialize_type: how headers are written.
         instance: tells clients of one process apart in a broker's lists.
         tls_config: a `tls.properties` file; by default the one that the environment names.
+        brokers: in place of name servers, `host:port` of each broker.
     """
 
     name_servers: str
@@ -62,26 +63,40 @@ class Options:
     serialize_type: SerializeType = SerializeType.JSON
     instance: str = "commitlake"
     tls_config: str | None = None
+    brokers: str = ""
 
     def __post_init__(self) -> None:
         for name in ("connect_seconds", "request_seconds", "route_seconds", "max_pending"):
             if getattr(self, name) <= 0:
                 raise OptionError(f"{name}: expected more than 0, found {getattr(self, name)}")
-        for address in self.name_server_addresses:
+        for address in self.first_addresses:
             split_address(address)
 
     @property
     def name_server_addresses(self) -> list[str]:
-        """The name servers, each as `host:port`.
+        """The name servers, each as `host:port`; none where the brokers are given.
 
         Raises:
-            OptionError: if there is none.
+            OptionError: if there are neither.
         """
-        addresses = [part.strip() for part in self.name_servers.replace(",", ";").split(";")]
-        addresses = [address for address in addresses if address]
-        if not addresses:
+        addresses = _addresses(self.name_servers)
+        if not addresses and not self.broker_addresses:
             raise OptionError("name_servers: expected host:port, found nothing")
         return addresses
+
+    @property
+    def broker_addresses(self) -> list[str]:
+        """The brokers, each as `host:port`, where they are given in place of name servers."""
+        return _addresses(self.brokers)
+
+    @property
+    def first_addresses(self) -> list[str]:
+        """What is asked first: the brokers that are given, else the name servers."""
+        return self.broker_addresses or self.name_server_addresses
+
+
+def _addresses(text: str) -> list[str]:
+    return [address for part in text.replace(",", ";").split(";") if (address := part.strip())]
 
 
 def split_address(address: str) -> tuple[str, int]:

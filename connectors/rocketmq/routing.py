@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection
 from typing import NamedTuple
 
+from commitlake.connectors.rocketmq.directory import BrokerDirectory
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError, UnreachableError
 from commitlake.connectors.rocketmq.network import Answer, Network
 from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC
@@ -22,6 +23,7 @@ from commitlake.schemas.remoting.routes import (
     BrokerData,
     ClusterInfo,
     MessageQueue,
+    TopicList,
     TopicRoute,
     check_route,
     publish_queues,
@@ -48,6 +50,8 @@ class Routing:
         """Nothing is asked yet."""
         self._network = network
         self._servers = network.options.name_server_addresses
+        given = network.options.broker_addresses
+        self._directory = BrokerDirectory(network, given) if given else None
         self._known: dict[str, _Known] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._lock = threading.Lock()
@@ -142,9 +146,22 @@ class Routing:
         Raises:
             UnreachableError: if no name server answers.
         """
-        found = self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO).value(ClusterInfo)
+        if self._directory is not None:
+            found = self._directory.clusters()
+        else:
+            found = self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO).value(ClusterInfo)
         self._brokers |= found.broker_addr_table
         return found
+
+    def topics(self) -> list[str]:
+        """Names of all topics, those of the system among them.
+
+        Raises:
+            UnreachableError: if no name server answers.
+        """
+        if self._directory is not None:
+            return self._directory.topics()
+        return sorted(self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).value(TopicList).topic_list)
 
     def refresh_brokers(self) -> None:
         """Ask where the brokers are now; where no name server answers, what is known stays."""
@@ -189,6 +206,12 @@ class Routing:
         return found
 
     def _fetch(self, topic: str, wanted_for: str) -> TopicRoute:
+        if self._directory is not None:
+            told = self._directory.route(topic)
+            if told is None:
+                raise NoRouteError(f"topic {wanted_for!r}: expected to be on one of the given brokers, found not to be")
+            self._brokers |= {broker.broker_name: broker for broker in told.broker_datas}
+            return check_route(told)
         try:
             answer = self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteRequest(topic, True))
         except RefusedError as error:

@@ -17,7 +17,7 @@ from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, Options
 from commitlake.schemas.remoting.signing import Credentials
 
-SHARED = ("namesrv", "group", "timeoutMs", "retrySeconds", "tlsConfig", "credentialsProvider")
+SHARED = ("namesrv", "brokers", "group", "timeoutMs", "retrySeconds", "tlsConfig", "credentialsProvider")
 DEFAULT_TIMEOUT_MS = 10_000
 _SECRETS = frozenset({"accesskey", "secretkey", "securitytoken", "rocketmq.client.accesskey"})
 _PROVIDER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -44,17 +44,21 @@ def client_options(values: Mapping[str, str], read: OptionValues) -> Options:
     Raises:
         OptionError: for a missing or wrong address.
     """
-    if not values.get("namesrv", "").strip():
+    given = [name for name in ("namesrv", "brokers") if values.get(name, "").strip()]
+    if not given:
         raise OptionError("the option 'namesrv' is missing: name servers as host:port, with semicolons between")
+    if len(given) > 1:
+        raise OptionError("options namesrv and brokers: expected one of them, found both")
     try:
         return Options(
-            values["namesrv"],
+            values.get("namesrv", ""),
             request_seconds=read.least("timeoutMs", DEFAULT_TIMEOUT_MS, 1, "ms") / 1000,
             route_seconds=5.0,
             tls_config=values.get("tlsConfig"),
+            brokers=values.get("brokers", ""),
         )
     except RocketMQError as error:
-        raise OptionError(f"option namesrv: {error}") from None
+        raise OptionError(f"option {given[0]}: {error}") from None
 
 
 def provider(values: Mapping[str, str]) -> str | None:

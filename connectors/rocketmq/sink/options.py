@@ -3,6 +3,8 @@
 | option | default | meaning |
 | --- | --- | --- |
 | namesrv | (needed) | name servers, `host:port`, with semicolons or commas between |
+| brokers | (none) | in place of namesrv, where there is no name server: `host:port` of each broker; it must give its |
+| | | settings to whoever asks (GET_BROKER_CONFIG) |
 | topic | the column | where all rows go |
 | group | commitlake_writer | the producer group |
 | body | (none) | stored: `body` is as it was stored, and `body_codec` says how it is compressed; decompressed: it is |

@@ -3,6 +3,8 @@
 | option | default | meaning |
 | --- | --- | --- |
 | namesrv | (needed) | name servers, `host:port`, with semicolons or commas between |
+| brokers | (none) | in place of namesrv, where there is no name server: `host:port` of each broker; it must give its |
+| | | settings to whoever asks (GET_BROKER_CONFIG) |
 | topics | (needed) | comma-separated; also the broker's own, such as `%DLQ%group` and `SCHEDULE_TOPIC_XXXX` |
 | group | TOOLS_CONSUMER | consumer group of the pulls, which every broker has; its offsets are never changed |
 | startingOffsets | earliest | earliest, latest or JSON of topic, broker and queue, such as |

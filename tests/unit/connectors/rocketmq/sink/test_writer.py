@@ -61,7 +61,7 @@ def test_every_option_is_documented() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"topics": "x"}, r"unknown option 'topics' \(did you mean 'topic'\?\); known are namesrv, group"),
+        ({"topics": "x"}, r"unknown option 'topics' \(did you mean 'topic'\?\); known are namesrv, brokers, group"),
         ({"topic": "a b"}, "option topic: expected letters"),
         ({"group": ""}, "option group: expected a name"),
         ({"body": "none"}, "option body: expected stored or decompressed, found 'none'"),

@@ -60,7 +60,7 @@ def test_every_option_is_documented() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"topic": "x"}, r"unknown option 'topic' \(did you mean 'topics'\?\); known are namesrv, group"),
+        ({"topic": "x"}, r"unknown option 'topic' \(did you mean 'topics'\?\); known are namesrv, brokers, group"),
         ({"startingOffset": "1"}, r"did you mean 'startingOffsets'\?"),
         ({"namesrv": ""}, "the option 'namesrv' is missing"),
         ({"namesrv": "mq"}, "option namesrv: expected an address of the form host:port, found 'mq'"),

@@ -1,0 +1,71 @@
+"""Brokers that are given by their addresses: routes and reads as with a name server, which nobody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.rocketmq import Admin, NoRouteError, Options, OutgoingMessage, Producer, ProtocolError
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.frames import Command, serialize_command
+from tests.support.live_brokers import LiveCluster
+from tests.support.live_reading import create_topic, offsets, parsed, put, rows
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    """Two brokers, of which both have the topic orders, with four messages in each queue."""
+    with LiveCluster(tmp_path, ("broker-a", "broker-b")) as running:
+        for broker in running.brokers.values():
+            create_topic(broker)
+            put(broker, 8)
+        yield running
+
+
+def given(cluster: LiveCluster) -> Options:
+    """Where the brokers are; no name server is known."""
+    return Options("", brokers=";".join(broker.peer.address for broker in cluster.brokers.values()))
+
+
+def test_brokers_tell_their_names_and_topics(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "register", lambda: pytest.fail("the name server was asked"))
+    with Admin(given(cluster)) as admin:
+        found = admin.clusters()
+        assert {name: broker.master for name, broker in found.broker_addr_table.items()} == {
+            name: broker.peer.address for name, broker in cluster.brokers.items()
+        }
+        assert [*found.cluster_addr_table.values()] == [("broker-a", "broker-b")]
+        assert "orders" in admin.topics()
+        assert sum(held.max_offset for held in admin.topic_stats("orders").offset_table.values()) == 16
+        with pytest.raises(NoRouteError, match="topic 'nothing': expected to be on one of the given brokers"):
+            admin.route("nothing")
+    with Producer("group", given(cluster)) as producer:
+        assert producer.send(OutgoingMessage("orders", b"more")).queue_offset == 4
+
+
+def test_the_source_reads_them(cluster: LiveCluster) -> None:
+    values = {"brokers": given(cluster).brokers, "topics": "orders", "retrySeconds": "0"}
+    assert offsets(rows(parsed(values))) == {0: [0, 1, 2, 3] * 2, 1: [0, 1, 2, 3] * 2}
+    with pytest.raises(OptionError, match="options namesrv and brokers: expected one of them, found both"):
+        parsed({**values, "namesrv": "a:1"})
+    with pytest.raises(OptionError, match="option brokers: expected an address of the form host:port, found 'a'"):
+        parsed({**values, "brokers": "a"})
+
+
+def test_an_answer_without_a_name_is_an_error(cluster: LiveCluster) -> None:
+    def nameless(request: Command) -> bytes | None:
+        return (
+            serialize_command(request.reply(0, body=b"x=1\n"))
+            if request.code == RequestCode.GET_BROKER_CONFIG
+            else None
+        )
+
+    cluster.brokers["broker-b"].interfere = nameless
+    with (
+        Admin(given(cluster)) as admin,
+        pytest.raises(ProtocolError, match="expected a broker that tells its brokerName"),
+    ):
+        admin.clusters()
