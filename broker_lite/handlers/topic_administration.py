@@ -184,6 +184,7 @@ def broker_config(broker: Broker, _channel: Channel, request: Command) -> Comman
         "flushDiskType": "SYNC_FLUSH" if options.sync_flush else "ASYNC_FLUSH",
         "brokerRole": options.role,
         "slaveReadEnable": str(options.slave_read).lower(),
+        "useServerSideResetOffset": "true",
         "storePathRootDir": broker.store.path,
         **broker.store.options.settings,
         "transactionTimeOut": options.transaction_timeout_ms,

@@ -213,6 +213,12 @@ class Admin(Closable):
         answer = self._master(broker_name, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest(group))
         return answer.value(ConsumerConnection)
 
+    def broker_config(self, broker_name: str) -> dict[str, str]:
+        """Return a broker's settings, by RocketMQ's names."""
+        text = self._master(broker_name, RequestCode.GET_BROKER_CONFIG).body.decode("utf-8", "replace")
+        pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
     def producer_connections(self, group: str, broker_name: str) -> ProducerConnection:
         """A producer group's clients at a broker."""
         answer = self._master(broker_name, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequest(group))
@@ -241,6 +247,14 @@ class Admin(Closable):
             else:
                 table.update(self._set_offsets(group, topic, broker.broker_name, timestamp_ms, is_forced))
         return table
+
+    def reset_queue_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Have a broker send a group's clients to an offset of one queue, and keep it for those to come.
+
+        Only for a broker whose setting useServerSideResetOffset is true: another one sets the whole topic back.
+        """
+        header = ResetOffsetRequest(queue.topic, group, 0, True, offset, queue.queue_id)
+        self._master(queue.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
 
     def _set_offsets(
         self, group: str, topic: str, broker_name: str, timestamp_ms: int, is_forced: bool

@@ -22,6 +22,7 @@ JOBS = {
     "tps": "tell messages and bytes per second of any past time, by topic, queue, tag or producer; needs no Spark",
     "replay": "send archived messages again, in order, at a pace, each of them once; needs no Spark",
     "dlq": "group dead letters by cause, export them, send them again and follow them; needs no Spark",
+    "offsets": "tell the offsets a group had, or needs to consume from a time, and set them; needs no Spark",
     "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
     "lag": "tell how far consumer groups are behind, now or at a past time; needs no Spark",
     "metrics": "give Prometheus the lag of consumer groups, as a file or over HTTP; needs no Spark",

@@ -55,10 +55,12 @@ class LakeMessages:
         return spans
 
     def _spans(self, times: Times, topics: Collection[str]) -> dict[Queue, QueueSpan]:
+        if not topics:
+            return {}
         compared = "NULL" if times.compared_at is None else timestamp_literal(times.compared_at)
         start = times.log_start or 0
         where = [f"broker = {text_literal(self._broker)}"]
-        where.append(f"topic IN ({', '.join(map(text_literal, sorted(topics))) or 'NULL'})")
+        where.append(f"topic IN ({', '.join(map(text_literal, sorted(topics)))})")
         if times.until is not None:
             where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
             where.append(f"store_date <= {date_literal(times.until)}")

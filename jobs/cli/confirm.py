@@ -1,0 +1,29 @@
+"""Asking before something is done that cannot be taken back."""
+
+from __future__ import annotations
+
+import sys
+
+from commitlake.jobs.cli.command import JobError
+from commitlake.schemas.errors import ExitCode
+
+
+def confirm(question: str, *, what: str, nothing: str, is_agreed: bool) -> None:
+    """Ask on the terminal, unless the user has agreed already.
+
+    Args:
+        question: What is asked, without the question mark.
+        what: What would be done, for the error where there is no terminal.
+        nothing: What is said where it is not done, as "nothing was sent".
+        is_agreed: Whether the user has given --yes, or need not be asked.
+
+    Raises:
+        JobError: The answer is no, or there is no terminal to ask at.
+    """
+    if is_agreed:
+        return
+    if not sys.stdin.isatty():
+        raise JobError(f"{what}, and there is no terminal to ask at: {nothing}", "add --yes")
+    print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise JobError(nothing, exit_code=ExitCode.REFUSED)

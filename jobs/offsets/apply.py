@@ -1,0 +1,132 @@
+"""Sets offsets, after asking: through the client, or as commands that somebody else runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.confirm import confirm
+from commitlake.jobs.cli.names import did_you_mean, some_names, warn
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
+from commitlake.pipelines.offsets.mqadmin import TopicOffsets, mqadmin_commands
+from commitlake.pipelines.offsets.rows import PlannedOffset
+from commitlake.pipelines.offsets.setting import SetOffset, connected_clients, resets_by_itself, set_offsets
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.remoting.routes import MessageQueue
+
+NOTHING = "no offset was set"
+
+
+def apply_offsets(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], client: OffsetClient) -> bool:
+    """Ask, and set the offsets that can be set; return whether all of those were.
+
+    Raises:
+        JobError: The group is not known, or has clients, or the answer is no.
+        RocketMQError: A broker does not answer.
+    """
+    group = arguments.group
+    wanted = {row.asked.message_queue: row.asked.low for row in rows if not row.asked.problem}
+    changes = {queue: offset for queue, offset in wanted.items() if _current(rows, queue) != offset}
+    if not changes:
+        if not arguments.quiet:
+            print_line(f"the offsets of {group} are these already: {NOTHING}")
+        return True
+    brokers = sorted({queue.broker_name for queue in changes})
+    check_group_is_known(client, group, brokers)
+    is_online = check_clients(client, group, brokers, may_be_online=arguments.online)
+    text = f"{len(changes)} offsets of {group} on {', '.join(brokers)}"
+    confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=arguments.yes)
+    done = set_offsets(client.admin, group, changes, is_online=is_online)
+    return report_set(arguments, "commitlake offsets", group, done)
+
+
+def _current(rows: Sequence[PlannedOffset], queue: MessageQueue) -> int | None:
+    return next(row.current for row in rows if row.asked.message_queue == queue)
+
+
+def check_group_is_known(client: OffsetClient, group: str, brokers: Sequence[str]) -> None:
+    """Refuse a group that a broker does not know: the offset of a misspelt name would be kept for nobody.
+
+    Raises:
+        JobError: naming the nearest one.
+    """
+    for broker in brokers:
+        known = client.admin.groups(broker)
+        if group not in known:
+            raise JobError(
+                f"the broker {broker} knows no group {group!a}, so {NOTHING}.{did_you_mean(group, known)}",
+                exit_code=ExitCode.REFUSED,
+            )
+
+
+def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, may_be_online: bool) -> bool:
+    """Return whether the group has clients.
+
+    Raises:
+        JobError: It has, and the user has not said that it may.
+    """
+    clients = connected_clients(client.admin, group, brokers)
+    if not clients:
+        return False
+    if not may_be_online:
+        raise JobError(
+            f"the group {group} has {len(clients)} clients ({some_names(clients)}), which overwrite offsets every few "
+            f"seconds: {NOTHING}",
+            "stop them first; or add --online: brokers 5.x then send them to the new offsets",
+            exit_code=ExitCode.REFUSED,
+        )
+    for broker in brokers:
+        if not resets_by_itself(client.admin, broker):
+            warn("commitlake", f"{broker} does not send clients to new offsets: those of {group} may overwrite them")
+    return True
+
+
+def report_set(arguments: argparse.Namespace, prog: str, group: str, done: Sequence[SetOffset]) -> bool:
+    """Print what became of offsets; return whether all of them were set."""
+    failed = [one for one in done if one.error]
+    for one in failed:
+        warn(prog, f"{queue_text(one.queue)}: {one.error}")
+    if not arguments.quiet:
+        print_line(f"{len(done) - len(failed)} of {len(done)} offsets of {group} were set and read back")
+        for one in done:
+            if not one.error and one.before is not None:
+                print_line(f"  {queue_text(one.queue)}: {one.before} before, {one.wanted} now")
+    return not failed
+
+
+def mqadmin_lines(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], client: OffsetClient) -> Iterator[str]:
+    """Yield commands of mqadmin that set the offsets.
+
+    Raises:
+        JobError: A broker is of version 4, whose offsets mqadmin cannot set queue by queue.
+        RocketMQError: A broker does not answer.
+    """
+    by_topic: dict[str, list[PlannedOffset]] = defaultdict(list)
+    for row in rows:
+        by_topic[row.asked.queue.topic].append(row)
+    addresses = _addresses(client, {row.asked.queue.broker for row in rows})
+    live = LiveQueues(client, arguments.group)
+    for topic, of_topic in sorted(by_topic.items()):
+        wanted = {row.asked.message_queue: row.asked.low for row in of_topic if not row.asked.problem}
+        current = {row.asked.message_queue: row.current for row in of_topic}
+        offsets = TopicOffsets(wanted, current, live.other_offsets(topic, wanted))
+        yield from mqadmin_commands(arguments.namesrv, arguments.group, topic, offsets, addresses)
+        for row in of_topic:
+            if row.asked.problem:
+                yield f"# not set: {queue_text(row.asked.message_queue)}: {row.asked.problem}"
+
+
+def _addresses(client: OffsetClient, brokers: set[str]) -> Mapping[str, str]:
+    for broker in sorted(brokers):
+        version = client.admin.runtime(broker).get("brokerVersionDesc", "")
+        if version.startswith("V4"):
+            raise JobError(
+                f"{broker} is RocketMQ {version}: no mqadmin sets the offset of one of its queues, only those of whole "
+                "topics by time",
+                "--apply sets them",
+            )
+    return {broker: client.admin.routing.master(broker) for broker in brokers}

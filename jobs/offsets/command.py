@@ -1,0 +1,134 @@
+"""Tell the offsets that a group had at a time, or needs to consume from a time; and set them.
+
+    commitlake offsets --lake /data/lake --group billing --at 2026-11-17T14:00
+    commitlake offsets --lake /data/lake --group billing --consume-from -2h --namesrv 127.0.0.1:9876 --apply
+
+Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's own files; with --namesrv, asks the
+brokers what they still have. Writes a row for each queue with the lag that results, or commands of mqadmin; with
+--apply, sets the offsets and reads them back. Run twice, it sets nothing the second time. It never starts Spark. Exit
+codes: 0; 1 where a broker does not answer; 2 for a wrong lake, store, name or option; 3 where an offset is not known or
+could not be set; 4 where the group has clients, or the answer was no.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.lag.arguments import add_source_arguments
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.offsets.live_queues import OffsetClient
+
+DESCRIPTION = (
+    "Tell the offsets of a consumer group, queue by queue and exact by message: those that it had at a time (--at), "
+    "from the snapshots in a lake, with bounds between two of them; or those that it needs to consume everything that "
+    "was stored from a time on (--consume-from). Each comes with the lag that results. With --namesrv, the brokers are "
+    "asked what they still have; --mqadmin prints commands that set the offsets, and --apply sets them."
+)
+EXAMPLES = (
+    ("offsets --lake lake --group billing --at 2026-11-17T14:00", "where the group was then"),
+    ("offsets --lake lake --group billing --consume-from 2026-11-17T14:00", "from where it would consume it all again"),
+    ("offsets --lake lake --group billing --consume-from -2h --topic orders --namesrv 127.0.0.1:9876 --apply",
+     "let it consume the last two hours of a topic again; asks first"),
+    ("offsets --lake lake --group billing --at 2026-11-17T14:00 --namesrv 127.0.0.1:9876 --mqadmin",
+     "as commands of RocketMQ's mqadmin 5.x"),
+    ("offsets --store /data/rocketmq/store --group billing --consume-from -2h --json", "of a store, for a program"),
+)  # fmt: skip
+MQADMIN = "mqadmin"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("offsets", DESCRIPTION, EXAMPLES)
+    add_source_arguments(parser)
+    parser.add_argument("--group", required=True, metavar="NAME", help="the consumer group")
+    time = parser.add_mutually_exclusive_group(required=True)
+    at_help = "with --lake: the offsets that the group had then: 2026-11-20T14:00, ms since 1970, or -2h"
+    time.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
+    from_help = "of each queue, the first message that was stored at this time or later"
+    time.add_argument("--consume-from", type=parse_time, metavar="TIME", help=from_help)
+    topic_help = (
+        "this topic only; may be repeated (default: all that the group had offsets of, with --at; all that it "
+        "consumes, but for its own retries, with --consume-from)"
+    )
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help=topic_help)
+    broker_help = "this store only; may be repeated"
+    parser.add_argument("--broker", action="append", default=[], metavar="NAME", help=broker_help)
+    namesrv_help = "name servers of the brokers, with semicolons between: what they still have is said, too"
+    parser.add_argument("--namesrv", metavar="HOST:PORT", help=namesrv_help)
+    forms = ("table", "jsonl", "csv", MQADMIN)
+    parser.add_argument("--output", choices=forms, default="table", help="(default: table)")
+    json_help = "as --output jsonl: one JSON object a line"
+    parser.add_argument("--json", dest="output", action="store_const", const="jsonl", help=json_help)
+    mqadmin_help = "as --output mqadmin: commands of mqadmin 5.x, ready to be pasted"
+    parser.add_argument("--mqadmin", dest="output", action="store_const", const=MQADMIN, help=mqadmin_help)
+    parser.add_argument("--apply", action="store_true", help="set the offsets at the brokers of --namesrv")
+    yes_help = "set them without asking; without a terminal nothing is set otherwise"
+    parser.add_argument("--yes", action="store_true", help=yes_help)
+    online_help = "also while the group has clients; brokers 5.x send them to the new offsets, others cannot"
+    parser.add_argument("--online", action="store_true", help=online_help)
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Gather the offsets, print them, and set them where that is asked for."""
+    from commitlake.jobs.offsets.gather import is_in_future, offset_client
+
+    for name in ("at", "consume_from"):
+        moment = getattr(arguments, name)
+        if moment is not None and is_in_future(moment):
+            raise JobError(f"--{name.replace('_', '-')}: expected a time in the past, found {moment.isoformat()}")
+    if arguments.at is not None and arguments.lake is None:
+        raise JobError(
+            "--at goes with --lake", "a store keeps no history of its groups; 'commitlake snapshot' makes one"
+        )
+    if arguments.namesrv is None:
+        for name, is_given in (("apply", arguments.apply), ("mqadmin", arguments.output == MQADMIN)):
+            if is_given:
+                raise JobError(f"--{name}: expected --namesrv, the brokers' name server")
+    for name in ("yes", "online"):
+        if getattr(arguments, name) and not arguments.apply:
+            raise JobError(f"--{name} goes with --apply")
+    with nullcontext() if arguments.namesrv is None else offset_client(arguments.namesrv) as client:
+        return _answer(arguments, client)
+
+
+def _answer(arguments: argparse.Namespace, client: OffsetClient | None) -> ExitCode:
+    from commitlake.jobs.cli.rows_output import write
+    from commitlake.jobs.offsets.apply import apply_offsets, mqadmin_lines
+    from commitlake.jobs.offsets.gather import gather
+    from commitlake.jobs.offsets.rows import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows
+
+    gathered = gather(arguments, client)
+    rows, now = gathered.rows, datetime.datetime.now(datetime.UTC)
+    if arguments.output == MQADMIN and client is not None:
+        for line in mqadmin_lines(arguments, rows, client):
+            print(line)
+    elif arguments.output == "table":
+        write("table", table_rows(rows, now), list(TABLE_COLUMNS))
+    else:
+        write(arguments.output, plain_rows(rows, arguments.group, now), list(PLAIN_COLUMNS))
+    sys.stdout.flush()
+    for sentence in gathered.missing:
+        warn("commitlake offsets", sentence)
+    if rows and not arguments.quiet:
+        print_line(summary(rows, arguments.group))
+    is_complete = bool(rows) and not gathered.missing and not any(row.asked.problem for row in rows)
+    if arguments.apply and client is not None:
+        is_complete = apply_offsets(arguments, rows, client) and is_complete
+    return ExitCode.OK if is_complete else ExitCode.DAMAGE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake offsets`."""
+    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--at", "--consume-from"))

@@ -1,0 +1,167 @@
+"""From a job's arguments to the offsets of a group."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
+from commitlake.connectors.rocketmq import Admin, Options, Puller
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.cli.names import did_you_mean, some_names, there_are
+from commitlake.jobs.cli.places import lake_of
+from commitlake.pipelines.lag.subscriptions import BROADCASTING
+from commitlake.pipelines.offsets.had import offsets_had
+from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
+from commitlake.pipelines.offsets.plan import plan_had, plan_needed
+from commitlake.pipelines.offsets.rows import PlannedOffset
+from commitlake.pipelines.offsets.sources import OffsetSource, lake_sources, store_sources
+from commitlake.pipelines.snapshot.progress import GroupTopic
+
+_READ = ("messages", "consumer_offsets", "subscriptions")
+_CLIENT_GROUP = "commitlake-offsets"
+_REQUEST_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The offsets of a group.
+
+    Attributes:
+        rows: By queue.
+        missing: Sentences on what is not known, or not there.
+    """
+
+    rows: Sequence[PlannedOffset]
+    missing: Sequence[str]
+
+
+@contextmanager
+def offset_client(name_servers: str) -> Iterator[OffsetClient]:
+    """Connect to brokers as the environment says: see `connectors.rocketmq.options`."""
+    options = Options(name_servers, request_seconds=_REQUEST_SECONDS)
+    with Admin(options) as admin, Puller(_CLIENT_GROUP, options) as puller:
+        yield OffsetClient(admin, puller)
+
+
+def gather(arguments: argparse.Namespace, client: OffsetClient | None) -> Gathered:
+    """Return the offsets that the arguments ask for.
+
+    Args:
+        arguments: The job's.
+        client: Of the brokers; None where they are not asked.
+
+    Raises:
+        JobError: A name is not known, or the lake has no history.
+        LakeError: There is no lake.
+        QueryError: A table cannot be read.
+        CommitLogError: There is no store, or it cannot be read.
+        RocketMQError: A broker does not answer.
+    """
+    if arguments.lake is None:
+        stores = find_stores(arguments.store, None, layout_of(arguments).formats)
+        sources = store_sources(store for store in stores if not arguments.broker or store.broker in arguments.broker)
+        if not sources:
+            raise JobError(
+                f"--broker: {arguments.store} gives no store of that name", there_are(s.broker for s in stores)
+            )
+        return _gather(arguments, sources, None, client)
+    lake = lake_of(arguments)
+    with naming_damaged_files(lake, _READ):
+        check_brokers(lake, arguments.broker)
+        return _gather(arguments, lake_sources(lake, arguments.broker), lake, client)
+
+
+def _gather(
+    arguments: argparse.Namespace, sources: Sequence[OffsetSource], lake: LakePaths | None, client: OffsetClient | None
+) -> Gathered:
+    live = None if client is None else LiveQueues(client, arguments.group)
+    if client is not None:
+        _check_live_brokers(client, sources)
+    if arguments.at is not None:
+        assert lake is not None, "--at goes with --lake"
+        return _had(arguments, sources, lake, live)
+    return _needed(arguments, sources, live)
+
+
+def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -> None:
+    """Refuse a name server that does not know the brokers of the source: another cluster's queues are others."""
+    known = sorted(client.admin.clusters().broker_addr_table)
+    for source in sources:
+        if source.broker not in known:
+            raise JobError(
+                f"--namesrv: the name server knows no broker {source.broker!a}.{did_you_mean(source.broker, known)}",
+                f"brokers: {some_names(known)}; --broker chooses among those of the lake",
+            )
+
+
+def _had(
+    arguments: argparse.Namespace, sources: Sequence[OffsetSource], lake: LakePaths, live: LiveQueues | None
+) -> Gathered:
+    table = open_snapshots(lake, OFFSETS)
+    if table is None:
+        raise JobError(
+            "the lake has no history of offsets",
+            "'commitlake snapshot' and each run of 'archive' add to it; --consume-from needs none",
+        )
+    had = offsets_had(table, sources, arguments.group, arguments.at, arguments.topic)
+    groups = set(had.groups).union(*(source.groups for source in sources))
+    if arguments.group not in groups and len(had.missing) < len(sources):
+        raise _unknown_group(arguments.group, groups)
+    missing = list(had.missing)
+    if not had.offsets and not missing:
+        of_what = f" of {' or '.join(arguments.topic)}" if arguments.topic else ""
+        missing.append(f"the group {arguments.group} had no offset{of_what} at that time")
+    return Gathered(plan_had(sources, arguments.group, had.offsets, live), missing)
+
+
+def _needed(arguments: argparse.Namespace, sources: Sequence[OffsetSource], live: LiveQueues | None) -> Gathered:
+    group = arguments.group
+    topics = set(arguments.topic) or {topic for source in sources for topic in source.topics_of(group)}
+    if not topics:
+        groups = {name for source in sources for name in source.groups}
+        if group in groups:
+            raise JobError(f"no topic of the group {group!a} is known", "name the topics with --topic")
+        raise _unknown_group(group, groups)
+    broadcast = {topic for source in sources for topic in topics if _broadcasts(source, group, topic)}
+    missing = [
+        f"the group {group} broadcasts {topic}: each of its clients keeps its own offsets, and those of the broker "
+        "mean nothing to them"
+        for topic in sorted(broadcast)
+    ]
+    wanted = topics - broadcast
+    rows = plan_needed(sources, group, wanted, arguments.consume_from, live)
+    found = {row.asked.queue.topic for row in rows}
+    known = {topic for source in sources for topic in source.topics_of(group)}
+    missing += [
+        f"no message of the topic {topic!a} is known.{did_you_mean(topic, known - {topic})}"
+        for topic in sorted(wanted - found)
+    ]
+    if live is not None and not arguments.broker:
+        others = live.brokers_of(wanted) - {source.broker for source in sources}
+        missing += [f"{broker} has queues of these topics, and nothing of it is archived" for broker in sorted(others)]
+    return Gathered(rows, missing)
+
+
+def _broadcasts(source: OffsetSource, group: str, topic: str) -> bool:
+    return source.subscriptions.of(GroupTopic(group, topic)).message_model == BROADCASTING
+
+
+def _unknown_group(group: str, groups: set[str]) -> JobError:
+    return JobError(
+        f"--group: no offset and no subscription of the group {group!a} is known.{did_you_mean(group, groups)}",
+        f"{there_are(groups)}; with --consume-from, --topic names topics for any group",
+    )
+
+
+def is_in_future(moment: datetime.datetime) -> bool:
+    """Return whether a time is still to come."""
+    return moment > datetime.datetime.now(datetime.UTC)

@@ -1,0 +1,87 @@
+"""Offsets as they are printed."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+
+from commitlake.jobs.cli.rows_output import Row
+from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.lag.rows import bounded_text, seconds_text
+from commitlake.pipelines.lag.groups import summed
+from commitlake.pipelines.offsets.rows import PlannedOffset
+
+TABLE_COLUMNS = (
+    "broker", "topic", "queue_id", "offset", "bounds", "now", "messages", "time_lag", "next_message", "notes",
+)  # fmt: skip
+PLAIN_COLUMNS = (
+    "broker", "group", "topic", "queue_id", "offset", "offset_min", "offset_max", "current", "first", "end",
+    "messages_min", "messages_max", "bytes", "next_message_time", "time_lag_s", "problem", "notes",
+)  # fmt: skip
+
+
+def table_rows(rows: Iterable[PlannedOffset], now: datetime.datetime) -> Iterator[Row]:
+    """Yield rows for people."""
+    for row in rows:
+        asked, lag = row.asked, row.lag
+        waited = _waited(row, now)
+        yield {
+            "broker": asked.queue.broker,
+            "topic": asked.queue.topic,
+            "queue_id": asked.queue.queue_id,
+            "offset": None if asked.problem else asked.low,
+            "bounds": None if asked.is_exact and not asked.problem else _bounds_text(row),
+            "now": row.current,
+            "messages": None if lag is None else bounded_text(lag.messages, lambda number: f"{number:,.0f}"),
+            "time_lag": None if waited is None else seconds_text(waited),
+            "next_message": None if lag is None or lag.next_time is None else time_text(lag.next_time),
+            "notes": "; ".join(filter(None, (asked.problem, *asked.notes))),
+        }
+
+
+def _bounds_text(row: PlannedOffset) -> str:
+    asked = row.asked
+    if asked.is_exact:
+        return str(asked.low)
+    return f"{asked.low} or more" if asked.high is None else f"{asked.low} to {asked.high}"
+
+
+def _waited(row: PlannedOffset, now: datetime.datetime) -> float | None:
+    if row.lag is None or row.lag.next_time is None:
+        return None
+    return max(0.0, (now - row.lag.next_time).total_seconds())
+
+
+def plain_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime) -> Iterator[Row]:
+    """Yield rows for programs."""
+    for row in rows:
+        asked, lag, live = row.asked, row.lag, row.live
+        yield {
+            "broker": asked.queue.broker,
+            "group": group,
+            "topic": asked.queue.topic,
+            "queue_id": asked.queue.queue_id,
+            "offset": None if asked.problem else asked.low,
+            "offset_min": asked.low,
+            "offset_max": asked.high,
+            "current": row.current,
+            "first": None if live is None else live.first,
+            "end": None if live is None else live.end,
+            "messages_min": None if lag is None else int(lag.messages.low),
+            "messages_max": None if lag is None or lag.messages.high is None else int(lag.messages.high),
+            "bytes": None if lag is None else lag.bytes,
+            "next_message_time": None if lag is None or lag.next_time is None else time_text(lag.next_time),
+            "time_lag_s": _waited(row, now),
+            "problem": asked.problem or None,
+            "notes": list(asked.notes),
+        }
+
+
+def summary(rows: Sequence[PlannedOffset], group: str) -> str:
+    """Return a sentence on all offsets."""
+    settable = [row for row in rows if not row.asked.problem]
+    bounded = sum(not row.asked.is_exact for row in settable)
+    messages = summed(row.lag.messages for row in settable if row.lag is not None)
+    text = f"{len(settable)} offsets of {group}"
+    text += f", {bounded} of them the lower of two bounds" if bounded else ""
+    return f"{text}: once they are set, {bounded_text(messages, lambda number: f'{number:,.0f}')} messages are behind"

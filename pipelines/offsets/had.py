@@ -1,0 +1,134 @@
+"""The offsets that a group had at a time, from the snapshots of `consumer_offsets`.
+
+At the time of a snapshot they are exact. Between two snapshots, and after the last one, they have bounds, which the
+messages narrow: a group cannot have consumed what was not stored yet.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.snapshot_tables import OFFSETS
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
+from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.offsets.rows import GroupOffset
+from commitlake.pipelines.offsets.sources import OffsetSource
+from commitlake.pipelines.snapshot.progress import OffsetKind
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsHad:
+    """The offsets of a group at a time.
+
+    Attributes:
+        offsets: By queue.
+        missing: Sentences on stores of which nothing is known at the time.
+        groups: All groups that had an offset then.
+    """
+
+    offsets: Sequence[GroupOffset]
+    missing: Sequence[str]
+    groups: Collection[str]
+
+
+def offsets_had(
+    table: DeltaTable,
+    sources: Sequence[OffsetSource],
+    group: str,
+    at: datetime.datetime,
+    topics: Collection[str] = (),
+) -> OffsetsHad:
+    """Return the offsets that a group had.
+
+    Args:
+        table: `consumer_offsets`.
+        sources: The stores.
+        group: The consumer group.
+        at: The time.
+        topics: Only these; all where empty.
+
+    Raises:
+        QueryError: A table cannot be read.
+    """
+    found: list[GroupOffset] = []
+    missing: list[str] = []
+    groups: set[str] = set()
+    for source in sources:
+        moment = offsets_at(table, source.broker, at).get(OffsetKind.GROUP)
+        if moment is None:
+            missing.append(_before_history(table, source.broker, at))
+            continue
+        groups |= {position.group for position in moment.offsets}
+        found += _of_store(source, moment, group, topics)
+    return OffsetsHad(found, missing, groups)
+
+
+def _before_history(table: DeltaTable, broker: str, at: datetime.datetime) -> str:
+    where = f"broker = {text_literal(broker)} AND kind = '{OffsetKind.GROUP}' AND topic IS NULL"
+    sql = f"SELECT min(as_of) AS first FROM {OFFSETS} WHERE {where}"
+    (row,) = run_sql(table, OFFSETS, sql).read_all().to_pylist()
+    if row["first"] is None:
+        return f"{broker}: the lake has no snapshot of its groups, so their offsets at {_text(at)} are not known"
+    return (
+        f"{broker}: the first snapshot of its groups is of {_text(row['first'])}, so their offsets at {_text(at)} are "
+        "not known"
+    )
+
+
+def _of_store(source: OffsetSource, moment: Moment, group: str, topics: Collection[str]) -> Iterator[GroupOffset]:
+    chosen = {
+        position: offset
+        for position, offset in sorted(moment.offsets.items())
+        if position.group == group and (not topics or position.topic in topics)
+    }
+    names = {position.topic for position in chosen}
+    spans, spans_now = source.queues.spans(names, moment.at), source.queues.spans(names)
+    is_archived = source.queues.reaches(moment.at)
+    for position, offset in chosen.items():
+        queue = Queue(source.broker, position.topic, position.queue_id)
+        span, now = spans.get(queue), spans_now.get(queue)
+        yield _offset(queue, offset, moment, span if is_archived else None, _made_again(span, now))
+
+
+def _made_again(then: QueueSpan | None, now: QueueSpan | None) -> str:
+    """Return a sentence where a topic was deleted and made again after the time; else nothing."""
+    if now is None or now.floor is None or (then is not None and then.floor == now.floor):
+        return ""
+    return (
+        f"the topic was deleted and made again after that time (its offsets begin again at physical offset {now.floor})"
+    )
+
+
+def _offset(queue: Queue, offset: OffsetAt, moment: Moment, span: QueueSpan | None, problem: str) -> GroupOffset:
+    """Return what is known of one queue.
+
+    Args:
+        queue: The queue.
+        offset: What the snapshots tell.
+        moment: The time, and its snapshots.
+        span: Where the queue began and ended at the time; None where that is not known.
+        problem: Why the offset means nothing now.
+    """
+    low, high = offset.low, offset.high
+    if moment.taken_next is None:
+        note = f"after the last snapshot, of {_text(moment.taken)}, which has {low}"
+    else:
+        note = f"between the snapshots of {_text(moment.taken)} and {_text(moment.taken_next)}"
+    if moment.taken_next is not None and high is None:
+        what = "was set back" if offset.reached is not None else "got its first offset, or lost its last one,"
+        return GroupOffset(queue, low, high, (), problem or f"the group {what} {note}: where it was is not known")
+    if span is not None:
+        high = max(low, span.end if high is None else min(high, span.end))
+    is_told = low == high
+    return GroupOffset(queue, low, high, () if is_told and moment.at == moment.taken else (note,), problem)
+
+
+def _text(moment: datetime.datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

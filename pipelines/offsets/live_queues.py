@@ -1,0 +1,154 @@
+"""Compares offsets with the queues of live brokers: whether they are there, and which messages they still have."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.time_search import first_offset_at
+from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.offsets.rows import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.times import epoch_ms
+
+
+class OffsetClient(NamedTuple):
+    """Clients of the brokers, which are asked and whose offsets are set."""
+
+    admin: Admin
+    puller: Puller
+
+
+class LiveQueues:
+    """Asks brokers; each method raises RocketMQError where one does not answer.
+
+    Args:
+        client: Of the brokers.
+        group: The consumer group.
+    """
+
+    def __init__(self, client: OffsetClient, group: str) -> None:
+        self._admin, self._puller, self._group = client.admin, client.puller, group
+        self._counts: dict[str, dict[str, int]] = {}
+
+    def checked(
+        self, offsets: Iterable[GroupOffset], since: datetime.datetime | None
+    ) -> Iterator[tuple[GroupOffset, LiveQueue | None]]:
+        """Yield offsets as the brokers' queues allow them, with these queues.
+
+        Args:
+            offsets: From the lake or a store.
+            since: The time from which on the group is to consume: the broker is asked where the source does not tell
+                the offset exactly. None where the offsets are not of that kind.
+        """
+        for offset in offsets:
+            problem = offset.problem or self._missing(offset.queue)
+            if problem:
+                yield replace(offset, problem=problem), None
+                continue
+            live = self._live(offset.message_queue)
+            yield self._within(offset, live, since), live
+
+    def unknown_to_source(
+        self, brokers: Collection[str], topics: Iterable[str], known: Collection[Queue], since: datetime.datetime
+    ) -> Iterator[tuple[GroupOffset, LiveQueue]]:
+        """Yield the offsets that a group needs in queues of which the source has no message.
+
+        Args:
+            brokers: The brokers whose queues are meant.
+            topics: The topics.
+            known: Queues that the source has.
+            since: The time from which on the group is to consume.
+        """
+        for topic in sorted(topics):
+            for broker, count in sorted(self._queue_counts(topic).items()):
+                for queue_id in range(count if broker in brokers else 0):
+                    queue = Queue(broker, topic, queue_id)
+                    if queue not in known:
+                        live = self._live(MessageQueue(topic, broker, queue_id))
+                        yield self._within(GroupOffset(queue, 0, None), live, since), live
+
+    def brokers_of(self, topics: Iterable[str]) -> set[str]:
+        """Return the brokers that have queues of topics."""
+        return {broker for topic in topics for broker in self._queue_counts(topic)}
+
+    def other_offsets(self, topic: str, known: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Return the group's offsets in the other queues of a topic, of all brokers; None where it has none."""
+        queues = [
+            MessageQueue(topic, broker, queue_id)
+            for broker, count in sorted(self._queue_counts(topic).items())
+            for queue_id in range(count)
+        ]
+        return {queue: self._admin.offsets.committed(queue, self._group) for queue in queues if queue not in known}
+
+    def check_messages(self, planned: Sequence[PlannedOffset]) -> list[PlannedOffset]:
+        """Return the offsets with a problem where the broker has another message than the source at the same offset."""
+        return [replace(one, asked=replace(one.asked, problem=self._difference(one))) for one in planned]
+
+    def _difference(self, one: PlannedOffset) -> str:
+        if one.asked.problem or one.live is None or one.lag is None:
+            return one.asked.problem
+        return self._other_message(one.asked.message_queue, one.live, one.lag)
+
+    def _other_message(self, queue: MessageQueue, live: LiveQueue, lag: ResultingLag) -> str:
+        """Return a sentence where the next message at the broker is not that of the source; else nothing."""
+        offset, expected = lag.next_offset, lag.next_time
+        if offset is None or expected is None or not live.first <= offset < live.end:
+            return ""
+        found = [m for m in self._puller.pull(queue, offset, max_messages=1).messages if m.queue_offset == offset]
+        if found and found[0].store_timestamp == epoch_ms(expected):
+            return ""
+        at_broker = f"one that was stored at {found[0].store_timestamp} (ms since 1970)" if found else "none"
+        return (
+            f"at offset {offset} the source has a message that was stored at {epoch_ms(expected)}, and the broker "
+            f"{at_broker}: the topic was deleted and made again, or this is another broker"
+        )
+
+    def _queue_counts(self, topic: str) -> dict[str, int]:
+        """Return how many queues of a topic each broker has; none where no broker has the topic."""
+        if topic not in self._counts:
+            try:
+                route = self._admin.route(topic)
+            except NoRouteError:
+                self._counts[topic] = {}
+            else:
+                self._counts[topic] = {data.broker_name: data.read_queue_nums for data in route.queue_datas}
+        return self._counts[topic]
+
+    def _missing(self, queue: Queue) -> str:
+        """Return a sentence where a broker has no such queue; else nothing."""
+        counts = self._queue_counts(queue.topic)
+        if not counts:
+            return f"no broker has the topic {queue.topic} any longer: it was deleted"
+        if queue.broker not in counts:
+            return f"the broker {queue.broker} has no topic {queue.topic}: {', '.join(sorted(counts))} have it"
+        if queue.queue_id >= counts[queue.broker]:
+            return f"the topic has {counts[queue.broker]} queues at the broker now"
+        return ""
+
+    def _live(self, queue: MessageQueue) -> LiveQueue:
+        offsets = self._admin.offsets
+        return LiveQueue(offsets.first(queue), offsets.next(queue), offsets.committed(queue, self._group))
+
+    def _within(self, offset: GroupOffset, live: LiveQueue, since: datetime.datetime | None) -> GroupOffset:
+        """Return an offset that the broker's queue has."""
+        if offset.low > live.end:
+            problem = (
+                f"offset {offset.low} is beyond the queue's end, {live.end}: the topic was deleted and made again, or "
+                "the broker has lost messages"
+            )
+            return replace(offset, problem=problem)
+        notes = list(offset.notes)
+        low = max(offset.low, live.first)
+        high = live.end if offset.high is None else min(max(offset.high, low), live.end)
+        if low != high and since is not None:
+            low = high = first_offset_at(self._puller, offset.message_queue, epoch_ms(since), low, high)
+            notes = ["asked of the broker"]
+        if offset.low < live.first and (offset.low > 0 or offset.is_exact):
+            notes.append(f"the queue begins at {live.first} now: the broker has deleted what was before")
+        return replace(offset, low=low, high=high, notes=tuple(notes))

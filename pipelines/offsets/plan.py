@@ -1,0 +1,94 @@
+"""Puts together what is known of each offset: the bounds, the queue at the broker, and the lag that results."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Sequence
+
+from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.offsets.live_queues import LiveQueues
+from commitlake.pipelines.offsets.needed import offsets_needed
+from commitlake.pipelines.offsets.resulting_lag import resulting_lags
+from commitlake.pipelines.offsets.rows import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
+from commitlake.pipelines.offsets.sources import OffsetSource
+from commitlake.pipelines.snapshot.progress import OffsetKind, Position
+
+
+def plan_had(
+    sources: Sequence[OffsetSource], group: str, offsets: Iterable[GroupOffset], live: LiveQueues | None
+) -> list[PlannedOffset]:
+    """Return the offsets that a group had, as they can be set now.
+
+    Args:
+        sources: The stores.
+        group: The consumer group.
+        offsets: From `offsets_had`.
+        live: The brokers; None where they are not asked.
+
+    Raises:
+        QueryError: A table cannot be read.
+        RocketMQError: A broker does not answer.
+    """
+    return _planned(sources, group, _checked(offsets, live, None), live)
+
+
+def plan_needed(
+    sources: Sequence[OffsetSource],
+    group: str,
+    topics: Collection[str],
+    since: datetime.datetime,
+    live: LiveQueues | None,
+) -> list[PlannedOffset]:
+    """Return the offsets that a group needs to consume topics from a time on.
+
+    Args:
+        sources: The stores.
+        group: The consumer group.
+        topics: The topics.
+        since: The time.
+        live: The brokers, which are asked for what is not in the sources; None where they are not asked.
+
+    Raises:
+        QueryError: A table cannot be read.
+        CommitLogError: A log cannot be read.
+        RocketMQError: A broker does not answer.
+    """
+    asked = [offset for source in sources for offset in offsets_needed(source, topics, since)]
+    checked = _checked(asked, live, since)
+    if live is not None:
+        known = {offset.queue for offset in asked}
+        brokers = [source.broker for source in sources]
+        checked += list(live.unknown_to_source(brokers, topics, known, since))
+    return _planned(sources, group, checked, live)
+
+
+_Checked = list[tuple[GroupOffset, LiveQueue | None]]
+
+
+def _checked(offsets: Iterable[GroupOffset], live: LiveQueues | None, since: datetime.datetime | None) -> _Checked:
+    return [(offset, None) for offset in offsets] if live is None else list(live.checked(offsets, since))
+
+
+def _planned(
+    sources: Sequence[OffsetSource], group: str, checked: _Checked, live: LiveQueues | None
+) -> list[PlannedOffset]:
+    lags: dict[Queue, ResultingLag] = {}
+    current: dict[Queue, int] = {}
+    for source in sources:
+        here = [(offset, at_broker) for offset, at_broker in checked if offset.queue.broker == source.broker]
+        known = {offset.queue: at_broker for offset, at_broker in here if at_broker is not None}
+        lags |= resulting_lags(source, group, [offset for offset, _ in here if not offset.problem], known)
+        for offset, _ in here:
+            position = Position(OffsetKind.GROUP, group, offset.queue.topic, offset.queue.queue_id)
+            if position in source.newest:
+                current[offset.queue] = source.newest[position]
+    planned = [
+        PlannedOffset(
+            offset,
+            at_broker,
+            current.get(offset.queue) if at_broker is None else at_broker.current,
+            lags.get(offset.queue),
+        )
+        for offset, at_broker in sorted(checked, key=lambda pair: pair[0].queue)
+    ]
+    return planned if live is None else live.check_messages(planned)

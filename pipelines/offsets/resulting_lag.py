@@ -1,0 +1,51 @@
+"""How far behind a group is once its offsets are set: the messages from there on that it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
+from commitlake.pipelines.lag.measure import Bounds
+from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.offsets.rows import GroupOffset, LiveQueue, ResultingLag
+from commitlake.pipelines.offsets.sources import OffsetSource
+from commitlake.schemas.times import EPOCH, MILLISECOND
+
+
+def resulting_lags(
+    source: OffsetSource, group: str, offsets: Sequence[GroupOffset], live: Mapping[Queue, LiveQueue]
+) -> dict[Queue, ResultingLag]:
+    """Return what is left to consume from the lower bound of each offset.
+
+    Messages that only the broker has are counted by their offsets, as their tags and properties are not known here.
+
+    Args:
+        source: The store of these offsets.
+        group: The consumer group.
+        offsets: Of queues of the store.
+        live: The queues that a broker was asked about.
+
+    Raises:
+        QueryError: A table cannot be read.
+        CommitLogError: A log cannot be read.
+    """
+    cursors = {
+        offset.queue: Cursor(offset.queue, offset.low, source.wanted(group, offset.queue.topic)) for offset in offsets
+    }
+    counter = BacklogCounter(cursors.values())
+    spans = source.queues.count({queue.topic for queue in cursors}, [counter])
+    counted = counter.behind
+    return {
+        queue: _lag(cursor, counted[cursor], spans.get(queue), live.get(queue)) for queue, cursor in cursors.items()
+    }
+
+
+def _lag(cursor: Cursor, behind: Behind, span: QueueSpan | None, live: LiveQueue | None) -> ResultingLag:
+    known_end = 0 if span is None else span.end
+    low, high = behind.messages, float(behind.messages)
+    if live is not None:
+        newer = max(0, live.end - max(known_end, cursor.offset))
+        high += newer
+        low += newer if cursor.wanted.takes_all else 0
+    next_time = None if behind.next_time_ms is None else EPOCH + behind.next_time_ms * MILLISECOND
+    return ResultingLag(Bounds(low, high), behind.bytes, behind.next_offset, next_time)

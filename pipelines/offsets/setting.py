@@ -1,0 +1,114 @@
+"""Sets offsets of a group at brokers, and reads them back.
+
+While a group has no client, its offsets are committed as a client would. The clients of a group keep its offsets to
+themselves and overwrite the broker's every few seconds: a broker that resets offsets itself (5.x, unless configured
+otherwise) sends them to the new offset with their next pull; elsewhere nothing can be done but to stop them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import RefusedError, RocketMQError
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.routes import MessageQueue
+
+_SERVER_SIDE = "useServerSideResetOffset"
+
+
+@dataclass(frozen=True, slots=True)
+class SetOffset:
+    """What became of one offset.
+
+    Attributes:
+        queue: The queue.
+        before: The group's offset before; None where it had none.
+        wanted: The offset that was to be set.
+        error: Why it is not set; empty where it is.
+    """
+
+    queue: MessageQueue
+    before: int | None
+    wanted: int
+    error: str = ""
+
+
+def connected_clients(admin: Admin, group: str, brokers: Collection[str]) -> list[str]:
+    """Return the ids of a group's clients at some brokers, sorted.
+
+    Raises:
+        RocketMQError: A broker does not answer.
+    """
+    return sorted({client for broker in brokers for client in admin.consumers(group, broker)})
+
+
+def resets_by_itself(admin: Admin, broker: str) -> bool:
+    """Return whether a broker sends connected clients to a new offset; raises what `Admin.broker_config` does."""
+    try:
+        return admin.broker_config(broker).get(_SERVER_SIDE, "false") == "true"
+    except RefusedError as error:
+        if error.code == ResponseCode.NO_PERMISSION:
+            return False
+        raise
+
+
+def set_offsets(
+    admin: Admin,
+    group: str,
+    offsets: Mapping[MessageQueue, int],
+    *,
+    is_online: bool = False,
+    only_forward: bool = False,
+) -> list[SetOffset]:
+    """Set offsets one by one; one that cannot be set does not stop the others.
+
+    Args:
+        admin: Sets them.
+        group: The consumer group.
+        offsets: The next offset of each queue.
+        is_online: The group has clients: brokers that can are asked to send them there.
+        only_forward: Leave an offset that the group has passed by now.
+
+    Returns:
+        What became of each; an offset that reads back as another one has an error.
+    """
+    own_reset = {
+        broker: is_online and resets_by_itself(admin, broker) for broker in {queue.broker_name for queue in offsets}
+    }
+    done = []
+    for queue, wanted in sorted(offsets.items()):
+        before = None
+        try:
+            before = admin.offsets.committed(queue, group)
+            if only_forward and before is not None and before >= wanted:
+                error = "" if before == wanted else f"the group has come to {before} by itself"
+            else:
+                error = _set(admin, group, queue, wanted, own_reset=own_reset[queue.broker_name])
+        except RocketMQError as problem:
+            error = str(problem)
+        done.append(SetOffset(queue, before, wanted, error))
+    return done
+
+
+def _set(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_reset: bool) -> str:
+    """Set one offset; return why it is another one afterwards, or nothing."""
+    if own_reset:
+        admin.reset_queue_offset(group, queue, wanted)
+    else:
+        _commit(admin, group, queue, wanted)
+    found = admin.offsets.committed(queue, group)
+    if found == wanted:
+        return ""
+    return f"expected {wanted} after it was set, found {found}: a client of the group commits offsets"
+
+
+def _commit(admin: Admin, group: str, queue: MessageQueue, wanted: int) -> None:
+    """Commit an offset as a client does; a broker that has reset it before takes another reset only."""
+    try:
+        admin.offsets.commit(queue, group, wanted)
+    except RefusedError as error:
+        if error.code != ResponseCode.SYSTEM_ERROR or not resets_by_itself(admin, queue.broker_name):
+            raise
+        admin.reset_queue_offset(group, queue, wanted)

@@ -1,0 +1,97 @@
+"""Offsets that are set at a real RocketMQ: what the group then receives, and what RocketMQ's own mqadmin sets."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.offsets.command import main
+from tests.servers.java_programs import run_java
+from tests.servers.mqadmin import mqadmin
+from tests.servers.rocketmq import VERSIONS, RocketMQ
+from tests.support.served_topics import ServedTopic, offset_client_of
+
+TOPIC, QUEUES, EARLY, LATE = "Orders", 2, 10, 7
+GROUPS = ("Again", "ByCommand")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.long("offsets with RocketMQ 4.9, too"))],
+)
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
+    """A broker."""
+    with RocketMQ(request.param, tmp_path_factory.mktemp("offsets-")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def served(servers: RocketMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedTopic]:
+    """A topic with messages; two groups have consumed all of them."""
+    lake = LakePaths(str(tmp_path_factory.mktemp("lake-") / "lake"))
+    client = offset_client_of(servers.name_server_address)
+    with client.admin, client.puller:
+        made = ServedTopic(servers.name_server_address, servers.store, lake, TOPIC, client)
+        made.make(QUEUES, *GROUPS)
+        made.send(EARLY, "early")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def since(served: ServedTopic) -> str:
+    """The time of the first of some later messages, which are archived, too."""
+    time = served.send(LATE, "late").isoformat()
+    for group in GROUPS:
+        served.commit(group, EARLY + LATE)
+    served.keep()
+    return time
+
+
+def place(served: ServedTopic, group: str) -> list[str]:
+    return ["--lake", served.lake.root, "--namesrv", served.name_servers, "--group", group]
+
+
+def test_a_group_receives_what_was_stored_since_the_time_and_nothing_else(
+    servers: RocketMQ, served: ServedTopic, since: str
+) -> None:
+    asked = [*place(served, "Again"), "--consume-from", since, "--apply", "--yes", "--quiet"]
+    assert main(asked) == 0
+    assert served.offsets("Again") == [EARLY] * QUEUES
+    expected = LATE * QUEUES
+    arguments = [served.name_servers, "concurrent", TOPIC, "Again", "*", "1", str(expected), "60"]
+    rows = run_java(servers, "Consumers", arguments)
+    keys = {
+        message.unique_key: " ".join(message.keys or ()) for queue in served.queues for message in served.read(queue)
+    }
+    assert Counter(keys[row["unique_key"]] for row in rows) == {f"late{number}": QUEUES for number in range(LATE)}
+
+
+def run_commands(served: ServedTopic, folder: Path, capsys: pytest.CaptureFixture[str], *asked: str) -> None:
+    """Print commands of mqadmin, and run them."""
+    capsys.readouterr()
+    assert main([*place(served, "ByCommand"), *asked, "--mqadmin", "--quiet"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+    mqadmin(VERSIONS[0], folder, *(shlex.split(line)[1:] for line in lines))
+
+
+def test_rocketmqs_own_commands_set_the_same_offsets(
+    servers: RocketMQ, served: ServedTopic, since: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if servers.version != VERSIONS[0]:
+        assert main([*place(served, "ByCommand"), "--consume-from", since, "--mqadmin"]) == 2
+        assert "no mqadmin sets the offset of one of its queues" in capsys.readouterr().err
+        return
+    first, second = served.queues
+    served.client.admin.offsets.commit(first, "ByCommand", 0)
+    served.client.admin.offsets.commit(second, "ByCommand", 3)
+    then = served.take_snapshot().isoformat()
+    served.commit("ByCommand", EARLY + LATE)
+    run_commands(served, tmp_path, capsys, "--consume-from", since)
+    assert served.offsets("ByCommand") == [EARLY] * QUEUES
+    run_commands(served, tmp_path, capsys, "--at", then)  # one queue to its beginning, which -o 0 does not do
+    assert served.offsets("ByCommand") == [0, 3]

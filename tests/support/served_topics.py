@@ -1,0 +1,95 @@
+"""A topic of a running broker, and a lake that has archived it: messages before and after a moment, and a group."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller
+from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.offsets.live_queues import OffsetClient
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.times import EPOCH, MILLISECOND
+from tests.support.lakes import archive_store
+from tests.support.topic_reading import wait_for
+from tests.support.waiting import let_pass
+
+BROKER = "broker-a"
+
+
+@dataclass
+class ServedTopic:
+    """A topic with some queues, and the lake of its broker.
+
+    Attributes:
+        name_servers: Of the broker.
+        store: The broker's store folder.
+        lake: The lake.
+        topic: The topic's name.
+        client: Of the broker.
+    """
+
+    name_servers: str
+    store: Path
+    lake: LakePaths
+    topic: str
+    client: OffsetClient
+
+    def make(self, queues: int, *groups: str) -> None:
+        """Make the topic and the groups, and wait until they are known."""
+        self.client.admin.create_topic(self.topic, queues=queues)
+        wait_for(self.client.admin.topics, lambda topics: self.topic in topics)
+        self.client.puller.routing.forget(self.topic)
+        for group in groups:
+            self.client.admin.create_group(SubscriptionGroupConfig(group))
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The topic's queues."""
+        return sorted(self.client.puller.queues(self.topic))
+
+    def send(self, count: int, prefix: str = "n") -> datetime.datetime:
+        """Send messages to each queue; return a time before the first of them and after all that were sent before."""
+        let_pass(0.003, "what was sent before was stored in an earlier millisecond")
+        first_ms = None
+        with Producer("Served", Options(self.name_servers)) as producer:
+            for number in range(count):
+                for queue in self.queues:
+                    producer.send(OutgoingMessage(self.topic, b"x", keys=(f"{prefix}{number}",)), queue=queue)
+        ends = {queue: self.client.puller.max_offset(queue) for queue in self.queues}
+        wait_for(lambda: self.read(self.queues[0], ends[self.queues[0]] - count), lambda found: len(found) == count)
+        first_ms = min(self.read(queue, ends[queue] - count)[0].store_timestamp for queue in self.queues)
+        return EPOCH + first_ms * MILLISECOND
+
+    def read(self, queue: MessageQueue, start: int = 0) -> list[Message]:
+        """All messages of a queue from an offset on."""
+        return list(self.client.puller.read(queue, start, self.client.puller.max_offset(queue)))
+
+    def commit(self, group: str, offset: int) -> None:
+        """Let a group have consumed each queue up to an offset."""
+        for queue in self.queues:
+            self.client.admin.offsets.commit(queue, group, offset)
+
+    def offsets(self, group: str) -> list[int | None]:
+        """The group's offset in each queue, as the broker tells."""
+        return [self.client.admin.offsets.committed(queue, group) for queue in self.queues]
+
+    def keep(self) -> datetime.datetime:
+        """Archive what is new in the log, and take a snapshot of the groups; return the time after that."""
+        archive_store(self.store, self.lake, BROKER)
+        return self.take_snapshot()
+
+    def take_snapshot(self) -> datetime.datetime:
+        """Take a snapshot of the groups; return the time after that."""
+        assert snapshot(["--lake", self.lake.root, "--namesrv", self.name_servers, "--quiet"]) == 0
+        return datetime.datetime.now(datetime.UTC)
+
+
+def offset_client_of(name_servers: str) -> OffsetClient:
+    """Clients of a broker, which the caller closes."""
+    options = Options(name_servers, request_seconds=10)
+    return OffsetClient(Admin(options), Puller("Served", options))

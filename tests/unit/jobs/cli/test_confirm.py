@@ -1,0 +1,47 @@
+"""Asking before something is done: on a terminal only, and once."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.confirm import confirm
+from commitlake.schemas.errors import ExitCode
+
+
+class Terminal(io.StringIO):
+    """A terminal at which somebody types."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, typed: io.StringIO, *, is_agreed: bool = False) -> None:
+    monkeypatch.setattr("sys.stdin", typed)
+    confirm("Set 3 offsets", what="3 offsets would be set", nothing="no offset was set", is_agreed=is_agreed)
+
+
+@pytest.mark.parametrize("answer", ["y\n", "YES\n", " yes \n"])
+def test_yes_goes_on(answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(monkeypatch, Terminal(answer))
+    assert capsys.readouterr().err == "Set 3 offsets? [y/N] "
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "", "yess\n"])
+def test_anything_else_is_a_no(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(JobError, match=r"^no offset was set$") as refused:
+        ask(monkeypatch, Terminal(answer))
+    assert refused.value.exit_code == ExitCode.REFUSED
+
+
+def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(JobError, match="3 offsets would be set, and there is no terminal to ask at: no offset was set"):
+        ask(monkeypatch, io.StringIO("y\n"))
+
+
+def test_who_has_agreed_is_not_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(monkeypatch, io.StringIO(), is_agreed=True)
+    assert capsys.readouterr().err == ""

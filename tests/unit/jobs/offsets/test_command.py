@@ -1,0 +1,217 @@
+"""`commitlake offsets` from a lake and from a store, without a broker."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.jobs.lag.command import main as lag
+from commitlake.jobs.offsets.command import main
+from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake, archive_store
+from tests.support.logs import new_message
+
+BEFORE, AFTER = 2, 8
+"""Seconds after midnight of the two snapshots; message n of `orders` is stored n seconds after midnight."""
+
+
+def at(seconds: float) -> str:
+    """A time so many seconds after midnight."""
+    return datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000 + seconds, datetime.UTC).isoformat()
+
+
+def orders(seconds: Iterable[float], topic: str = "orders") -> list[NewMessage]:
+    """Messages of one queue."""
+    return [
+        new_message(
+            number, topic=topic, queue_id=0, born_timestamp=MIDNIGHT_MS + int(1000 * second),
+            properties=(("TAGS", "paid" if number % 2 else "open"),),
+        )
+        for number, second in enumerate(seconds)
+    ]  # fmt: skip
+
+
+def take_snapshot(growing: GrowingLake, seconds: float, offsets: dict[str, dict[int, int]]) -> None:
+    """Keep offsets as they were so many seconds after midnight."""
+    path = growing.store / "config" / "consumerOffset.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"offsetTable": offsets}))
+    os.utime(path, (MIDNIGHT_MS / 1000 + seconds,) * 2)
+    assert snapshot(["--lake", growing.lake.root, "--store", str(growing.store), "--quiet"]) == 0
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """Ten orders, a second apart, a retry, and two snapshots of groups that consume them."""
+    growing = GrowingLake(tmp_path_factory.mktemp("offsets"))
+    growing.write([*orders(range(10)), *orders([9.5], "%RETRY%billing")])
+    growing.archive()
+    put = {"%RETRY%billing@billing": {0: 0}}
+    take_snapshot(growing, BEFORE, {"orders@billing": {0: 1}, "orders@back": {0: 9}, "orders@shipping": {0: 2}} | put)
+    take_snapshot(growing, AFTER, {"orders@billing": {0: 7}, "orders@back": {0: 3}, "orders@shipping": {0: 2}} | put)
+    return growing
+
+
+@pytest.fixture(params=["lake", "store"])
+def place(request: pytest.FixtureRequest, growing: GrowingLake) -> list[str]:
+    """The same messages in a lake and in a store."""
+    return ["--lake", growing.lake.root] if request.param == "lake" else ["--store", str(growing.store)]
+
+
+def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, dict[str, Any]]:
+    """The rows that are printed, by topic."""
+    capsys.readouterr()
+    assert main([*arguments, "--json", "--quiet"]) == code
+    return {row["topic"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+
+
+def test_an_offset_at_a_snapshot_is_exact(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of(capsys, "--lake", growing.lake.root, "--group", "billing", "--at", at(AFTER))
+    row = rows["orders"]
+    assert (row["offset"], row["offset_max"], row["current"], row["notes"]) == (7, 7, 7, [])
+    assert (row["messages_min"], row["messages_max"]) == (3, 3)
+    assert row["next_message_time"] == "2023-11-15T00:00:07Z"
+    assert rows["%RETRY%billing"]["offset"] == 0
+
+
+def test_between_snapshots_the_messages_that_were_stored_bound_the_offset(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = rows_of(capsys, "--lake", growing.lake.root, "--group", "billing", "--at", at(4.5))["orders"]
+    assert (row["offset"], row["offset_min"], row["offset_max"]) == (1, 1, 5)  # not 7: two were not stored yet
+    assert "between the snapshots of 2023-11-15T00:00:02Z and 2023-11-15T00:00:08Z" in row["notes"][0]
+    moved = rows_of(capsys, "--lake", growing.lake.root, "--group", "shipping", "--at", at(4.5))["orders"]
+    assert (moved["offset"], moved["offset_max"]) == (2, 2)  # it was the same before and after
+
+
+def test_after_the_last_snapshot_the_queue_end_bounds_the_offset(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = rows_of(capsys, "--lake", growing.lake.root, "--group", "billing", "--at", at(8.5))["orders"]
+    assert (row["offset_min"], row["offset_max"]) == (7, 9)
+    assert "after the last snapshot, of 2023-11-15T00:00:08Z" in row["notes"][0]
+    later = rows_of(capsys, "--lake", growing.lake.root, "--group", "billing", "--at", at(60))["orders"]
+    assert (later["offset_min"], later["offset_max"]) == (7, None)  # the archive does not reach that time
+
+
+def test_a_group_that_was_set_back_between_snapshots_has_no_offset(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = rows_of(capsys, "--lake", growing.lake.root, "--group", "back", "--at", at(4.5), code=3)["orders"]
+    assert row["offset"] is None
+    assert "the group was set back between the snapshots" in row["problem"]
+
+
+@pytest.mark.parametrize(("since", "offset"), [(-5, 0), (0, 0), (2.5, 3), (3, 3), (3.001, 4), (9, 9), (9.2, 10)])
+def test_the_first_message_since_a_time_is_needed(
+    place: list[str], since: float, offset: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(capsys, *place, "--group", "billing", "--consume-from", at(since))
+    assert rows.keys() == {"orders"}  # not its own retries
+    row = rows["orders"]
+    assert (row["offset"], row["offset_min"], row["offset_max"]) == (offset, offset, offset)
+    assert row["messages_max"] == 10 - offset
+    assert (row["next_message_time"] is None) == (offset == 10)
+
+
+def test_the_archive_ends_before_the_time(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--lake", growing.lake.root, "--group", "billing", "--consume-from", at(60)]
+    row = rows_of(capsys, *arguments)["orders"]
+    assert (row["offset"], row["offset_max"]) == (10, None)
+    assert "the archive ends before that time" in row["notes"][0]
+
+
+def test_what_the_archive_lacks_before_the_first_message_is_stated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(orders(range(4)))
+    growing._queues["orders", 0] += 3  # as if three messages had been lost
+    growing.write(orders([10, 11]))
+    growing.archive()
+    arguments = ["--lake", growing.lake.root, "--group", "any", "--topic", "orders", "--consume-from", at(5)]
+    row = rows_of(capsys, *arguments)["orders"]
+    assert (row["offset"], row["offset_max"]) == (4, 7)
+    assert row["notes"] == ["offsets 4 to 6 are not in the archive, and may be as new"]
+
+
+def test_a_topic_that_was_made_again_has_no_earlier_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(orders(range(6)))
+    growing.archive()
+    take_snapshot(growing, 5.5, {"orders@billing": {0: 4}})
+    growing._queues.clear()
+    growing.write(orders([20, 21, 22]))
+    growing.archive()
+    lake = ["--lake", growing.lake.root, "--group", "billing"]
+    row = rows_of(capsys, *lake, "--at", at(5.5), code=3)["orders"]
+    assert row["offset"] is None
+    assert "the topic was deleted and made again after that time" in row["problem"]
+    assert lag(["--lake", growing.lake.root, "--group", "nobody"]) == 3  # it has no topic to look at
+    for place in (lake, ["--store", str(growing.store), "--group", "billing"]):
+        row = rows_of(capsys, *place, "--consume-from", at(2))["orders"]
+        assert (row["offset"], row["offset_max"], row["messages_max"]) == (0, 0, 3)
+
+
+def test_the_lag_that_results_is_of_what_the_group_wants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(orders(range(10)))
+    growing.archive()
+    path = growing.store / "config" / "consumerFilter.json"
+    path.parent.mkdir(exist_ok=True)
+    filters = {"consumerGroup": "picky", "topic": "orders", "expression": "TAGS = 'paid'", "expressionType": "SQL92"}
+    path.write_text(json.dumps({"filterDataByTopic": {"orders": {"groupFilterData": {"picky": filters}}}}))
+    take_snapshot(growing, 20, {"orders@picky": {0: 0}})
+    for place in (["--lake", growing.lake.root], ["--store", str(growing.store)]):
+        row = rows_of(capsys, *place, "--group", "picky", "--consume-from", at(4))["orders"]
+        assert (row["offset"], row["messages_max"], row["next_message_time"]) == (4, 3, "2023-11-15T00:00:05Z")
+
+
+def test_the_table_and_the_summary(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--lake", growing.lake.root, "--group", "billing", "--at", at(4.5), "--topic", "orders"]) == 0
+    said = capsys.readouterr()
+    assert "1 to 5" in said.out
+    assert (
+        "1 offsets of billing, 1 of them the lower of two bounds: once they are set, 9 messages are behind" in said.err
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--group", "biling", "--at", at(AFTER)], 2, "Did you mean 'billing'?"),
+        (["--group", "biling", "--consume-from", at(AFTER)], 2, "Did you mean 'billing'?"),
+        (["--group", "billing", "--at", at(1)], 3, "the first snapshot of its groups is of 2023-11-15T00:00:02Z"),
+        (["--group", "billing", "--at", at(3), "--topic", "payments"], 3, "had no offset of payments at that time"),
+        (["--group", "billing", "--consume-from", at(3), "--topic", "ordes"], 3, "Did you mean 'orders'?"),
+        (["--group", "billing", "--at", at(3), "--broker", "broker-b"], 2, "the lake has no store 'broker-b'"),
+        (["--group", "billing", "--at", "2999-01-01"], 2, "expected a time in the past"),
+        (["--group", "billing", "--at", at(3), "--apply"], 2, "--apply: expected --namesrv"),
+        (["--group", "billing", "--at", at(3), "--mqadmin"], 2, "--mqadmin: expected --namesrv"),
+        (["--group", "billing", "--at", at(3), "--yes"], 2, "--yes goes with --apply"),
+    ],
+)
+def test_what_cannot_be_told_is_said(
+    growing: GrowingLake, arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--lake", growing.lake.root, *arguments]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_lake_without_history_says_what_makes_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(orders([0]))
+    archive_store(growing.store, growing.lake)
+    shutil.rmtree(growing.lake.consumer_offsets, ignore_errors=True)
+    assert main(["--lake", growing.lake.root, "--group", "billing", "--at", at(1)]) == 2
+    assert "the lake has no history of offsets" in capsys.readouterr().err
+    assert main(["--store", str(growing.store), "--group", "billing", "--at", at(1)]) == 2
+    assert "a store keeps no history of its groups" in capsys.readouterr().err
