@@ -6,4 +6,5 @@ choice      from arguments to the messages that are chosen
 send        a dry run, a new replay, and one that goes on
 watch       what somebody wants meanwhile: another pace, a stop, a pause while a group is behind
 actions     list, show, stop, throttle
+undo        which offsets let groups step over what was sent
 """

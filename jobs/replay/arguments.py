@@ -11,7 +11,8 @@ from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments, parse_time
 from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
-SEND, LIST, SHOW, RESUME, STOP, THROTTLE, VERIFY = "send", "list", "show", "resume", "stop", "throttle", "verify"
+SEND, LIST, SHOW, RESUME, STOP, THROTTLE = "send", "list", "show", "resume", "stop", "throttle"
+VERIFY, UNDO = "verify", "undo"
 ACTIONS = {
     SEND: "send messages again (the default)",
     LIST: "show all replays of the lake",
@@ -20,8 +21,9 @@ ACTIONS = {
     STOP: "have the process that sends it stop",
     THROTTLE: "have the process that sends it keep to --rate",
     VERIFY: "read back what one has sent, and compare it with the lake",
+    UNDO: "tell which offsets let the target's groups step over what it sent; with --apply, set them",
 }
-_OF_ONE = (SHOW, RESUME, STOP, THROTTLE, VERIFY)
+_OF_ONE = (SHOW, RESUME, STOP, THROTTLE, VERIFY, UNDO)
 _CHOOSING = (
     "topic", "queue", "key", "key_file", "tag", "id", "broker", "start", "end", "where", "dlq_of", "not_consumed_by",
     "to_topic", "limit", "transform", "mask",
@@ -37,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_place_arguments(parser)
     _add_selection(parser)
     add_sending_arguments(parser)
+    _add_undo(parser)
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    json_help = "as --output jsonl: one JSON object a line"
+    parser.add_argument("--json", dest="output", action="store_const", const="jsonl", help=json_help)
 
 
 def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same") -> None:
@@ -124,6 +129,17 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--mask", action="append", default=[], metavar="FIELD=RULE", help=mask_help)
 
 
+def _add_undo(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("undo")
+    group_help = "this group only; may be repeated (default: all that consume the target's topics)"
+    group.add_argument("--group", action="append", default=[], metavar="NAME", help=group_help)
+    group.add_argument("--apply", action="store_true", help="set the offsets")
+    skip_help = "step over messages of others, too, where they stand between those of the replay: groups lose them"
+    group.add_argument("--skip-others", action="store_true", help=skip_help)
+    online_help = "also while a group has clients; brokers 5.x send them to the new offsets, others cannot"
+    group.add_argument("--online", action="store_true", help=online_help)
+
+
 def _rate(text: str) -> float:
     rate = _positive(text.removesuffix("/s"))
     if rate is None:
@@ -161,6 +177,10 @@ def check(arguments: argparse.Namespace) -> None:
     if (action in _OF_ONE) != (arguments.replay_id is not None):
         wanted = "the id of a replay" if action in _OF_ONE else "no id"
         raise JobError(f"replay {action}: expected {wanted}", "'commitlake replay list --lake LAKE' shows all")
+    if action != UNDO:
+        for name in ("group", "apply", "skip_others", "online"):
+            if getattr(arguments, name):
+                raise JobError(f"--{_option(name)} goes with 'replay undo'")
     if action == SEND:
         _check_send(arguments)
         return

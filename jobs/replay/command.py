@@ -21,7 +21,18 @@ from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.times import join_times
-from commitlake.jobs.replay.arguments import LIST, RESUME, SEND, SHOW, STOP, THROTTLE, VERIFY, add_arguments, check
+from commitlake.jobs.replay.arguments import (
+    LIST,
+    RESUME,
+    SEND,
+    SHOW,
+    STOP,
+    THROTTLE,
+    UNDO,
+    VERIFY,
+    add_arguments,
+    check,
+)
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -50,8 +61,10 @@ EXAMPLES = (
     ("replay resume 20261117-142003-5f2a1c --lake lake", "go on with one"),
     ("replay verify 20261117-142003-5f2a1c --lake lake", "read it back from the target, and compare it with the lake"),
     ("replay throttle 20261117-142003-5f2a1c --lake lake --rate 100", "slow one down while it sends"),
+    ("replay undo 20261117-142003-5f2a1c --lake lake", "which offsets let its groups step over what it sent"),
+    ("replay undo 20261117-142003-5f2a1c --lake lake --group billing --apply", "set those of one group; asks first"),
 )  # fmt: skip
-_READ = ("messages", "replays", "replay_messages", "replay_rows", "consumer_offsets")
+_READ = ("messages", "replays", "replay_messages", "replay_rows", "consumer_offsets", "subscriptions")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -72,6 +85,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     from commitlake.jobs.replay.actions import ask_to_stop, show_all, show_one, throttle
     from commitlake.jobs.replay.send import resume, send
+    from commitlake.jobs.replay.undo import undo
     from commitlake.jobs.replay.verify import verify
 
     acts = {
@@ -82,6 +96,7 @@ def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         STOP: ask_to_stop,
         THROTTLE: throttle,
         VERIFY: verify,
+        UNDO: undo,
     }
     return acts[arguments.action](arguments, lake)
 

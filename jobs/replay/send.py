@@ -14,6 +14,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError, open_table
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import bodies_of
@@ -164,7 +165,9 @@ def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Go on with a replay that has stopped, or whose process is gone."""
     state = read_state(lake, arguments.replay_id)
     plan = state.plan
-    if state.event in (ReplayEvent.FINISHED, ReplayEvent.UNDONE):
+    if state.event is ReplayEvent.UNDONE:
+        raise JobError(f"the replay {plan.replay_id} was undone for some groups: plan a new one for what is to be sent")
+    if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
     check_is_free(state, Ledger(lake, plan.replay_id).last_written())
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
@@ -280,15 +283,12 @@ def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
     Raises:
         JobError: if the answer is no, or nobody can be asked.
     """
-    if arguments.yes or plan.wanted <= arguments.confirm_over:
-        return
-    if not sys.stdin.isatty():
-        raise JobError(
-            f"{plan.wanted:,} messages would be sent, and there is no terminal to ask at: nothing was sent", "add --yes"
-        )
-    print(f"Send {plan.wanted:,} messages to {plan.target.name_servers}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise JobError("nothing was sent", exit_code=ExitCode.REFUSED)
+    confirm(
+        f"Send {plan.wanted:,} messages to {plan.target.name_servers}",
+        what=f"{plan.wanted:,} messages would be sent",
+        nothing="nothing was sent",
+        is_agreed=arguments.yes or plan.wanted <= arguments.confirm_over,
+    )
 
 
 def _in_words(arguments: argparse.Namespace) -> str:

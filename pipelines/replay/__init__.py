@@ -11,6 +11,8 @@
     sending       one batch into one queue, until it is certain whether it is there
     search        messages of a replay in the target
     pace          how fast
+    sent_runs, stepping, undo
+                  where the messages stand in the target, and how groups step over them
     ledger        the tables replays and replay_messages
     verifying     what was sent, read back and compared
     run           all of it, part by part

@@ -1,0 +1,179 @@
+"""`replay undo`: which offsets let groups step over what a replay sent, and setting them."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.confirm import confirm
+from commitlake.jobs.cli.names import did_you_mean, there_are, warn
+from commitlake.jobs.cli.rows_output import Row, write
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.offsets.apply import NOTHING, check_clients, report_set
+from commitlake.jobs.offsets.gather import offset_client
+from commitlake.pipelines.offsets.live_queues import OffsetClient
+from commitlake.pipelines.offsets.setting import set_offsets
+from commitlake.pipelines.offsets.sources import lake_sources
+from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, check_is_free, read_state
+from commitlake.pipelines.replay.sent_runs import Runs, read_sent_runs, with_unwritten
+from commitlake.pipelines.replay.undo import GroupStep, groups_of_target, plan_steps
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.replays import ReplayEvent
+
+PROG = "commitlake replay"
+_COLUMNS = [
+    "group", "topic", "broker", "queue_id", "sent", "consumed", "offset", "set_to", "steps_over", "skips", "left",
+    "others", "note",
+]  # fmt: skip
+
+
+def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Tell how groups step over what a replay sent; with --apply, set their offsets.
+
+    Raises:
+        JobError: A group is not known or has clients, or the answer is no.
+        ReplayError: The replay is not known, or a process is sending it.
+        RocketMQError: The target does not answer.
+    """
+    state = read_state(lake, arguments.replay_id)
+    check_is_free(state, Ledger(lake, arguments.replay_id).last_written())
+    with offset_client(arguments.namesrv or state.plan.target.name_servers) as client:
+        runs = _sent(lake, state, client)
+        if not runs:
+            print_line(f"the replay {arguments.replay_id} has sent nothing: there is nothing to step over")
+            return ExitCode.OK
+        sources = lake_sources(lake)
+        known = groups_of_target(client, {queue.topic for queue in runs}, sources)
+        groups = _chosen(arguments.group, known)
+        steps = list(plan_steps(client, arguments.replay_id, runs, groups, sources, skips_others=arguments.skip_others))
+        write(arguments.output, (_row(step) for step in steps), _COLUMNS)
+        _tell(arguments, steps, groups)
+        is_done = all(not step.problem for step in steps)
+        if arguments.apply:
+            is_done = _apply(arguments, lake, steps, client) and is_done
+    has_left = any(step.step is not None and step.step.left for step in steps)
+    return ExitCode.OK if is_done and not has_left else ExitCode.DAMAGE
+
+
+def _sent(lake: LakePaths, state: ReplayState, client: OffsetClient) -> Runs:
+    runs = read_sent_runs(lake, state.plan.replay_id)
+    return runs if state.event is ReplayEvent.FINISHED else with_unwritten(runs, state.plan, client.puller)
+
+
+def _chosen(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
+    """Return the groups of each topic that are meant.
+
+    Raises:
+        JobError: One of them consumes none of the topics.
+    """
+    names = {group for groups in known.values() for group in groups}
+    for group in wanted:
+        if group not in names:
+            raise JobError(
+                f"--group: no group {group!a} consumes {' or '.join(sorted(known))}.{did_you_mean(group, names)}",
+                there_are(names),
+            )
+    return {topic: [group for group in groups if not wanted or group in wanted] for topic, groups in known.items()}
+
+
+def _row(found: GroupStep) -> Row:
+    step, queue = found.step, found.queue
+    row: Row = {
+        "group": found.group,
+        "topic": queue.topic,
+        "broker": queue.broker_name,
+        "queue_id": queue.queue_id,
+        "sent": found.sent,
+        "offset": found.offset,
+    }
+    if step is None:
+        return (
+            row
+            | dict.fromkeys(("consumed", "set_to", "steps_over", "skips", "left", "others"))
+            | {"note": found.problem}
+        )
+    return row | {
+        "consumed": step.consumed,
+        "set_to": step.to if found.moves else None,
+        "steps_over": step.stepped,
+        "skips": step.skipped.count,
+        "left": step.left,
+        "others": step.others.count,
+        "note": _note(found),
+    }
+
+
+def _note(found: GroupStep) -> str:
+    step = found.step
+    assert step is not None
+    if step.skipped.count:
+        return f"{step.skipped.count:,} messages of others are skipped ({_names(step.skipped.names)})"
+    if step.others.count:
+        return (
+            f"{step.left:,} more stand after {step.others.count:,} messages of others ({_names(step.others.names)}), "
+            "which the group would lose"
+        )
+    return "" if step.stepped else "the group has consumed all of them"
+
+
+def _names(names: Sequence[str]) -> str:
+    return "; ".join(names) + "; …" if len(names) > 1 else "".join(names)
+
+
+def _tell(arguments: argparse.Namespace, steps: Sequence[GroupStep], groups: Mapping[str, Collection[str]]) -> None:
+    if arguments.quiet:
+        return
+    for topic, names in sorted(groups.items()):
+        if not names:
+            print_line(f"no group that the target or the lake knows consumes {topic}")
+    moving = [step for step in steps if step.moves]
+    over = sum(step.step.stepped for step in moving if step.step is not None)
+    print_line(f"{over:,} messages of the replay can be stepped over, in {len(moving)} queues of {_groups(moving)}")
+    if any(step.step is not None and step.step.left for step in steps) and not arguments.skip_others:
+        print_line("run it again once the groups have consumed the messages of others; --skip-others loses these")
+    consumed = sum(step.step.consumed for step in steps if step.step is not None)
+    if consumed:
+        print_line(f"{consumed:,} have been consumed already: that cannot be undone here")
+
+
+def _groups(steps: Sequence[GroupStep]) -> str:
+    return ", ".join(sorted({step.group for step in steps})) or "no group"
+
+
+def _apply(arguments: argparse.Namespace, lake: LakePaths, steps: Sequence[GroupStep], client: OffsetClient) -> bool:
+    """Ask, and set offsets; return whether all of them were set."""
+    by_group: dict[str, list[GroupStep]] = defaultdict(list)
+    for step in steps:
+        if step.moves:
+            by_group[step.group].append(step)
+    if not by_group:
+        if not arguments.quiet:
+            print_line(NOTHING)
+        return True
+    is_online = {
+        group: check_clients(
+            client, group, sorted({step.queue.broker_name for step in found}), may_be_online=arguments.online
+        )
+        for group, found in sorted(by_group.items())
+    }
+    moving = [step for found in by_group.values() for step in found]
+    text = f"{len(moving)} offsets of {_groups(moving)}"
+    confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=arguments.yes)
+    is_done = True
+    details = []
+    for group, found in sorted(by_group.items()):
+        wanted = {step.queue: step.step.to for step in found if step.step is not None}
+        done = set_offsets(client.admin, group, wanted, is_online=is_online[group], only_forward=True)
+        is_done = report_set(arguments, PROG, group, done) and is_done
+        details += [
+            f"{group} in {queue_text(one.queue)}: {one.before} to {one.wanted}" for one in done if not one.error
+        ]
+    if details:
+        add_event(lake, arguments.replay_id, ReplayEvent.UNDONE, detail="; ".join(details))
+    else:
+        warn(PROG, NOTHING)
+    return is_done

@@ -1,0 +1,86 @@
+"""Where the messages of a replay stand in the target: runs of offsets that follow one another, queue by queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.pipelines.replay.search import find_sent
+from commitlake.schemas.remoting.routes import MessageQueue
+
+
+class Run(NamedTuple):
+    """Offsets of a queue from `start` to before `end`, all of them of the replay."""
+
+    start: int
+    end: int
+
+
+Runs = dict[MessageQueue, list[Run]]
+
+
+def read_sent_runs(lake: LakePaths, replay_id: str) -> Runs:
+    """Return the runs that `replay_messages` tells.
+
+    Raises:
+        QueryError: The table cannot be read.
+    """
+    try:
+        table = open_table(lake, "replay_messages")
+    except NoTableError:
+        return {}
+    queue = "target_topic, target_broker, target_queue_id"
+    numbered = (
+        f"SELECT {queue}, target_offset, "
+        f"target_offset - row_number() OVER (PARTITION BY {queue} ORDER BY target_offset) AS run "
+        f"FROM replay_messages WHERE replay_id = {text_literal(replay_id)} AND target_offset IS NOT NULL"
+    )
+    sql = (
+        f"SELECT {queue}, min(target_offset) AS first, max(target_offset) + 1 AS behind FROM ({numbered}) "
+        f"GROUP BY {queue}, run ORDER BY {queue}, first"
+    )
+    runs: Runs = {}
+    for row in run_sql(table, "replay_messages", sql).read_all().to_pylist():
+        place = MessageQueue(row["target_topic"], row["target_broker"], row["target_queue_id"])
+        runs.setdefault(place, []).append(Run(row["first"], row["behind"]))
+    return runs
+
+
+def with_unwritten(runs: Mapping[MessageQueue, Sequence[Run]], plan: ReplayPlan, puller: Puller) -> Runs:
+    """Add what a replay sent and did not write down before its process ended, as the target tells.
+
+    Args:
+        runs: From `read_sent_runs`.
+        plan: The replay's.
+        puller: Reads the target.
+
+    Raises:
+        TargetError: A queue ends before what was written down of it.
+        RocketMQError: The target does not answer.
+    """
+    found: Runs = {queue: list(known) for queue, known in runs.items()}
+    for target in plan.target.queues:
+        queue = MessageQueue(target.topic, target.broker, target.queue_id)
+        known = found.get(queue, [])
+        start = known[-1].end if known else target.offset
+        offsets = (message.queue_offset for _, message in find_sent(puller, queue, start, plan.replay_id))
+        known = joined([*known, *(Run(offset, offset + 1) for offset in offsets)])
+        if known:
+            found[queue] = known
+    return found
+
+
+def joined(runs: Iterable[Run]) -> list[Run]:
+    """Return rising runs with those that touch as one."""
+    found: list[Run] = []
+    for run in runs:
+        if found and found[-1].end == run.start:
+            found[-1] = Run(found[-1].start, run.end)
+        else:
+            found.append(run)
+    return found

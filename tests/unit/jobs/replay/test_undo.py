@@ -1,0 +1,190 @@
+"""`commitlake replay undo`, after replays to a broker of our own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.rocketmq import Options, OutgoingMessage
+from commitlake.connectors.rocketmq.network import Network
+from commitlake.jobs.replay.command import main
+from commitlake.pipelines.replay import run
+from commitlake.pipelines.replay.batches import Batch
+from commitlake.pipelines.replay.ledger import Ledger, read_state
+from commitlake.pipelines.replay.run import ReplayRun
+from commitlake.pipelines.replay.sending import QueueSender
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
+from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.tables.replays import ReplayEvent
+from tests.servers.broker_lite import BrokerLite
+from tests.support.replays import ReplayWorld
+
+TOPIC, QUEUES, SENT = "topic-01", 4, 20
+"""Of each of the target's queues, twenty messages are sent."""
+
+
+@pytest.fixture
+def group(world: ReplayWorld) -> str:
+    """A group that no other test has, and that has consumed nothing."""
+    name = f"G-{world.topic}"
+    world.client.admin.create_group(SubscriptionGroupConfig(name))
+    commit(world, name, *[0] * QUEUES)
+    return name
+
+
+def commit(world: ReplayWorld, group: str, *offsets: int) -> None:
+    for queue, offset in zip(sorted(world.client.puller.queues(world.topic)), offsets, strict=True):
+        world.client.admin.offsets.commit(queue, group, offset)
+
+
+def offsets(world: ReplayWorld, group: str) -> list[int | None]:
+    queues = sorted(world.client.puller.queues(world.topic))
+    return [world.client.admin.offsets.committed(queue, group) for queue in queues]
+
+
+def undo(world: ReplayWorld, *arguments: str) -> int:
+    return world.act("undo", world.replay_id(), *arguments)
+
+
+def steps(world: ReplayWorld, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> list[Any]:
+    capsys.readouterr()
+    assert undo(world, "--json", *arguments) == code
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.fixture
+def interleaved(world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch) -> ReplayWorld:
+    """A replay that sent ten messages, then ten more to each queue, while others sent one after each ten."""
+    post = QueueSender._post
+
+    def post_and_another(self: QueueSender, batch: Batch, *, is_alone: bool) -> int:
+        first = post(self, batch, is_alone=is_alone)
+        other = OutgoingMessage(world.topic, b"x", tags="Other", keys=("foreign",))
+        world.client.producer.send(other, queue=self.queue)
+        return first
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "MAX_BATCH_MESSAGES", SENT // 2)
+        patched.setattr(QueueSender, "_post", post_and_another)
+        assert world.replay("--topic", TOPIC) == 0
+    return world
+
+
+def test_a_group_steps_over_all_that_it_has_not_consumed(
+    world: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert world.replay("--topic", TOPIC) == 0
+    commit(world, group, 0, 5, SENT, 0)
+    rows = steps(world, capsys)
+    assert [(row["set_to"], row["steps_over"], row["consumed"], row["left"]) for row in rows] == [
+        (SENT, SENT, 0, 0), (SENT, SENT - 5, 5, 0), (None, 0, SENT, 0), (SENT, SENT, 0, 0),
+    ]  # fmt: skip
+    assert {row["group"] for row in rows} == {group}
+    assert rows[2]["note"] == "the group has consumed all of them"
+    assert offsets(world, group) == [0, 5, SENT, 0]
+    assert undo(world, "--apply") == 2
+    assert "3 offsets of" in (said := capsys.readouterr().err)
+    assert "there is no terminal to ask at: no offset was set" in said
+    assert undo(world, "--apply", "--yes") == 0
+    assert offsets(world, group) == [SENT] * QUEUES
+    state = read_state(world.lake, world.replay_id())
+    assert state.event is ReplayEvent.UNDONE
+    assert f"queue 1 of broker-a: 5 to {SENT}" in str(state.detail)
+    assert undo(world, "--apply") == 0  # there is nothing left to set
+    assert world.act("resume", world.replay_id()) == 2
+    assert "was undone for some groups" in capsys.readouterr().err
+
+
+def test_messages_of_others_are_not_stepped_over(
+    interleaved: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = steps(interleaved, capsys, code=3)
+    assert [(row["set_to"], row["steps_over"], row["left"], row["others"]) for row in rows] == [
+        (10, 10, 10, 1)
+    ] * QUEUES
+    assert "10 more stand after 1 messages of others (offset 10, keys foreign)" in rows[0]["note"]
+    assert undo(interleaved, "--apply", "--yes", "--quiet") == 3
+    assert offsets(interleaved, group) == [10] * QUEUES
+    assert [row["set_to"] for row in steps(interleaved, capsys, code=3)] == [None] * QUEUES
+    commit(interleaved, group, *[11] * QUEUES)  # once the group has consumed the other message
+    assert undo(interleaved, "--apply", "--yes", "--quiet") == 0
+    assert offsets(interleaved, group) == [21] * QUEUES
+
+
+def test_messages_of_others_are_lost_only_where_that_is_asked_for(
+    interleaved: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = steps(interleaved, capsys, "--skip-others")
+    assert [(row["set_to"], row["steps_over"], row["skips"]) for row in rows] == [(21, SENT, 1)] * QUEUES
+    assert rows[0]["note"] == "1 messages of others are skipped (offset 10, keys foreign)"
+
+
+def test_messages_of_others_that_a_group_does_not_want_do_not_stop_it(
+    interleaved: ReplayWorld, broker: BrokerLite, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = Network(Options(interleaved.name_servers))
+    try:
+        wanted = SubscriptionData(interleaved.topic, "Tag0 || Tag1 || Tag2")
+        data = ConsumerData(group, subscription_data_set=(wanted,))
+        beat = Heartbeat(f"client-of-{group}", (), (data,))
+        network.call(broker.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+        rows = steps(interleaved, capsys)
+        assert [(row["set_to"], row["others"]) for row in rows] == [(21, 0)] * QUEUES
+        assert undo(interleaved, "--apply", "--yes") == 4
+        assert "has 1 clients" in capsys.readouterr().err
+        assert offsets(interleaved, group) == [0] * QUEUES
+        assert undo(interleaved, "--apply", "--yes", "--online") == 0
+        assert offsets(interleaved, group) == [21] * QUEUES
+    finally:
+        network.close()
+
+
+def test_what_a_killed_replay_did_not_write_down_is_stepped_over(
+    world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lose_the_ledger(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "add", lose_the_ledger)
+        assert world.replay("--topic", TOPIC) == 1
+    assert [row["steps_over"] for row in steps(world, capsys)] == [SENT] * QUEUES
+
+
+def test_a_replay_that_sent_nothing_has_nothing_to_undo(
+    world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(ReplayRun, "run", lambda *_, **__: 1 / 0)
+        assert world.replay("--topic", TOPIC) == 1
+    assert undo(world) == 0
+    assert "has sent nothing" in capsys.readouterr().err
+
+
+def test_a_topic_that_was_made_again_is_left_alone(
+    world: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert world.replay("--topic", TOPIC) == 0
+    world.client.admin.delete_topic(world.topic)
+    world.make_topic(QUEUES)
+    commit(world, group, *[0] * QUEUES)
+    rows = steps(world, capsys, code=3)
+    assert "the queue ends at 0, and the replay's last message was at 19" in rows[0]["note"]
+    queues = sorted(world.client.puller.queues(world.topic))
+    for _ in range(SENT):
+        world.client.producer.send(OutgoingMessage(world.topic, b"x"), queue=queues[0])
+    rows = steps(world, capsys, code=3)
+    assert "the message at offset 0 is not the replay's any longer" in rows[0]["note"]
+
+
+def test_groups_are_chosen_by_name(world: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.replay("--topic", TOPIC) == 0
+    assert undo(world, "--group", f"{group}x") == 2
+    assert f"Did you mean '{group}'?" in capsys.readouterr().err
+    assert {row["group"] for row in steps(world, capsys, "--group", group)} == {group}
+    assert main(["list", "--lake", world.lake.root, "--apply"]) == 2
+    assert "--apply goes with 'replay undo'" in capsys.readouterr().err
