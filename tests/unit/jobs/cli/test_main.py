@@ -104,7 +104,7 @@ def test_the_examples_of_a_job_are_understood_by_its_parser(name: str) -> None:
     for command, purpose in examples:
         assert purpose
         assert command.split()[0] == name
-        if "--from -" not in command:  # what the job joins before it parses
+        if "from -" not in command:  # what the job joins before it parses
             module.build_parser().parse_args(shell_words(command))
 
 
