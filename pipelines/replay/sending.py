@@ -25,6 +25,7 @@ from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.pipelines.replay.batches import Batch
 from commitlake.pipelines.replay.errors import TargetError, TargetGoneError
 from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
+from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replay_messages import Outcome
@@ -155,7 +156,13 @@ class QueueSender:
     def _post(self, batch: Batch, *, is_alone: bool) -> int:
         producer = self._client.producer
         post = producer.send_encoded_alone if is_alone else producer.send_encoded
-        return post(self.queue, batch.body(), batch.sys_flag)
+        first = post(self.queue, batch.body(), batch.sys_flag)
+        if not self._end <= first <= MAX_QUEUE_OFFSET:  # the ledger must not have a place where the messages are not
+            raise ProtocolError(
+                f"queue {self.queue.queue_id} of {self.queue.topic} on {self.queue.broker_name}: expected messages to "
+                f"be stored at offset {self._end} or later, found {first}"
+            )
+        return first
 
     def _check_topic(self, error: RefusedError) -> None:
         if error.code in _OF_TOPIC:

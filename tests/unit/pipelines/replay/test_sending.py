@@ -138,6 +138,17 @@ def test_messages_whose_answer_was_lost_are_found_and_not_sent_again(fault: Faul
     assert (target.sends, len(target.log)) == (1, 9)
 
 
+@pytest.mark.parametrize("offset", [-(2**63), -1, 4, 2**63 - 1])
+def test_a_place_that_cannot_be_is_not_believed(offset: int) -> None:
+    def lie(target: Target, body: bytes) -> int:
+        target.store(body)
+        return offset
+
+    target = Target(lie)
+    assert landed(send(target, make_batch())) == {row: ("found", 5 + row) for row in range(4)}
+    assert target.sends == 1
+
+
 def test_what_a_killed_broker_has_not_stored_is_sent() -> None:
     target = Target(cut_write)
     found = landed(send(target, make_batch()))
