@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from commitlake.broker_lite.shop_traffic import fill_shop_store
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError
 from commitlake.connectors.formats.engine.errors import DamagedLogError, StoreError
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
@@ -18,7 +19,7 @@ from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.concurrent import archive_beside_others
 from commitlake.pipelines.archive.run import OnRefusal, RefusedError, plan_work, run_archive
-from tests.support.live_brokers import LiveCluster
+from tests.support.live_brokers import STORE, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, put
 from tests.support.pulled_lakes import PulledLake
 
@@ -51,6 +52,17 @@ def test_rows_are_those_of_the_files_however_often_and_in_how_many_parts(
         body = fetch_body(packs, row, stored=True)
         assert body is not None
         assert zlib.crc32(body) & 0x7FFFFFFF == row["body_crc"]
+
+
+def test_rows_of_every_kind_are_those_of_the_files(tmp_path: Path) -> None:
+    end_ms = fill_shop_store(tmp_path / "broker-a", orders=30, options=STORE).end_ms
+    with LiveCluster(tmp_path) as cluster:
+        cluster.clock.now_ms = end_ms
+        lake = PulledLake(cluster, tmp_path / "lake")
+        lake.pull()
+        rows = lake.rows()
+        assert {row["kind"] for row in rows} == {"normal", "delay", "half", "op", "retry", "dlq"}
+        assert rows == files_lake(lake, tmp_path).rows()
 
 
 def test_a_run_ends_where_the_log_ended_when_it_was_planned(cluster: LiveCluster, lake: PulledLake) -> None:
