@@ -71,8 +71,8 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
 def _add_redrive(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("redrive and outcome")
-    group.add_argument("--again", action="store_true", help="also dead letters that a redrive has sent before; else "
-                       "they are left out")  # fmt: skip
+    group.add_argument("--again", action="store_true", help="also dead letters that a redrive has sent before, or "
+                       "has begun to; else the first are left out, and the others refused")  # fmt: skip
     group.add_argument("--include-replayed", action="store_true", help="also those that have died again after a "
                        "replay; else they are left out")  # fmt: skip
     group.add_argument("--follow", action="store_true", help="wait until each message is consumed or dead again")

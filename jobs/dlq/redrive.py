@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.choice import Chosen, choose, explaining_where
@@ -14,9 +15,12 @@ from commitlake.jobs.replay.send import send_condition
 from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
 from commitlake.pipelines.dead_letters.narrowing import sent_before, without_places
 from commitlake.pipelines.replay.ledger import read_states
+from commitlake.pipelines.replay.parts import part_condition
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.replays import ReplayEvent
 
 _SHOWN = 3
+_FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE)
 
 
 def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
@@ -31,6 +35,8 @@ def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         if not arguments.again:
             condition = without_places(condition, before.values())
         _tell_of_earlier(lake, before, is_again=arguments.again)
+    if not arguments.again:
+        _check_unfinished(lake, chosen, condition)
     arguments.output = "table"
     sent = send_condition(arguments, lake, chosen.table, condition, _in_words(arguments, chosen))
     if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
@@ -58,6 +64,28 @@ def _tell_of_earlier(lake: LakePaths, before: Mapping[str, Mapping[str, Sequence
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     what = "are sent once more" if is_again else "are left out; --again sends them, too"
     print_line(f"{count:,} dead letters were sent before, by replay {', '.join(names[:_SHOWN])}{more}: they {what}")
+
+
+def _check_unfinished(lake: LakePaths, chosen: Chosen, condition: str) -> None:
+    """Refuse dead letters that a replay has begun to send: it may have sent more than it has written down.
+
+    Raises:
+        JobError: naming the replay.
+    """
+    for name, state in read_states(lake).items():
+        if state.owner is None or state.event in _FINISHED:
+            continue
+        plan = state.plan
+        of_plan = (
+            part_condition([part for parts in plan.parts for part in parts]) if plan.is_changed else plan.condition
+        )
+        count = count_letters(chosen.table, f"{condition} AND ({of_plan})")
+        if count:
+            raise JobError(
+                f"{count:,} of these dead letters are of the replay {name}, which has not finished ({state.event})",
+                f"'commitlake replay resume {name}' goes on with it; --again sends them, too",
+                ExitCode.REFUSED,
+            )
 
 
 def _in_words(arguments: argparse.Namespace, chosen: Chosen) -> str:

@@ -27,6 +27,8 @@ from commitlake.schemas.tables.replay_messages import Outcome
 MAX_LISTED = 50_000
 """Places that a condition lists at most: a replay's plan has it, and each of its parts asks with it."""
 _LIST_LENGTH = 1000
+MIN_NAME_LENGTH = 4
+"""Of the beginning of a cause's name: a shorter one may be meant for a number."""
 
 
 def find_cause(causes: Sequence[Cause], name: str) -> Cause:
@@ -34,7 +36,7 @@ def find_cause(causes: Sequence[Cause], name: str) -> Cause:
 
     Args:
         causes: the largest first.
-        name: the cause's number, from 1 on, or the beginning of its digest.
+        name: the cause's number, from 1 on, or at least the first four characters of its digest.
 
     Raises:
         DeadLetterError: if there is none, or more than one.
@@ -44,11 +46,11 @@ def find_cause(causes: Sequence[Cause], name: str) -> Cause:
     number = parse_int(name, 1, len(causes))
     if number is not None:
         return causes[number - 1]
-    found = [cause for cause in causes if cause.digest.startswith(name)]
+    found = [cause for cause in causes if cause.digest.startswith(name)] if len(name) >= MIN_NAME_LENGTH else []
     if len(found) != 1:
         raise DeadLetterError(
-            f"--cause {name}: expected a number from 1 to {len(causes)}, or the beginning of the name of one cause, "
-            f"found {f'{len(found)} causes' if found else 'none'}: 'commitlake dlq' shows them"
+            f"--cause {name}: expected a number from 1 to {len(causes)}, or {MIN_NAME_LENGTH} characters or more of a "
+            f"cause's name, found {f'{len(found)} causes' if found else 'none'}: 'commitlake dlq' shows them"
         )
     return found[0]
 

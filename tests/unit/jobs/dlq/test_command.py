@@ -7,6 +7,7 @@ import datetime
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import pytest
 from commitlake.jobs.dlq import outcome
 from commitlake.jobs.dlq.command import main
 from commitlake.jobs.dlq.report import MAX_BARS, chart
+from commitlake.pipelines.replay.ledger import add_event, read_state
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.failing_groups import FailingGroup, failing_group
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message
@@ -134,6 +137,20 @@ def test_dead_letters_go_to_their_topic_once(
     assert "no message is chosen" in capsys.readouterr().err
     assert redrive("--group", group, "--again", "--limit", "1") == 0
     assert sum(map(len, world.received().values())) == LETTERS + 1
+
+
+def test_what_a_replay_has_begun_to_send_is_refused(
+    world: ReplayWorld, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert redrive("--group", group, "--cause", "1") == 0
+    plan = read_state(world.lake, world.replay_id()).plan
+    add_event(world.lake, "R2", ReplayEvent.PLANNED, plan=replace(plan, replay_id="R2", condition="kind = 'dlq'"))
+    assert redrive("--group", group, "--dry-run") == 0
+    add_event(world.lake, "R2", ReplayEvent.STARTED)
+    add_event(world.lake, "R2", ReplayEvent.FAILED)
+    assert redrive("--group", group, "--dry-run") == ExitCode.REFUSED
+    assert "4 of these dead letters are of the replay R2, which has not finished (failed)" in capsys.readouterr().err
+    assert redrive("--group", group, "--again", "--dry-run") == 0
 
 
 def test_a_dry_run_sends_nothing(world: ReplayWorld, dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
