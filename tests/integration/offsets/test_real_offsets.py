@@ -11,13 +11,15 @@ import pytest
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.offsets.command import main
-from tests.servers.java_programs import run_java
+from tests.servers.jars import java_command
+from tests.servers.java_programs import CLIENT, JVM, programs_class_path, run_java
 from tests.servers.mqadmin import mqadmin
+from tests.servers.process import ServerProcess
 from tests.servers.rocketmq import VERSIONS, RocketMQ
 from tests.support.served_topics import ServedTopic, offset_client_of
 
 TOPIC, QUEUES, EARLY, LATE = "Orders", 2, 10, 7
-GROUPS = ("Again", "ByCommand")
+GROUPS = ("Again", "ByCommand", "Online")
 
 
 @pytest.fixture(
@@ -95,3 +97,24 @@ def test_rocketmqs_own_commands_set_the_same_offsets(
     assert served.offsets("ByCommand") == [EARLY] * QUEUES
     run_commands(served, tmp_path, capsys, "--at", then)  # one queue to its beginning, which -o 0 does not do
     assert served.offsets("ByCommand") == [0, 3]
+
+
+@pytest.mark.long("a client that is sent to a new offset waits for ten seconds first")
+def test_clients_of_a_group_are_sent_to_the_offsets_by_a_broker_that_can(
+    servers: RocketMQ, served: ServedTopic, since: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if servers.version != VERSIONS[0]:
+        return
+    served.commit("Online", EARLY + LATE - 1)
+    command = [java_command(), *JVM, *CLIENT, f"-Duser.home={tmp_path}", "-cp", programs_class_path(servers.version)]
+    command += ["Consumers", served.name_servers, "forever", TOPIC, "Online", "*", "1", "1000000", "60"]
+    consumer = ServerProcess("consumer", command, tmp_path / "consumer.log")
+    try:
+        consumer.wait_until(lambda: consumer.output().count('"queue_id"') == QUEUES, 60)
+        asked = [*place(served, "Online"), "--consume-from", since, "--apply", "--yes"]
+        assert main(asked) == 4
+        assert "has 1 clients" in capsys.readouterr().err
+        assert main([*asked, "--online"]) == 0
+        consumer.wait_until(lambda: consumer.output().count('"queue_id"') == QUEUES * (1 + LATE), 60)
+    finally:
+        consumer.kill()
