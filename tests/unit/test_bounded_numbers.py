@@ -21,6 +21,7 @@ LIMITED = "the regular expression limits the digits"
 ALLOWED = {
     "schemas/layouts/numbers.py": "the parser itself",
     "schemas/layouts/segments.py": "20 digits, of any script",
+    "schemas/segment_files.py": SEGMENT,
     "schemas/layouts/rocketmq/broker_conf.py": "four hexadecimal digits",
     "schemas/layouts/rocketmq/delay_levels.py": LIMITED,
     "broker_lite/stores/rocketmq/commitlog.py": SEGMENT,
