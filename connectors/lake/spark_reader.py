@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.connectors.lake.spark_plan_check import check_query
 from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
 
@@ -23,21 +24,29 @@ _SUBSTITUTE = "spark.sql.variable.substitute"
 
 def table_name(uri: str) -> str:
     """What a Delta table is called in Spark's SQL."""
-    path = spark_uri(uri) if "://" in uri else str(Path(uri).absolute())
-    return "delta.`" + path.replace("`", "``") + "`"
+    return "delta.`" + _absolute(uri).replace("`", "``") + "`"
 
 
-def run_spark_sql(spark: SparkSession, sql: str) -> Iterator[pa.RecordBatch]:
+def _absolute(uri: str) -> str:
+    return spark_uri(uri) if "://" in uri else str(Path(uri).absolute())
+
+
+def run_spark_sql(spark: SparkSession, sql: str, reads: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
     """The answer to a SQL question, one partition at a time, in order.
+
+    Args:
+        spark: the session.
+        sql: the question.
+        reads: paths or URIs of the Delta tables that it may read; none for any.
 
     Raises:
         QueryError: if the engine cannot understand or answer it.
     """
-    yield from run_spark_select(spark, sql, {})[1]
+    yield from run_spark_select(spark, sql, {}, reads=reads)[1]
 
 
 def run_spark_select(
-    spark: SparkSession, sql: str, tables: Mapping[str, str], limit: int = 0
+    spark: SparkSession, sql: str, tables: Mapping[str, str], limit: int = 0, *, reads: Collection[str] = ()
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """Return the names of the columns of a SELECT's answer, and its batches, one partition at a time, in order.
 
@@ -48,6 +57,7 @@ def run_spark_select(
         sql: a query. With tables it is part of another one, where no other statement can be.
         tables: paths or URIs of Delta tables by the names that the SELECT has for them.
         limit: at most so many rows; 0 is no limit.
+        reads: as for `run_spark_sql`, beside the tables.
 
     Raises:
         QueryError: if the engine cannot understand or answer it; each batch can still raise the same.
@@ -59,6 +69,7 @@ def run_spark_select(
         sql += f" LIMIT {limit}"
     with _refusals(), _text_as_it_is(spark):
         answer = spark.sql(sql)
+        check_query(answer, [_absolute(uri) for uri in (*tables.values(), *reads)])
         columns = answer.columns
         batches = arrow_batches(answer)
     return columns, batches

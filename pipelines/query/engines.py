@@ -26,8 +26,9 @@ def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
     from commitlake.connectors.runtime.spark_session import get_session
 
     spark = get_session("query", lake.s3)
-    statements = question.statements(table_name(getattr(lake, question.table)), Engine.SPARK)
-    return _first_answer(run_spark_sql(spark, sql) for sql in statements)
+    uri = getattr(lake, question.table)
+    statements = question.statements(table_name(uri), Engine.SPARK)
+    return _first_answer(run_spark_sql(spark, sql, [uri]) for sql in statements)
 
 
 def select(lake: LakePaths, table: str, sql: str, engine: Engine) -> Iterator[pa.RecordBatch]:

@@ -23,7 +23,10 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
     "tests/integration/spark/test_audit.py": ("connectors.lake.packs.spark_check", "pipelines.audit.spark_sides"),
     "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
-    "tests/integration/spark/test_query_engines.py": ("connectors.lake.spark_reader",),
+    "tests/integration/spark/test_query_engines.py": (
+        "connectors.lake.spark_plan_check",
+        "connectors.lake.spark_reader",
+    ),
     "tests/unit/broker_lite/handlers/test_broker_resources.py": (
         "broker_lite.broker.statistics",
         "broker_lite.broker.topics",

@@ -157,6 +157,34 @@ def test_spark_answers_nothing_but_one_select(ask: Ask, sql: str) -> None:
     assert "the engine refused the question" in err
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM csv.`{file}`",
+        "SELECT (SELECT max(value) FROM text.`{file}`) FROM messages",
+        "SELECT * FROM messages WHERE topic IN (SELECT value FROM text.`{file}`)",
+        "WITH other AS (SELECT * FROM IDENTIFIER('text.`{file}`')) SELECT * FROM other",
+        "SELECT TRANSFORM (topic) USING 'cat {file}' AS (line) FROM messages",
+        "SELECT reflect('java.lang.System', 'getProperty', 'user.home')",
+        "SELECT try_reflect('java.lang.System', 'getProperty', 'user.home')",
+        "SELECT topic FROM messages WHERE topic = java_method('java.lang.System', 'getenv', 'PATH')",
+    ],
+)
+def test_spark_reads_no_other_file_and_runs_nothing(ask: Ask, tmp_path: Path, sql: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a line\n")
+    code, out, err = ask("spark", "--sql", sql.format(file=secret))
+    assert (code, out) == (2, "")
+    assert "the engine refused the question" in err
+
+
+@pytest.mark.parametrize("condition", ["topic IN (SELECT TRANSFORM (1) USING 'echo orders' AS (line))",
+                                       "topic = reflect('java.lang.System', 'getProperty', 'user.home')"])  # fmt: skip
+def test_a_condition_runs_nothing_in_spark(ask: Ask, condition: str) -> None:
+    code, out, _ = ask("spark", "--where", condition)
+    assert (code, out) == (2, "")
+
+
 def test_a_limit_cuts_the_answer_of_spark_and_is_said(ask: Ask) -> None:
     _, out, err = ask("spark", "--sql", "SELECT physical_offset FROM messages", "--limit", "3", "--output", "jsonl")
     assert len(out.splitlines()) == 3

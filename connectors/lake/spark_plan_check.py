@@ -1,0 +1,81 @@
+"""What a SELECT must not do in Spark: read other files than the tables it is about, run commands, call Java methods.
+
+Spark's SQL can do all of that in a query: csv.`/etc/passwd` is a table, TRANSFORM (...) USING 'command' runs a command
+for each partition, and reflect('class', 'method') calls any static method. The analyzed plan shows each of them,
+whatever the text of the SELECT looks like, and nothing has run by then; only the columns of a file are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from commitlake.connectors.lake.reader import QueryError
+
+_COMMANDS = frozenset({"ScriptTransformation", "ScriptInputOutputSchema"})
+_CALLS = frozenset({"CallMethodViaReflection", "TryReflect"})
+_TABLES = frozenset(
+    {"LogicalRelation", "LogicalRelationWithTable", "DataSourceV2Relation", "StreamingRelation", "HiveTableRelation"}
+)
+
+
+def check_query(answer: DataFrame, uris: Collection[str]) -> None:
+    """Refuse a query that does more than to ask some tables.
+
+    Args:
+        answer: of the query, which has not run.
+        uris: the Delta tables that it may read; none for any.
+
+    Raises:
+        QueryError: if it reads anything else, runs a command, or calls a Java method.
+    """
+    allowed = {_place(uri) for uri in uris}
+    plan = answer._jdf.queryExecution().analyzed()  # noqa: SLF001 (PySpark has no other way to the plan)
+    for node in _plan_nodes(plan):
+        name = node.getClass().getSimpleName()
+        if name in _COMMANDS:
+            raise QueryError("TRANSFORM runs a command: expected a SELECT that only reads")
+        if allowed and name in _TABLES and _location(node) not in allowed:
+            raise QueryError("a SELECT reads tables of the lake by their names, and no other files or tables")
+        if any(each.getClass().getSimpleName() in _CALLS for each in _expressions(node)):
+            raise QueryError("reflect and java_method call Java methods: expected a SELECT that only reads")
+
+
+def _plan_nodes(root: Any) -> Iterator[Any]:
+    left = [root, *_items(root.subqueriesAll())]
+    while left:
+        node = left.pop()
+        left += _items(node.children())
+        yield node
+
+
+def _expressions(node: Any) -> Iterator[Any]:
+    left = list(_items(node.expressions()))
+    while left:
+        expression = left.pop()
+        left += _items(expression.children())
+        yield expression
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    """Yield the elements of a Scala sequence."""
+    return (sequence.apply(number) for number in range(sequence.size()))
+
+
+def _location(node: Any) -> tuple[str, str] | None:
+    """Return the place of the Delta table that a plan reads; None for anything else."""
+    try:
+        roots = node.relation().location().rootPaths()
+        return _place(roots.apply(0).toString()) if roots.size() == 1 else None
+    except Py4JError:  # another kind of relation, without such a method
+        return None
+
+
+def _place(uri: str) -> tuple[str, str]:
+    """Return bucket and path of a URI; a local path has no bucket, and `file:` before it means nothing."""
+    parts = urlsplit(uri)
+    return parts.netloc, parts.path.rstrip("/")
