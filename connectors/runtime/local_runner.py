@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from itertools import islice
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 from commitlake.connectors.runtime.fork_server import end_with_parent, start_fork_server
+from commitlake.connectors.runtime.pool import run_in_pool
 from commitlake.connectors.runtime.runner import Result, Runner, Task, available_cores
 
 _MAX_PROCESSES = 64
-_SUBMITTED_PER_WORKER = 2  # one runs, and one is there when it is done
 
 
 class ThreadRunner(Runner):
@@ -43,7 +42,7 @@ class ThreadRunner(Runner):
             yield from _run_in_turn(function, tasks)
             return
         with ThreadPoolExecutor(count) as pool:
-            yield from _run_in_pool(pool, count, function, tasks)
+            yield from run_in_pool(pool, count, function, tasks)
 
 
 class ProcessRunner(Runner):
@@ -74,7 +73,7 @@ class ProcessRunner(Runner):
         start_fork_server()
         context = multiprocessing.get_context("forkserver")
         with ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent) as pool:
-            yield from _run_in_pool(pool, count, function, tasks)
+            yield from run_in_pool(pool, count, function, tasks)
 
 
 HERE: Runner = ThreadRunner(1)
@@ -84,25 +83,3 @@ HERE: Runner = ThreadRunner(1)
 def _run_in_turn(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
     for number, task in enumerate(tasks):
         yield number, function(task)
-
-
-def _run_in_pool(
-    pool: Executor, workers: int, function: Callable[[Task], Result], tasks: Sequence[Task]
-) -> Iterator[tuple[int, Result]]:
-    """Yield results as they are done. Tasks wait here and not in the pool, which cannot be used after this."""
-    waiting = iter(enumerate(tasks))
-    running: dict[Future[Result], int] = {}
-
-    def submit(count: int) -> None:
-        for number, task in islice(waiting, count):
-            running[pool.submit(function, task)] = number
-
-    try:
-        submit(_SUBMITTED_PER_WORKER * workers)
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                number, result = running.pop(future), future.result()
-                submit(1)
-                yield number, result
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -51,7 +51,7 @@ class Runner(ABC):
         """
 
     def task_counter(self) -> TaskCounter | None:
-        """Return what counts tasks while they run; None where each result is given as soon as its task is done."""
+        """Return what counts tasks of this and other kinds while they run; None where nothing does."""
         return None
 
 

@@ -1,5 +1,9 @@
 """Tasks on Spark: a partition for each, in whatever process of whichever machine Spark gives it to.
 
+A run is divided into jobs of a few tasks, several at a time, so that results come while others are still computed:
+Spark gives the rows of a job all at once. `toLocalIterator` gives them one by one, but runs no more than two tasks at
+a time, whatever the cluster.
+
 What needs more of a session than its SQL is in this package, and nowhere else: the code is to run over Spark Connect
 later.
 """
@@ -7,15 +11,21 @@ later.
 from __future__ import annotations
 
 import pickle
+import secrets
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.util import inheritable_thread_target
 
 from commitlake.connectors.runtime.memory import use_system_memory
-from commitlake.connectors.runtime.runner import CounterGoneError, Result, Runner, Task, TaskCounter
+from commitlake.connectors.runtime.pool import run_in_pool
+from commitlake.connectors.runtime.runner import CounterGoneError, Result, Runner, Task, TaskCounter, divided
 from commitlake.connectors.runtime.settled import settle
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 
@@ -24,12 +34,13 @@ if TYPE_CHECKING:
 
 _NUMBER, _RESULT = "number", "result"
 _SCHEMA = f"{_NUMBER} int, {_RESULT} binary"
+_MAX_JOBS = 8  # at a time: each takes up a thread here
+_MAX_JOBS_OF_RUN = 16  # each takes some 50 ms besides its tasks
+_TASKS_PER_CORE = 2  # of all jobs at a time: one runs, and one is there when it is done
 
 
 class SparkRunner(Runner):
     """Runs tasks on the workers of a session, which must find this package.
-
-    The results of a run are in this process all at once, when the last task is done.
 
     Attributes:
         session: the session.
@@ -53,15 +64,57 @@ class SparkRunner(Runner):
         """Run a function over tasks, as `Runner.run` says; Spark tries a task again as often as it was told to."""
         if not tasks:
             return
-        numbers = self.session.range(0, len(tasks), 1, numPartitions=len(tasks))
+        tag = f"commitlake-{secrets.token_hex(8)}"
+        jobs = [
+            # What the caller has set for the jobs of its thread, as a scheduler's pool, is to hold for these, too. Each
+            # has a copy of its own, in which Spark notes what its thread is at.
+            inheritable_thread_target(self.session)(partial(self._run_job, tag, function, job, tasks))
+            for job in divide_into_jobs(len(tasks), self.cores)
+        ]
+        workers = min(_MAX_JOBS, len(jobs))
+        with ThreadPoolExecutor(workers) as pool:
+            for _, results in run_in_pool(pool, workers, _call, jobs, cancel=partial(self._cancel, tag)):
+                yield from results
+
+    def _run_job(
+        self, tag: str, function: Callable[[Task], Result], job: Sequence[int], tasks: Sequence[Task]
+    ) -> list[tuple[int, Result]]:
+        self.session.sparkContext.addJobTag(tag)
+        numbers = self.session.range(0, len(job), 1, numPartitions=len(job))
+        work = partial(_run_in_worker, function, tuple(tasks[number] for number in job))
         with raise_worker_errors():
-            rows = numbers.mapInArrow(partial(_run_in_worker, function, tuple(tasks)), _SCHEMA).collect()
-        for row in rows:
-            yield row[_NUMBER], pickle.loads(bytes(row[_RESULT]))  # noqa: S301 (our own workers made it)
+            rows = numbers.mapInArrow(work, _SCHEMA).collect()
+        return [
+            (job[row[_NUMBER]], pickle.loads(bytes(row[_RESULT])))  # noqa: S301 (our own workers made it)
+            for row in rows
+        ]
+
+    def _cancel(self, tag: str) -> None:
+        # A session's own tags, which Spark Connect has, can be interrupted in classic Spark by their own thread only.
+        with suppress(PySparkException, Py4JError, OSError):  # the JVM may be what has ended
+            self.session.sparkContext.cancelJobsWithTag(tag)
 
     def task_counter(self) -> TaskCounter:
         """Return what counts the tasks of all of the session's stages from now on."""
         return _Stages(self.session).count
+
+
+def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
+    """Divide the numbers of tasks into jobs of about the same length.
+
+    Eight jobs have two tasks for each core, or more where a run would have more than 16 jobs.
+
+    >>> [len(job) for job in divide_into_jobs(5, cores=2)]
+    [1, 1, 1, 1, 1]
+    >>> [len(job) for job in divide_into_jobs(100, cores=64)]
+    [14, 14, 14, 15, 14, 14, 15]
+    """
+    job_tasks = max(-(-_TASKS_PER_CORE * cores // _MAX_JOBS), -(-tasks // _MAX_JOBS_OF_RUN))
+    return divided(range(tasks), -(-tasks // job_tasks))
+
+
+def _call(job: Callable[[], Result]) -> Result:
+    return job()
 
 
 class _Stages:

@@ -24,18 +24,18 @@ Count = Callable[[], tuple[int, int]]
 
 @contextmanager
 def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show how far a runner is: how many tasks are done where it counts these itself, as Spark does, else bytes.
+    """Show how much is done: in bytes where it is known how many there are, else in tasks where the runner counts them.
 
     Args:
         runner: what runs the tasks meanwhile.
         what: what the work is, in a few words.
-        total_bytes: how much there is to do.
+        total_bytes: how much there is to do; 0 if that is not known.
         quiet: show nothing.
 
     Yields:
         A function to call with how many bytes more are done.
     """
-    counter = runner.task_counter()
+    counter = None if total_bytes else runner.task_counter()
     if counter is None:
         with counted_progress(what, total_bytes, "bytes", quiet=quiet) as advance:
             yield advance

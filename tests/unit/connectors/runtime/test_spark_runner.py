@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from commitlake.connectors.runtime.runner import CounterGoneError
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.runtime.spark_runner import SparkRunner, divide_into_jobs
 
 
 class Stage:
@@ -62,3 +62,14 @@ def test_a_jvm_that_has_ended_is_told_by_an_error() -> None:
 def test_no_task_needs_no_spark() -> None:
     session: Any = Session()
     assert list(SparkRunner(session).run(abs, [])) == []
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 8, 200])
+@pytest.mark.parametrize("tasks", [1, 2, 7, 100, 5000])
+def test_jobs_keep_all_cores_busy_and_give_results_early(tasks: int, cores: int) -> None:
+    jobs = divide_into_jobs(tasks, cores)
+    assert [number for job in jobs for number in job] == [*range(tasks)]
+    first = sum(len(job) for job in jobs[:8])
+    assert first >= min(tasks, 2 * cores * 2 // 3)  # all slots have a task before the first job is over
+    assert max(len(job) for job in jobs) <= max(cores // 4 + 1, tasks // 16 + 1)
+    assert len(jobs) <= 16

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
-from commitlake.connectors.runtime.runner import CounterGoneError, TaskCounter
+from commitlake.connectors.runtime.runner import CounterGoneError, Runner, TaskCounter
 from commitlake.jobs.cli import progress
 from commitlake.jobs.cli.progress import counted_progress, runner_progress
 from tests.support.waiting import wait_until
@@ -92,15 +92,16 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "reading" in terminal.getvalue()
 
 
-def test_a_runner_that_counts_its_tasks_is_asked(told: Callable[[], list[str]]) -> None:
-    with runner_progress(Counting(*[(1, 12)] * 50), "archiving", 1000, quiet=False) as advance:
+def test_a_runner_that_counts_its_tasks_is_asked_where_bytes_are_not_known(told: Callable[[], list[str]]) -> None:
+    with runner_progress(Counting(*[(1, 12)] * 50), "archiving", 0, quiet=False) as advance:
         advance(10)
         wait_until(lambda: told() != [])
     assert set(told()) == {"archiving: 1 of 12 tasks done"}
 
 
-def test_of_another_runner_bytes_are_told(told: Callable[[], list[str]]) -> None:
-    with runner_progress(HERE, "archiving", 1000, quiet=False) as advance:
+@pytest.mark.parametrize("runner", [HERE, Counting((1, 12))], ids=["here", "counting"])
+def test_bytes_are_told_where_it_is_known_how_many_there_are(runner: Runner, told: Callable[[], list[str]]) -> None:
+    with runner_progress(runner, "archiving", 1000, quiet=False) as advance:
         advance(10)
         wait_until(lambda: told() != [])
     assert set(told()) == {"archiving: 10 of 1,000 bytes done"}

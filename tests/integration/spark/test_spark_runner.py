@@ -1,0 +1,74 @@
+"""Tasks on Spark: results come while other tasks run, and an error ends the others."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.schemas.layouts.numbers import NumberError, require_int
+from tests.support.waiting import wait_until
+
+
+def squared(number: int) -> int:
+    return number * number
+
+
+def is_first(folder: Path) -> bool:
+    """Tell whether a task is the first to begin: they begin in any order."""
+    try:
+        (folder / "begun").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def wait_for_first(folder: Path, number: int) -> int:
+    """Return at once from the first task that begins; from the others, once the driver has its result."""
+    if not is_first(folder):
+        wait_until((folder / "received").exists)
+    return number
+
+
+def fail_or_wait(folder: Path, _: int) -> int:
+    """Fail in the first task that begins; wait in the others for what never comes."""
+    if not is_first(folder):
+        wait_until((folder / "never").exists)
+    return require_int("x", "number", 0, 9)
+
+
+def test_every_task_is_done_once(spark: SparkSession) -> None:
+    numbers = [*range(20)]
+    assert sorted(SparkRunner(spark).run(squared, numbers)) == [(number, number * number) for number in numbers]
+
+
+def test_a_result_comes_while_other_tasks_run(spark: SparkSession, tmp_path: Path) -> None:
+    results = SparkRunner(spark).run(partial(wait_for_first, tmp_path), [0, 1])
+    first = next(results)
+    (tmp_path / "received").touch()
+    assert sorted([first, *results]) == [(0, 0), (1, 1)]
+
+
+def test_an_error_ends_the_other_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NumberError, match="number: expected a whole number"):
+        list(SparkRunner(spark).run(partial(fail_or_wait, tmp_path), [*range(12)]))
+    assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+
+
+def test_who_wants_no_more_results_ends_the_other_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    results = SparkRunner(spark).run(partial(wait_for_first, tmp_path), [0, 1])
+    next(results)
+    results.close()  # type: ignore[attr-defined]  # an iterator that is a generator
+    assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+
+
+def test_what_holds_for_the_callers_jobs_holds_for_those_of_tasks(spark: SparkSession) -> None:
+    spark.sparkContext.setJobGroup("asked", "by a test")
+    try:
+        assert list(SparkRunner(spark).run(squared, [3])) == [(0, 9)]
+        assert spark.sparkContext.statusTracker().getJobIdsForGroup("asked")
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
