@@ -1,4 +1,7 @@
-"""The data files of a Delta table, as its log names them."""
+"""The data files of a Delta table, as its log names them.
+
+No value of Python is given to Arrow here: the first one makes it import pandas, see `plain_arrays`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.plain_arrays import numbers_of
+
 
 def file_actions(table: DeltaTable) -> pa.Table:
-    """Return a row for each data file of a table: path, size, statistics and partition.
-
-    `pyarrow.table` would import pandas, which takes longer than a small question.
-    """
+    """Return a row for each data file of a table: path, size, statistics and partition."""
     return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
 
 
@@ -36,8 +38,10 @@ def one_value_each(actions: pa.Table, column: str) -> pa.ChunkedArray | None:
     """
     least, greatest = file_bounds(actions, column, pa.string())
     nulls = _bound(actions, "null_count", column, pa.int64())
-    is_one = pc.and_(pc.equal(least, greatest), pc.equal(nulls, 0)).fill_null(False)
-    return least if pc.all(is_one, min_count=0).as_py() else None
+    if nulls.null_count or numbers_of(nulls).any():
+        return None
+    is_one = pc.equal(least, greatest).combine_chunks()
+    return least if is_one.true_count == len(is_one) else None
 
 
 def _bound(actions: pa.Table, name: str, column: str, data_type: pa.DataType) -> pa.ChunkedArray:

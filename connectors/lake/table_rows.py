@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from commitlake.connectors.lake.log_check import WAY_OUT
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import PARTITION, AddedFile, table_files
 from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.plain_arrays import repeated, repeated_text
 from commitlake.schemas.errors import ExitCode
 
 _BATCH_ROWS = 1 << 16
+Constants = dict[str, str | int | bool]
 
 
 class DataFileError(LakeError):
@@ -82,9 +84,9 @@ class TableRows:
             return table_files(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
         return pa.OSFile(str(Path(self.uri, file.name)))  # each read of the other is a call of Python
 
-    def _constants(self, group: pq.RowGroupMetaData, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Return the one value, as an array of one, of each column of a row group that has no other."""
-        found: dict[str, pa.Array] = {}
+    def _constants(self, group: pq.RowGroupMetaData, names: Sequence[str]) -> Constants:
+        """Return the one value of each column of a row group that has no other."""
+        found: Constants = {}
         if not self.skips_constants:
             return found
         for number in range(group.num_columns):
@@ -94,20 +96,18 @@ class TableRows:
             statistics, data_type = column.statistics, self.schema.field(column.path_in_schema).type
             is_plain = pa.types.is_string(data_type) or pa.types.is_integer(data_type) or pa.types.is_boolean(data_type)
             if is_plain and statistics is not None and _has_one_value(statistics):
-                found[column.path_in_schema] = pa.array([statistics.min], data_type)
+                found[column.path_in_schema] = statistics.min
         return found
 
-    def _complete(self, batch: pa.RecordBatch, file: AddedFile, constants: Mapping[str, pa.Array]) -> pa.Table:
+    def _complete(self, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Table:
         return pa.table([self._column(field, batch, file, constants) for field in self.schema], self.schema.names)
 
-    def _column(
-        self, field: pa.Field, batch: pa.RecordBatch, file: AddedFile, constants: Mapping[str, pa.Array]
-    ) -> pa.Array:
+    def _column(self, field: pa.Field, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Array:
         if (constant := constants.get(field.name)) is not None:
-            if field.name in self.dictionaries:
-                places = pa.repeat(pa.scalar(0, pa.int32()), batch.num_rows)
-                return pa.DictionaryArray.from_arrays(places, constant)
-            return pa.repeat(constant[0], batch.num_rows)
+            if not isinstance(constant, str):
+                return repeated(constant, field.type, batch.num_rows)
+            texts = repeated_text(constant, batch.num_rows)
+            return texts if field.name in self.dictionaries else texts.dictionary_decode()
         if field.name in batch.schema.names:
             column = batch.column(field.name)
             return column if pa.types.is_dictionary(column.type) else _as_type(column, field.type)

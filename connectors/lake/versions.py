@@ -38,7 +38,9 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.times import epoch_us
 
 StorageOptions = Mapping[str, str] | None
 PARTITION, _TIME = "store_date", "store_timestamp"
@@ -184,8 +186,9 @@ def files_of_time(
     actions = file_actions(table)
     _check_deletion_vectors(actions)
     least, greatest = file_bounds(actions, column, _TIME_TYPE)
-    is_in = pc.and_(pc.less(least, pa.scalar(end)), pc.greater_equal(greatest, pa.scalar(start)))
-    chosen = actions.filter(is_in.fill_null(True))  # what the log does not know may be in it
+    # A file of which the log does not tell may have rows of any time.
+    firsts, lasts = numbers_of(least, null=epoch_us(start)), numbers_of(greatest, null=epoch_us(start))
+    chosen = actions.filter(mask_of((firsts < epoch_us(end)) & (lasts >= epoch_us(start))))
     paths, sizes, rows = (chosen.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
     return [_file(table_uri, path, None, size, count) for path, size, count in zip(paths, sizes, rows, strict=True)]
 

@@ -17,7 +17,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_rows
 from commitlake.pipelines.tps.question import MINUTE, SUMS, RatesQuestion
 
-MAX_PEAK_CELLS = 1 << 24
+MAX_PEAK_CELLS = 1 << 25
 """Groups times minutes that are held at once to find peaks, 8 bytes each; a longer time is read again in parts."""
 _MAX_DENSE_CELLS = 1 << 16
 CheckCells = Callable[[int], None]

@@ -19,6 +19,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, files_of_time
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -117,7 +118,7 @@ class _Sum:
 
 
 def _plain(name: str) -> _Sum:
-    return _Sum([name], lambda rows: _numbers(rows, name))
+    return _Sum([name], lambda rows: numbers_of(rows.column(name)))
 
 
 def _of_kind(kind: Kind, less: str | None = None) -> _Sum:
@@ -128,7 +129,7 @@ def _of_kind(kind: Kind, less: str | None = None) -> _Sum:
         is_kind = np.array([value == kind for value in kinds.values])
         if not is_kind.any():
             return _NOTHING
-        counts = _numbers(rows, "messages") - (0 if less is None else _numbers(rows, less))
+        counts = numbers_of(rows.column("messages")) - (0 if less is None else numbers_of(rows.column(less)))
         found: Array = counts * is_kind[kinds.codes]
         return found
 
@@ -136,11 +137,8 @@ def _of_kind(kind: Kind, less: str | None = None) -> _Sum:
 
 
 def _of_other_tags(rows: pa.Table) -> Array:
-    marks = rows.column("other_tags").combine_chunks()
-    if not marks.true_count:
-        return _NOTHING
-    found: Array = marks.fill_null(False).to_numpy(zero_copy_only=False) * _numbers(rows, "messages")
-    return found
+    marks = numbers_of(rows.column("other_tags"))
+    return marks * numbers_of(rows.column("messages")) if marks.any() else _NOTHING
 
 
 _NOTHING: Array = np.zeros(0, np.int64)
@@ -156,12 +154,6 @@ _SUMS: Mapping[str, _Sum] = {
     "other_tags": _Sum(["other_tags", "messages"], _of_other_tags),
 }
 """By the names of `question.SUMS`, which say the same in SQL."""
-
-
-def _numbers(rows: pa.Table, name: str) -> Array:
-    column = rows.column(name).combine_chunks()
-    found: Array = (column.fill_null(0) if column.null_count else column).to_numpy()
-    return found
 
 
 def _columns(question: RatesQuestion) -> list[str]:
@@ -183,15 +175,15 @@ def _conditions(question: RatesQuestion) -> dict[str, Collection[Any]]:
 
 def _numbered(rows: pa.Table, question: RatesQuestion, sums: Sequence[str]) -> MinuteRows:
     """Return the rows that are asked for as numbers."""
-    times = rows.column(MINUTES.time).combine_chunks()
-    minutes = (times.cast(pa.int64()).fill_null(_NO_TIME).to_numpy() - epoch_us(question.start)) // _MINUTE_US
+    times = numbers_of(rows.column(MINUTES.time), null=_NO_TIME)
+    minutes = (times - epoch_us(question.start)) // _MINUTE_US
     chosen = (minutes >= 0) & (minutes < (question.end - question.start) // MINUTE)
     coded = {name: _coded(rows.column(name)) for name in _columns(question)}
     for name, values in _conditions(question).items():
         column = coded[name]
         chosen &= np.array([value in values for value in column.values])[column.codes]
     if not chosen.all():
-        rows, minutes = rows.filter(pa.array(chosen)), minutes[chosen]
+        rows, minutes = rows.filter(mask_of(chosen)), minutes[chosen]
         coded = {name: _Column(column.codes[chosen], column.values) for name, column in coded.items()}
     keys, groups = _grouped([coded[MINUTES.groups[name]] for name in question.by], rows.num_rows)
     found = MinuteRows(keys, groups, minutes, {name: _SUMS[name].add(rows) for name in sums})
@@ -215,9 +207,7 @@ def _coded(column: pa.ChunkedArray) -> _Column:
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     values = array.dictionary.to_pylist()
-    indices = array.indices
-    codes = (indices.fill_null(len(values)) if indices.null_count else indices).to_numpy()
-    return _Column(codes, [*values, None])
+    return _Column(numbers_of(array.indices, null=len(values)), [*values, None])
 
 
 def _grouped(columns: Sequence[_Column], count: int) -> tuple[list[Key], Array]:

@@ -1,0 +1,74 @@
+"""Arrow arrays made without `pyarrow.array` and `pyarrow.scalar`.
+
+These import pandas when they are first given a value, which takes a quarter of a second: as long as many a question.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.arrays import Array
+
+
+def mask_of(chosen: Array) -> pa.Array:
+    """Return an array of truth values.
+
+    Args:
+        chosen: numpy's truth values.
+    """
+    bits = np.packbits(chosen, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(chosen), [None, pa.py_buffer(bits)])
+
+
+def repeated(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
+    """Return an array of one whole number, or truth value, many times.
+
+    Args:
+        value: the number.
+        data_type: an integer type, or that of truth values.
+        count: how many times.
+    """
+    if pa.types.is_boolean(data_type):
+        return mask_of(np.full(count, value, bool))
+    numbers = np.full(count, value, data_type.to_pandas_dtype())
+    return pa.Array.from_buffers(data_type, count, [None, pa.py_buffer(numbers)])
+
+
+def repeated_text(text: str, count: int) -> pa.DictionaryArray:
+    """Return a dictionary array of one text, many times."""
+    data = text.encode()
+    offsets = np.array([0, len(data)], np.int32)
+    dictionary = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.DictionaryArray.from_arrays(repeated(0, pa.int32(), count), dictionary)
+
+
+def numbers_of(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
+    """Return numpy's numbers of a column of whole numbers, times or truth values.
+
+    Args:
+        column: the column.
+        null: stands for nulls.
+    """
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    valid, data = array.buffers()
+    if pa.types.is_boolean(array.type):
+        numbers = _bits(data, array)
+    elif pa.types.is_timestamp(array.type):
+        numbers = _numbers(data, array, np.int64)
+    else:
+        numbers = _numbers(data, array, array.type.to_pandas_dtype())
+    return np.where(_bits(valid, array), numbers, null) if array.null_count else numbers
+
+
+def _numbers(data: pa.Buffer, array: pa.Array, data_type: type) -> Array:
+    if not len(array):
+        return np.zeros(0, data_type)
+    return np.frombuffer(data, data_type)[array.offset : array.offset + len(array)]
+
+
+def _bits(data: pa.Buffer, array: pa.Array) -> Array:
+    if not len(array):
+        return np.zeros(0, bool)
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), count=array.offset + len(array), bitorder="little")
+    return bits[array.offset :].astype(bool)

@@ -1,0 +1,42 @@
+"""Arrow arrays that are made of buffers are those that Arrow makes of values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from commitlake.connectors.plain_arrays import mask_of, numbers_of, repeated, repeated_text
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
+def test_arrays_are_those_of_the_values(count: int) -> None:
+    chosen = np.arange(count) % 3 == 0
+    assert mask_of(chosen).equals(pa.array(chosen.tolist(), pa.bool_()))
+    for value, data_type in ((5, pa.int64()), (-1, pa.int32()), (True, pa.bool_()), (False, pa.bool_())):
+        found = repeated(value, data_type, count)
+        found.validate(full=True)
+        assert found.equals(pa.array([value] * count, data_type))
+    for text in ("", "orders", "订单"):
+        texts = repeated_text(text, count)
+        texts.validate(full=True)
+        assert texts.dictionary_decode().equals(pa.array([text] * count, pa.string()))
+
+
+@pytest.mark.parametrize(
+    ("data_type", "values"),
+    [
+        (pa.int64(), [1, None, -(1 << 62), 4, 5]),
+        (pa.int32(), [1, 2, 3, -4, 5]),
+        (pa.timestamp("us", "UTC"), [1, None, 3, 4, 5]),
+        (pa.bool_(), [True, None, False, True, True]),
+    ],
+)
+def test_numbers_are_those_of_the_array(data_type: pa.DataType, values: list[int | None]) -> None:
+    array = pa.array(values * 5, data_type)
+    expected = [9 if value is None else value for value in values * 5]
+    assert numbers_of(array, null=9).tolist() == expected
+    assert numbers_of(array.slice(7, 11), null=9).tolist() == expected[7:18]
+    assert numbers_of(pa.chunked_array([array.slice(0, 3), array.slice(3)]), null=9).tolist() == expected
+    assert numbers_of(array.slice(0, 0)).tolist() == []
+    assert numbers_of(pa.chunked_array([], data_type)).tolist() == []
