@@ -156,5 +156,7 @@ def _check_lengths(arguments: argparse.Namespace) -> None:
     if step < SECOND or window % step:
         raise JobError(f"--step: expected a part of --window {duration_text(window)}, found {duration_text(step)}",
                        "as in --window 5m --step 1m")  # fmt: skip
+    if arguments.html is not None and step != window:
+        raise JobError("--html and --step do not go together", "windows of a chart do not overlap: leave --step out")
     if arguments.percentiles and step != window:
         raise JobError("--percentiles and --step do not go together", "leave --step out")

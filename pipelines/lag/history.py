@@ -6,7 +6,7 @@ offsets before it where the snapshots around it, or the last one and the history
 `MAX_DISTANCE`, as snapshots that find nothing moved are kept once in ten minutes only. Other windows have no figure:
 nothing is known of them. Nor have windows whose snapshot is of a log that is not archived up to there.
 
-Messages count that a group's last known subscription wants.
+Messages count that a group wanted at the time of the figure, as far as its subscription of that time is known.
 """
 
 from __future__ import annotations

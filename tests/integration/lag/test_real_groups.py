@@ -90,11 +90,22 @@ class World:
         return {queue_id: behind[queue_id] for queue_id in range(QUEUES)}
 
 
+@pytest.fixture(
+    scope="module",
+    params=[
+        VERSIONS[0],
+        pytest.param(VERSIONS[1], marks=pytest.mark.long("all kinds of groups with RocketMQ 4.9, too")),
+    ],
+)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Groups that are at the end, behind, filtered by tag and by SQL92, stopped, and set back."""
     folder = tmp_path_factory.mktemp("lag-")
-    with RocketMQ(VERSIONS[0], folder / "rocketmq", options=OPTIONS) as servers:
+    with RocketMQ(version, folder / "rocketmq", options=OPTIONS) as servers:
         world = World(servers, folder)
         with Admin(world.options) as admin:
             admin.create_topic(TOPIC, queues=QUEUES)
@@ -189,7 +200,7 @@ def test_verdicts_tell_what_happened(world: World, capsys: pytest.CaptureFixture
 
 
 def test_rocketmqs_own_tools_agree_where_no_filter_is(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    world: World, version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = rows_of(capsys, "--lake", str(world.lake))
     ours = {group: rows[group, 0]["messages_max"] + rows[group, 1]["messages_max"] for group in WANTED}
@@ -202,7 +213,7 @@ def test_rocketmqs_own_tools_agree_where_no_filter_is(
         assert 0 < ours[group] < theirs[group]
     asked = ("Behind", "Tagged")
     server = ("-n", world.servers.name_server_address)
-    printed = mqadmin(VERSIONS[0], tmp_path, *(("consumerProgress", "-g", group, *server) for group in asked))
+    printed = mqadmin(version, tmp_path, *(("consumerProgress", "-g", group, *server) for group in asked))
     totals = [int(re.findall(r"Consume Diff Total: (\d+)", text)[-1]) for text in printed]
     assert totals == [theirs[group] for group in asked]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +29,7 @@ from commitlake.schemas.tables.gaps import GAPS
 from tests.support.earlier_archives import without_topic_minutes
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of
 from tests.support.logs import new_message
+from tests.support.source_tree import ROOT
 
 MIDNIGHT = datetime.datetime(2023, 11, 15, tzinfo=datetime.UTC)
 MINUTE_MS = 60_000
@@ -252,6 +255,7 @@ def test_too_many_rows_are_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) ->
         (("--step", "1m"), "--step has no effect without --window"),
         (("--window", "5m", "--step", "2m"), "expected a part of --window"),
         (("--window", "5m", "--step", "1m", "--percentiles"), "do not go together"),
+        (("--window", "5m", "--step", "1m", "--html", "page.html"), "--html and --step do not go together"),
         (("--window", "30s", "--percentiles"), "--percentiles is of whole minutes"),
         (("--by", "producer-host", "--percentiles"), "--percentiles is of whole minutes"),
         (("--from", "2023-11-16", "--to", "2023-11-15"), "is not before --to"),
@@ -290,6 +294,18 @@ def test_a_table_and_csv_have_the_same_columns(growing: GrowingLake, capsys: pyt
     table = capsys.readouterr().out.splitlines()[0].split()
     assert tps.main(["--lake", growing.lake.root, "--quiet", "--output", "csv"]) == ExitCode.OK
     assert capsys.readouterr().out.splitlines()[0].split(",") == table
+
+
+def test_it_starts_cold_without_a_jvm_and_without_pandas(growing: GrowingLake) -> None:
+    program = (
+        "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
+        "heavy = {'pyspark', 'py4j', 'pandas', 'numba'} & set(sys.modules)\n"
+        "assert not heavy, heavy\nsys.exit(code)\n"
+    )
+    command = [sys.executable, "-c", program, "tps", "--lake", growing.lake.root, "--topic", "orders", "--quiet"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "orders" in done.stdout
 
 
 @pytest.mark.parametrize(("table", "window"), [("topic_minutes", "1m"), ("messages", "1s"), ("archive_runs", "1m")])
