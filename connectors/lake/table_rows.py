@@ -58,12 +58,7 @@ class TableRows:
             DataFileError: if it cannot be read.
         """
         try:
-            with (
-                self._open(file) as source,
-                pq.ParquetFile(
-                    source, read_dictionary=list(self.dictionaries), page_checksum_verification=True
-                ) as parquet,
-            ):
+            with self._open(file) as source, self._parquet(source) as parquet:
                 there = set(parquet.schema_arrow.names)
                 wanted = [name for name in self.schema.names if name in there]
                 # Group by group, as Arrow cannot give a batch of nested texts with the dictionaries of two groups.
@@ -78,6 +73,12 @@ class TableRows:
                 f"{self.uri}: data file {file.name}: expected a whole Parquet file, found one that cannot be read: "
                 f"{lines[0]}. {WAY_OUT}"
             ) from None
+
+    def _parquet(self, source: pa.NativeFile) -> pq.ParquetFile:
+        metadata = pq.read_metadata(source)
+        there = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
+        dictionaries = [name for name in self.dictionaries if name in there]
+        return pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True)
 
     def _open(self, file: AddedFile) -> pa.NativeFile:
         if "://" in self.uri:

@@ -50,8 +50,9 @@ def test_columns_are_the_tables_whatever_the_file_has(tmp_path: Path) -> None:
 
 def test_texts_can_be_dictionaries(tmp_path: Path) -> None:
     file = write(tmp_path, store_schema=False)
-    (rows,) = TableRows(str(tmp_path), None, SCHEMA, ["topic"]).read(file)
+    (rows,) = TableRows(str(tmp_path), None, SCHEMA, ["topic", "format"]).read(file)
     assert pa.types.is_dictionary(rows.schema.field("topic").type)
+    assert rows.column("format").null_count == 2  # of a column that the file does not have
 
 
 def test_nested_texts_of_several_row_groups_can_be_dictionaries(tmp_path: Path) -> None:
