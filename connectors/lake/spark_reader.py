@@ -12,9 +12,9 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.lake.spark_plan_check import check_query
 from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
+from commitlake.connectors.runtime.spark_plan_check import why_refused
 
 # Spark ends its messages with a SQLSTATE; those of class 22 are about data: a division by zero, say.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)
@@ -69,7 +69,9 @@ def run_spark_select(
         sql += f" LIMIT {limit}"
     with _refusals(), _text_as_it_is(spark):
         answer = spark.sql(sql)
-        check_query(answer, [_absolute(uri) for uri in (*tables.values(), *reads)])
+        refusal = why_refused(answer, [_absolute(uri) for uri in (*tables.values(), *reads)])
+        if refusal is not None:
+            raise QueryError(refusal)
         columns = answer.columns
         batches = arrow_batches(answer)
     return columns, batches

@@ -24,7 +24,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/spark/test_audit.py": ("connectors.lake.packs.spark_check", "pipelines.audit.spark_sides"),
     "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
     "tests/integration/spark/test_query_engines.py": (
-        "connectors.lake.spark_plan_check",
+        "connectors.runtime.spark_plan_check",
         "connectors.lake.spark_reader",
     ),
     "tests/unit/broker_lite/handlers/test_broker_resources.py": (

@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from commitlake.connectors.lake.reader import QueryError
-
 _COMMANDS = frozenset({"ScriptTransformation", "ScriptInputOutputSchema"})
 _CALLS = frozenset({"CallMethodViaReflection", "TryReflect"})
 _TABLES = frozenset(
@@ -23,26 +21,26 @@ _TABLES = frozenset(
 )
 
 
-def check_query(answer: DataFrame, uris: Collection[str]) -> None:
-    """Refuse a query that does more than to ask some tables.
+def why_refused(answer: DataFrame, uris: Collection[str]) -> str | None:
+    """Return what a query does more than to ask some tables; None where it only asks them.
 
     Args:
         answer: of the query, which has not run.
         uris: the Delta tables that it may read; none for any.
-
-    Raises:
-        QueryError: if it reads anything else, runs a command, or calls a Java method.
     """
+    java_frame = getattr(answer, "_jdf", None)
+    if java_frame is None:
+        return "a session of Spark Connect does not show what a SELECT would do: ask with --engine deltalake"
     allowed = {_place(uri) for uri in uris}
-    plan = answer._jdf.queryExecution().analyzed()  # noqa: SLF001 (PySpark has no other way to the plan)
-    for node in _plan_nodes(plan):
+    for node in _plan_nodes(java_frame.queryExecution().analyzed()):
         name = node.getClass().getSimpleName()
         if name in _COMMANDS:
-            raise QueryError("TRANSFORM runs a command: expected a SELECT that only reads")
+            return "TRANSFORM runs a command: expected a SELECT that only reads"
         if allowed and name in _TABLES and _location(node) not in allowed:
-            raise QueryError("a SELECT reads tables of the lake by their names, and no other files or tables")
+            return "a SELECT reads tables of the lake by their names, and no other files or tables"
         if any(each.getClass().getSimpleName() in _CALLS for each in _expressions(node)):
-            raise QueryError("reflect and java_method call Java methods: expected a SELECT that only reads")
+            return "reflect and java_method call Java methods: expected a SELECT that only reads"
+    return None
 
 
 def _plan_nodes(root: Any) -> Iterator[Any]:
