@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_time_arguments(parser)
     sql_help = (
         f"any SELECT over the lake's tables, aggregates too: {', '.join(LAKE_TABLES)}; nothing else is accepted, and "
-        "--limit counts its rows. With --engine spark it is Spark's SQL"
+        "--limit counts its rows. Among the selected columns, body() is a message's body, or body(t) where messages is "
+        "called t. "
+        "With --engine spark it is Spark's SQL"
     )
     parser.add_argument("--sql", metavar="SELECT", help=sql_help)
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
@@ -76,7 +78,7 @@ def check(arguments: argparse.Namespace) -> None:
         raise JobError("--hbase and --hbase-table go with --via hbase")
     if arguments.body:
         _check_body(arguments)
-    elif arguments.stored_body:
+    elif arguments.stored_body and arguments.sql is None:
         raise JobError("--stored-body goes with --body")
 
 

@@ -55,6 +55,10 @@ EXAMPLES = (
         "any SELECT over the lake's tables",
     ),
     (
+        "query --lake lake --output jsonl --sql \"SELECT msg_id, body() FROM messages WHERE topic = 'orders'\"",
+        "bodies, too",
+    ),
+    (
         "query --lake lake --engine spark --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
         "the same by Spark, for more than one process should hold",
     ),

@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 import pyarrow as pa
@@ -17,7 +18,10 @@ from commitlake.connectors.lake.reader import NoTableError, QueryError, run_sql_
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.rows_output import plain_rows, write
+from commitlake.jobs.query.bodies import body_fetcher
+from commitlake.jobs.query.sql_bodies import expand_body, rows_with_bodies
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -54,7 +58,7 @@ def answer_sql(
         open_table: opens one of them.
     """
     started = time.monotonic()
-    sql = arguments.sql.strip().rstrip(";")
+    sql = expand_body(arguments.sql.strip().rstrip(";"))
     tables = _named_tables(sql, lake, open_table)
     try:
         answer: Iterable[pa.RecordBatch]
@@ -62,7 +66,8 @@ def answer_sql(
             columns, answer = _ask_spark(lake, tables, sql, arguments.limit)
         else:
             columns, answer = _ask(tables, sql, sorts_all=not arguments.limit)
-        rows = plain_rows(answer, 0)
+        open_bodies = partial(body_fetcher, bodies_of(arguments, lake), stored=arguments.stored_body)
+        rows, columns = rows_with_bodies(plain_rows(answer, 0), columns, open_bodies)
         shown = list(islice(rows, arguments.limit)) if arguments.limit else rows
         count = write(arguments.output, iter(shown), columns)
         cut = bool(arguments.limit) and next(rows, None) is not None

@@ -28,6 +28,7 @@ RECORDING_OPTIONS = dataclasses.replace(
     message_delay_level="1s 2s 1s 1s 3s 1h",
     transaction_timeout_ms=4000,
     transaction_check_interval_ms=2000,
+    has_batched_ops=True,
     extra={"transactionCheckMax": 3},
 )
 """The settings of the recorded stores; a broker that is to load one needs the same file sizes."""

@@ -108,6 +108,9 @@ class BrokerOptions:
         file_reserved_hours: Age at which segments are deleted.
         transaction_timeout_ms: Age at which a half message is checked first.
         transaction_check_interval_ms: Time between two checks.
+        has_batched_ops: Whether 5.x writes the marks of ended transactions together, every 3 s, as it does by itself.
+            Its thread for that never sleeps again once 3 s have passed since the first transaction, and takes a core
+            for as long as the broker runs; so, by default, each mark is written at once.
         trace_topic_enable: Whether RMQ_SYS_TRACE_TOPIC exists.
         flush_disk_type: `ASYNC_FLUSH` or `SYNC_FLUSH`.
         extra: Any other keys of broker.conf.
@@ -122,13 +125,14 @@ class BrokerOptions:
     file_reserved_hours: int = 72
     transaction_timeout_ms: int | None = None
     transaction_check_interval_ms: int | None = None
+    has_batched_ops: bool = False
     trace_topic_enable: bool = True
     flush_disk_type: str = "ASYNC_FLUSH"
     extra: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     def conf(self) -> dict[str, object]:
         """Return the settings under the names they have in broker.conf."""
-        named = {
+        named: dict[str, object] = {
             "mappedFileSizeCommitLog": self.segment_size_bytes,
             "mappedFileSizeConsumeQueue": self.consume_queue_file_size_bytes,
             "maxHashSlotNum": self.max_hash_slot_num,
@@ -141,8 +145,12 @@ class BrokerOptions:
             "traceTopicEnable": self.trace_topic_enable,
             "flushDiskType": self.flush_disk_type,
         }
+        if not self.has_batched_ops:
+            named |= {"transactionOpMsgMaxSize": 1, "transactionOpBatchInterval": _NEVER_MS}
         return {key: value for key, value in named.items() if value is not None} | dict(self.extra)
 
+
+_NEVER_MS = 2**31 - 1
 
 SMALL_FILES = BrokerOptions(
     segment_size_bytes=1 << 20,

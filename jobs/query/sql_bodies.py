@@ -1,0 +1,87 @@
+"""The function `body` of `query --sql`: `SELECT msg_id, body() FROM messages`, or `body(m)` of a table called `m`.
+
+The engines know nothing of packs. So the call becomes the place of the body, three columns of `messages` as one value;
+where such a value is in the answer, the body itself is shown. It can be selected, and nothing else: a condition on it
+would be one on its place.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from commitlake.jobs.cli.rows_output import Row
+from commitlake.jobs.query.bodies import Fetch
+
+_NAME = "body"
+_PLACE = ("body_ref", "body_crc", "body_codec")
+"""What `connectors.lake.packs.body` asks for, which takes long to load."""
+_ENCODED = "_base64"
+# Whatever is quoted or a comment is passed over, and stays as it is.
+_TOKEN = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\n]* | /\*.*?\*/ |
+        (?P<call> (?<![\w.]) body \s* \( \s* (?P<table> [^\W\d]\w* )? \s* \) )""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_FUNCTION = "named_struct("
+"""What both engines call a column of it that has no name of its own begins with this."""
+
+
+def expand_body(sql: str) -> str:
+    """Return a SELECT in which each call of `body` is what `rows_with_bodies` knows again."""
+
+    def expanded(found: re.Match[str]) -> str:
+        if found["call"] is None:
+            return found[0]
+        table = f"{found['table']}." if found["table"] else ""
+        fields = ", ".join(f"'{name}', {table}{name}" for name in _PLACE)
+        return f"{_FUNCTION}{fields})"
+
+    return _TOKEN.sub(expanded, sql)
+
+
+def rows_with_bodies(
+    rows: Iterator[Row], columns: Sequence[str], open_bodies: Callable[[], Fetch]
+) -> tuple[Iterator[Row], list[str]]:
+    """Return the rows with bodies instead of their places, and the names of the columns.
+
+    Args:
+        rows: the answer.
+        columns: its columns.
+        open_bodies: gives what gets the body of a place; is called where the answer has one.
+
+    Returns:
+        A column X with places becomes X, a text where the body is one in UTF-8, and X_base64 where it is none.
+    """
+    first = next(rows, None)
+    places = [] if first is None else [name for name in columns if _is_place(first[name])]
+    if first is None or not places:
+        return (rows if first is None else chain([first], rows)), list(columns)
+    fetch = open_bodies()
+    shown = {name: _NAME if name.startswith(_FUNCTION) else name for name in places}
+    names = [part for name in columns for part in ((shown[name], shown[name] + _ENCODED) if name in shown else (name,))]
+    return (_with_bodies(row, shown, fetch) for row in chain([first], rows)), names
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, dict) and tuple(value) == _PLACE
+
+
+def _with_bodies(row: Row, places: Mapping[str, str], fetch: Fetch) -> Row:
+    """Return a row with bodies under the names that the columns of places are shown by."""
+    changed: Row = {}
+    for name, value in row.items():
+        if name not in places:
+            changed[name] = value
+            continue
+        body = fetch(value) if isinstance(value, dict) else None
+        text, encoded = None, None
+        if body is not None:
+            try:
+                text = body.decode()
+            except UnicodeDecodeError:
+                encoded = base64.b64encode(body).decode()
+        changed |= {places[name]: text, places[name] + _ENCODED: encoded}
+    return changed
