@@ -161,6 +161,13 @@ class Client:
             self._call("disable", lambda thrift: thrift.disableTable(self._table))
         self._call("drop", lambda thrift: thrift.deleteTable(self._table))
 
+    def compact(self) -> None:
+        """Ask for a major compaction, after which no file of the table holds cells that were overwritten or deleted.
+
+        HBase does it in its own time; what it still has in memory is not part of it.
+        """
+        self._call("compact", lambda thrift: thrift.majorCompact(self._table))
+
     def regions(self) -> list[bytes]:
         """First keys of the table's regions, in order."""
         found = self._call("list regions", lambda thrift: thrift.getTableRegions(self._table))

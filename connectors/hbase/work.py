@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import Options
-from commitlake.connectors.hbase.writer import delete_messages, write_messages
+from commitlake.connectors.hbase.writer import delete_entries_by_key, delete_messages, write_messages
 from commitlake.connectors.lake.versions import AddedFile, AddedVersion, table_files
 from commitlake.connectors.runtime.runner import Runner, divided
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
@@ -24,7 +24,8 @@ PIECE_ROWS = 100_000
 
 Offsets = npt.NDArray[np.int64]
 _PLACE = ["broker", "physical_offset"]
-_KEY_COLUMNS = [*_PLACE, "topic", "store_timestamp", "unique_key", "keys"]
+_KEYS = ["unique_key", "keys"]
+_KEY_COLUMNS = [*_PLACE, "topic", "store_timestamp", *_KEYS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Work:
         storage_options: for object stores.
         delete: whether rows are taken away.
         kept: of these, what stays: offsets by broker, in order.
+        bare: of what stays, the messages that have no keys any longer: the entries that led to them by key go.
     """
 
     options: Options
@@ -56,10 +58,11 @@ class Work:
     storage_options: Mapping[str, str] | None = None
     delete: bool = False
     kept: Mapping[str, Offsets] | None = None
+    bare: Mapping[str, Offsets] | None = None
 
-    def deleting(self, kept: Mapping[str, Offsets]) -> Work:
+    def deleting(self, kept: KeptPlaces) -> Work:
         """The same for rows that are to be taken away, but for those that are kept."""
-        return replace(self, delete=True, kept=kept)
+        return replace(self, delete=True, kept=kept.all, bare=kept.bare)
 
     def run(self, pieces: Iterable[Piece]) -> int:
         """Do it for some pieces over one connection, and say for how many rows."""
@@ -67,7 +70,7 @@ class Work:
         with Client(self.options) as client:
             batches = (batch for piece in pieces for batch in self._read(piece, files))
             if self.delete:
-                return delete_messages(client, (self._without_kept(batch) for batch in batches), self.salts)
+                return delete_messages(client, (self._gone(client, batch) for batch in batches), self.salts)
             return write_messages(client, batches, self.salts)
 
     def _read(self, piece: Piece, files: Any) -> Iterator[pa.RecordBatch]:
@@ -87,13 +90,17 @@ class Work:
                     dates = pa.repeat(pa.scalar(piece.store_date, pa.string()), batch.num_rows)
                     yield batch.append_column(STORE_DATE.name, dates.cast(pa.date32()))
 
-    def _without_kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        kept = self.kept
-        if not kept:
+    def _gone(self, client: Client, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that go; of those that stay without their keys, the entries by key go now."""
+        if not self.kept:
             return batch
-        places = zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True)
+        places = list(zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True))
+        if self.bare:
+            is_bare = [_is_among(self.bare.get(broker), offset) for broker, offset in places]
+            if any(is_bare):
+                delete_entries_by_key(client, batch.filter(pa.array(is_bare, pa.bool_())), self.salts)
         return batch.filter(
-            pa.array([not _is_among(kept.get(broker), offset) for broker, offset in places], pa.bool_())
+            pa.array([not _is_among(self.kept.get(broker), offset) for broker, offset in places], pa.bool_())
         )
 
 
@@ -113,23 +120,43 @@ def pieces_of(files: Sequence[AddedFile]) -> list[Piece]:
     return pieces
 
 
-def kept_places(work: Work, version: AddedVersion) -> Mapping[str, Offsets]:
-    """Of a version that took files away and added others, the offsets of the rows that it added (again), by broker.
+@dataclass(frozen=True, slots=True)
+class KeptPlaces:
+    """Rows that a version added again: offsets by broker, in order.
 
-    Eight bytes a row, for as many rows as a DELETE or UPDATE has rewritten.
+    Attributes:
+        all: of all of them.
+        bare: of those without any key.
     """
-    kept: dict[str, Offsets] = {}
+
+    all: Mapping[str, Offsets]
+    bare: Mapping[str, Offsets]
+
+
+def kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
+    """Find the rows that a version added (again), of a version that took files away and added others.
+
+    Eight bytes a row, for as many rows as a DELETE, an UPDATE or an erasure has rewritten.
+    """
     if not version.removed:
-        return kept
+        return KeptPlaces({}, {})
+    kept: dict[str, list[Offsets]] = {}
+    bare: dict[str, list[Offsets]] = {}
     files = table_files(work.messages_uri, work.storage_options)
     for file in version.files:
         with files.open_input_file(file.name) as source:
-            places = pq.read_table(source, columns=_PLACE, page_checksum_verification=True)
-        brokers = places.column("broker").cast(pa.string())  # some writers leave views, which cannot be compared
+            rows = pq.read_table(source, columns=[*_PLACE, *_KEYS], page_checksum_verification=True)
+        brokers = rows.column("broker").cast(pa.string())  # some writers leave views, which cannot be compared
+        has_keys = pc.or_(*(pc.is_valid(rows.column(name)) for name in _KEYS))
         for broker in pc.unique(brokers).to_pylist():
-            offsets = places.column("physical_offset").filter(pc.equal(brokers, broker)).to_numpy()
-            kept[broker] = np.concatenate([kept.get(broker, offsets[:0]), offsets])
-    return {broker: np.sort(offsets) for broker, offsets in kept.items()}
+            is_own = pc.equal(brokers, broker)
+            for places, chosen in ((kept, is_own), (bare, pc.and_not(is_own, has_keys))):
+                places.setdefault(broker, []).append(rows.column("physical_offset").filter(chosen).to_numpy())
+    return KeptPlaces(_in_order(kept), _in_order(bare))
+
+
+def _in_order(parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offsets]:
+    return {broker: np.sort(np.concatenate(found)) for broker, found in parts.items()}
 
 
 def run_here(work: Work, files: Sequence[AddedFile]) -> int:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from commitlake.connectors.hbase.cells import FAMILY, Cell, MessageCells, to_cells
 from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.keys import BY_KEY, BY_UNIQUE_KEY
 
 CALL_BYTES = 4 << 20
 """A call is sent when its cells have so many bytes, however few messages they are."""
@@ -49,11 +50,33 @@ def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: in
         UnavailableError: if HBase did not do it in time.
         RefusedError: if it will not.
     """
+    return _send(client, batches, salts, _deleting(client))
 
+
+def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> None:
+    """Take the entries away that lead to messages by their unique keys and business keys; the messages stay.
+
+    Args:
+        client: of the table.
+        batch: as for `delete_messages`.
+        salts: of the table.
+
+    Raises:
+        UnavailableError: if HBase did not do it in time.
+        RefusedError: if it will not.
+    """
+    waiting: dict[int, list[Cell]] = defaultdict(list)
+    for message in to_cells(batch, salts):
+        waiting[message.timestamp_ms] += [cell for cell in message.cells if cell.key[1:2] in (BY_UNIQUE_KEY, BY_KEY)]
+    _flush(waiting, _deleting(client))
+
+
+def _deleting(client: Client) -> Callable[[Sequence[Cell], int], None]:
     def delete(cells: Sequence[Cell], timestamp_ms: int) -> None:
-        client.delete([cell.key for cell in cells], FAMILY, timestamp_ms)
+        if cells:
+            client.delete([cell.key for cell in cells], FAMILY, timestamp_ms)
 
-    return _send(client, batches, salts, delete)
+    return delete
 
 
 def _send(

@@ -169,6 +169,7 @@ def advance(
     step: tuple[int | None, int],
     *,
     anew: bool = False,
+    beside: Mapping[str, tuple[int, int]] | None = None,
 ) -> bool:
     """Add files to a table whose progress is an application's number, if it is still where this one began.
 
@@ -179,6 +180,7 @@ def advance(
         application: whose number it is.
         step: the number from which this began, None for none, and the one to which it has come.
         anew: whether the files are all of the table from now on, instead of what it has.
+        beside: other applications' numbers, 0 for none, that must be what they were when this began: before and after.
 
     Returns:
         Whether that was so; another one was first if not, and nothing has changed.
@@ -187,8 +189,12 @@ def advance(
     before, after = step
     if table.transaction_version(application) != before:
         return False
+    others = beside or {}
+    if any((table.transaction_version(name) or 0) != expected for name, (expected, _) in others.items()):
+        return False
+    transactions = [Transaction(application, after), *(Transaction(name, new) for name, (_, new) in others.items())]
     try:
-        properties = CommitProperties(app_transactions=[Transaction(application, after)])
+        properties = CommitProperties(app_transactions=transactions)
         _add_files(table, files, (), properties, mode="overwrite" if anew else "append")
     except CommitFailedError:
         return False

@@ -21,6 +21,7 @@ from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finis
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.erasures import ERASURES
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.profile import PROFILES
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
@@ -87,6 +88,8 @@ def finish_runs(lake: LakePaths, run_id: str, parser_version: str) -> list[Archi
         for table, schema in FOLLOWING.items():
             if files := commit.files.get(table):
                 append_files(getattr(lake, table), schema, files, commit.sequence)
+        if files := commit.files.get("erasures"):
+            append_files(lake.erasures, ERASURES, files, commit.sequence)
         _append_run(_run_of(commit, commit.run_id != run_id, parser_version), lake.archive_runs)
     return commits
 

@@ -131,6 +131,11 @@ class LakePaths:
         return self._table("replay_rows")
 
     @property
+    def erasures(self) -> str:
+        """What was erased."""
+        return self._table("erasures")
+
+    @property
     def archive_runs(self) -> str:
         """One row per finished run."""
         return self._table("archive_runs")

@@ -45,6 +45,8 @@ from commitlake.schemas.times import epoch_us
 StorageOptions = Mapping[str, str] | None
 PARTITION, _TIME = "store_date", "store_timestamp"
 _TIME_TYPE = pa.timestamp("us", "UTC")
+ERASURE_KEY = "commitlake.erase"
+"""Marks the commits of erasures in `userMetadata`."""
 
 
 class VersionsError(CommitLakeError):
@@ -96,11 +98,13 @@ class AddedVersion:
         version: its number.
         files: what it added, in the log's order; empty where it changed no rows.
         removed: what it took away. Rows of these that still exist are in `files` again.
+        is_erasure: whether `erase` has made it: `files` has the rows of `removed`, some of them without their contents.
     """
 
     version: int
     files: tuple[AddedFile, ...]
     removed: tuple[AddedFile, ...] = ()
+    is_erasure: bool = False
 
     @property
     def rows(self) -> int | None:
@@ -243,7 +247,16 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
         version,
         tuple(_file_of(table_uri, action) for action in added),
         tuple(_file_of(table_uri, action) for action in removed),
+        any(_is_of_erasure(action.get("commitInfo")) for action in actions),
     )
+
+
+def _is_of_erasure(info: object) -> bool:
+    """Whether what a commit says of itself is what `erase` says, see `erasures`."""
+    try:
+        return isinstance(info, dict) and ERASURE_KEY in json.loads(info.get("userMetadata") or "{}")
+    except (ValueError, TypeError):  # another program's
+        return False
 
 
 def _file_of(table_uri: str, action: dict[str, Any]) -> AddedFile:

@@ -7,12 +7,16 @@ import importlib.metadata
 from contextlib import suppress
 
 from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.pipelines.erasure.run import Place, finish_erasures
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.schemas.errors import ExitCode
 
@@ -27,6 +31,8 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     first_offsets = _first_offsets(arguments, lake)
     runner = make_runner(arguments, "maintain")
     plan = plan_repair(lake, first_offsets=first_offsets, runner=runner)
+    if plan.is_nothing and not arguments.dry_run:  # an earlier repair may have been stopped before its end
+        _erase_again(arguments, lake, runner)
     if plan.is_nothing:
         _tell(
             arguments,
@@ -39,12 +45,20 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         _tell(arguments, "nothing was changed: this was a dry run")
         return ExitCode.DAMAGE
     missing = repair_lake(lake, plan, importlib.metadata.version("commitlake"), runner)
+    _erase_again(arguments, lake, runner)
     for line in missing:
         _tell(arguments, f"not brought back: {line}")
     _tell(
         arguments, f"repaired; what was replaced is in {lake.root.rstrip('/')}/_damaged. Run 'commitlake archive' now"
     )
     return ExitCode.DAMAGE if missing else ExitCode.OK
+
+
+def _erase_again(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> None:
+    """Take out of the tables what was erased, where the repair has brought some of it back."""
+    place = Place(lake, pack_location(bodies_of(arguments, lake)), importlib.metadata.version("commitlake"), runner)
+    for outcome in finish_erasures(place, lambda _: None):
+        _tell(arguments, f"erasure {outcome.state.number} was done again: {outcome.state.messages:,} messages")
 
 
 def _check_is_lake(lake: LakePaths) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
 from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
@@ -30,6 +31,7 @@ from commitlake.pipelines.archive.parts import Part
 _DAY_MS = 86_400_000
 _MOST_DAYS = 16  # each is an open file, and a frame in memory
 _NO_DAY = -1
+_NONE = np.empty(0, np.int64)
 _LAST_DAY = (datetime.date.max - datetime.date(1970, 1, 1)).days
 
 
@@ -68,8 +70,9 @@ class _OpenPack:
 class BodyPacks:
     """The packs of one range, for a `with`: they are there when it has ended without an error."""
 
-    def __init__(self, part: Part, store: PackStore) -> None:
+    def __init__(self, part: Part, store: PackStore, erased: ErasedPlaces = NOTHING_ERASED) -> None:
         self._part = part
+        self._erased = erased
         self._store = store
         self._token = new_token()
         self._stack = ExitStack()
@@ -89,6 +92,7 @@ class BodyPacks:
         """Take the bodies of a batch, while its window is there."""
         days = _days_of(decoded.int64("store_timestamp"))
         positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
+        window = self._without_erased(decoded)
         known = np.unique(days)
         if len(known) + len(self._packs) > _MOST_DAYS:
             kept = [day for day in known.tolist() if self._has_room_for(day)]
@@ -97,7 +101,7 @@ class BodyPacks:
         for day in known.tolist():
             pack = self._pack_of(day)
             rows = np.flatnonzero(days == day)
-            pack.writer.append(decoded.window, positions[rows], lengths[rows])
+            pack.writer.append(window, positions[rows], lengths[rows])
             pack.rows.append(rows + self._rows)
         self._rows += decoded.rows
 
@@ -107,6 +111,18 @@ class BodyPacks:
             PackOfBodies(pack.name, np.concatenate(pack.rows), pack.writer.finish())
             for _, pack in sorted(self._packs.items())
         ]
+
+    def _without_erased(self, decoded: DecodedBatch) -> Array:
+        """The window of a batch, with zeros for the bodies of erased messages."""
+        ids = self._erased.ids_of(self._part.broker, decoded.int64("physical_offset")) if self._erased else _NONE
+        erased = np.flatnonzero(ids >= 0)
+        if not len(erased):
+            return decoded.window
+        window = np.array(decoded.window)
+        positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
+        for row in erased.tolist():
+            window[positions[row] : positions[row] + lengths[row]] = 0
+        return window
 
     def _has_room_for(self, day: int) -> bool:
         if day not in self._packs and len(self._packs) < _MOST_DAYS:

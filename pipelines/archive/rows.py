@@ -13,6 +13,7 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.data_files import CloseLater, DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import profile_rows
@@ -34,19 +35,28 @@ class WaitingRows:
         minutes: counts the rows that are written.
         close_later: see `write_data_file`.
         profiled: whether a profile of them is wanted.
+        erased: takes out of the rows what was erased before; None where nothing was.
 
     Attributes:
         profile: of the rows that are written; None where none is wanted.
     """
 
     def __init__(
-        self, lake: LakePaths, name: str, minutes: MinutesFiles, close_later: CloseLater, *, profiled: bool
+        self,
+        lake: LakePaths,
+        name: str,
+        minutes: MinutesFiles,
+        close_later: CloseLater,
+        *,
+        profiled: bool,
+        erased: AgainErased | None = None,
     ) -> None:
         self.profile: pa.Table | None = merge_profiles([]) if profiled else None
         self._lake = lake
         self._name = name
         self._minutes = minutes
         self._close_later = close_later
+        self._erased = erased
         self._tables: list[pa.Table] = []
         self._bytes = 0
         self._files = 0
@@ -90,6 +100,8 @@ class WaitingRows:
             if self.profile is not None:
                 self.profile = merge_profiles([self.profile, profile_rows(part)])
             self._minutes.add(part)
+            if self._erased is not None:  # only now: a profile is of what the log has
+                part = self._erased.erase(part)
             yield write_data_file(part, self._lake.messages, text, name, self._lake.s3, close_later=later)
         self._files += 1
 

@@ -36,6 +36,7 @@ from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.erasures import read_erased_places
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
@@ -238,7 +239,9 @@ def run_archive(
     open_for_append(lake.messages)
     if config.quality and config.judge is None:
         prepare()
-    tasks = ArchiveTasks(splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality)
+    ends = {broker: store.end for broker, store in work.started_from.items()}
+    erased = read_erased_places(lake).beyond(ends)  # of a lake that was set back, and takes them once more
+    tasks = ArchiveTasks(splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality, erased)
     with staging(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_say_nothing) as advance:
             manifest.extend(tasks.run_all(runner, advance))

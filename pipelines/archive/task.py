@@ -22,12 +22,14 @@ from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.runtime.runner import Runner, divided
+from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.parts import Part, read_part
 from commitlake.pipelines.archive.refusals import Refusals
@@ -55,6 +57,7 @@ class ArchiveTasks:
         run_id: part of the files' names, so that runs do not meet there.
         parser_version: for the rows of what could not be read.
         profiled: whether a profile of the rows is wanted.
+        erased: messages of the ranges that were erased before, when an earlier version of the lake had them.
     """
 
     splits: Sequence[Part]
@@ -63,6 +66,7 @@ class ArchiveTasks:
     run_id: str
     parser_version: str
     profiled: bool = True
+    erased: ErasedPlaces = NOTHING_ERASED
 
     def run_all(self, runner: Runner, advance: Callable[[int], None] = lambda _: None) -> Iterator[ManifestRow]:
         """Do all ranges, several of them in each task.
@@ -97,10 +101,13 @@ class ArchiveTasks:
         pack_bytes = 0
         with ThreadPoolExecutor(1) as background:
             closing = _Closing(background)
-            waiting = WaitingRows(self.lake, name, minutes, closing.add, profiled=self.profiled)
+            again = AgainErased(self.lake, name, self.erased, self.parser_version) if self.erased else None
+            waiting = WaitingRows(self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again)
             for number in numbers:
                 with ExitStack() as open_packs:
-                    packs = open_packs.enter_context(BodyPacks(self.splits[number], open_store(self.bodies)))
+                    packs = open_packs.enter_context(
+                        BodyPacks(self.splits[number], open_store(self.bodies), self.erased)
+                    )
                     rows, refused = _read(self.splits[number], packs, refusals)
                     yield from refused
                     written = packs.finish()
@@ -111,6 +118,7 @@ class ArchiveTasks:
                     del rows
             yield from _manifest_of(waiting.write())
             yield from (ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish())
+            yield from (ManifestRow.of_file(file, "erasures") for file in (again.finish() if again else ()))
             yield from refusals.finish()
             profile: TaskProfile | None = None
             if waiting.profile is not None:

@@ -61,7 +61,9 @@ def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> 
     if counted is None:
         reason = "no run has a profile of what it took: all were archived with --no-quality, or the profiles expired"
         return Verdict(*names, notes=[*notes, reason], compared=False)
+    notes = [*notes, *sides.erased.notes()]
     with sides.archived() as archived:
+        sides.expect_erasures(archived, counted.stretches)
         if counted.stretches is None:
             return compare(names, archived, messages, notes=notes)
         with sides.messages(counted.stretches) as found:
@@ -83,6 +85,8 @@ def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Verdi
     since = _kept_since(sides.moment.expired, kept)
     while True:
         notes = [] if since is None else [f"bodies of messages stored before {since} may have expired: left out"]
+        if sides.erased.count:
+            notes.append(f"bodies of {sides.erased.count:,} erased messages are left out")
         with sides.with_bodies(since) as bodies:
             notes += bodies.errors
             verdict = compare(("messages", "packs"), bodies.messages, bodies.found, BODY_FIGURES, notes)
@@ -107,6 +111,7 @@ def compare_store(
             sides.store(stores.path, stores.broker, ranges, stores.layout) as store,
             sides.messages(stretches_of(ranges)) as found,
         ):
+            sides.expect_erasures(store, stretches_of(ranges))
             verdict = compare(("store", "messages"), store, found, notes=notes)
         before = ranges
         ranges, notes = stores.ranges(sides.moment)

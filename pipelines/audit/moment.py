@@ -17,6 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lost_tables import check_messages_are_there
 from commitlake.connectors.lake.paths import LakeError, LakePaths
@@ -39,6 +40,7 @@ class Moment:
         profiles: a version of `profiles` that has all of this commit and of those before it; None without the table.
         later: runs whose rows may be in `profiles`, and are not in `messages`.
         expired: by table, or `bodies`: the first date of which maintain has kept all.
+        erasure: number of the newest erasure that `messages` is done with; 0 for none.
     """
 
     version: int
@@ -47,6 +49,7 @@ class Moment:
     profiles: int | None
     later: tuple[str, ...] = ()
     expired: Mapping[str, datetime.date] = field(default_factory=dict)
+    erasure: int = 0
 
 
 def read_moment(lake: LakePaths) -> Moment:
@@ -79,6 +82,7 @@ def read_moment(lake: LakePaths) -> Moment:
         None if profiles is None else profiles.version(),
         tuple(made.run_id for made in later),
         read_expiries(table),
+        erasure_number(table),
     )
 
 

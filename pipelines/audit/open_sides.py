@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.audit.erased import read_erased
 from commitlake.pipelines.audit.local.sides import local_sides
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import Sides
@@ -25,12 +26,13 @@ def open_sides(runner: Runner, lake: LakePaths, bodies: str, span: Span, moment:
         span: which messages.
         moment: of the lake.
     """
+    erased = read_erased(lake, moment)
     if isinstance(runner, ThreadRunner | ProcessRunner):
-        with local_sides(runner, lake, bodies, span, moment) as sides:
+        with local_sides(runner, lake, bodies, span, moment, erased) as sides:
             yield sides
         return
     from commitlake.connectors.runtime.spark_runner import SparkRunner  # noqa: PLC0415 (only where Spark is wanted)
     from commitlake.pipelines.audit.spark_sides import SparkSides  # noqa: PLC0415
 
     assert isinstance(runner, SparkRunner)
-    yield SparkSides(lake, bodies, span, moment, runner.session)
+    yield SparkSides(lake, bodies, span, moment, erased, runner.session)

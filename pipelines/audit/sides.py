@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import pyarrow as pa
 
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
@@ -20,6 +22,9 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import Span
 from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.audit.erased import Erased
 
 SHOWN = 5
 """How many differences, errors and keys of a kind are shown."""
@@ -78,6 +83,14 @@ class Profile(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give up what it holds."""
+
+    @abstractmethod
+    def correct(self, windows: pa.Table) -> None:
+        """Add differences to its figures.
+
+        Args:
+            windows: a table of `AUDIT`.
+        """
 
     @abstractmethod
     def totals(self) -> Totals:
@@ -141,16 +154,29 @@ class Sides(ABC):
         bodies: root of the packs.
         span: which messages.
         moment: of the lake.
+        erased: the messages that are erased by then.
     """
 
     lake: LakePaths
     bodies: str
     span: Span
     moment: Moment
+    erased: Erased
 
     def since(self, date: datetime.date) -> Self:
         """Return the same for messages of a date or later."""
         return replace(self, span=self.span.since(date))
+
+    def expect_erasures(self, expected: Profile, stretches: Sequence[Stretch] | None) -> None:
+        """Add to a profile of messages as they were what the erasures have changed since.
+
+        Args:
+            expected: of a store, or of what the runs said that they took.
+            stretches: the messages that are compared; None for all.
+        """
+        windows = self.erased.correction(self.span, stretches)
+        if windows is not None:
+            expected.correct(windows)
 
     @abstractmethod
     def messages(self, within: Sequence[Stretch] | None = None) -> Profile:

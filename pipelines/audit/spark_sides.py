@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -15,6 +16,7 @@ from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase import register_hbase
 from commitlake.connectors.hbase.options import Options as HBaseOptions
+from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.packs.body_check import ERROR
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.spark_check import with_found_bodies
@@ -50,7 +52,7 @@ from commitlake.pipelines.transforms.profile import (
     to_profile,
 )
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS, PROFILES
+from commitlake.schemas.tables.profile import AUDIT, FIGURES, KEY_COLUMNS, PROFILES
 
 _NUMBER = "number"
 
@@ -68,6 +70,13 @@ class SparkProfile(Profile):
     def close(self) -> None:
         """Let Spark forget the rows."""
         self._frame.unpersist(blocking=True)
+
+    def correct(self, windows: pa.Table) -> None:
+        """Add differences to its figures, as `Profile.correct` says."""
+        before, session = self._frame, self._frame.sparkSession
+        rows = session.createDataFrame(windows.to_pylist(), AUDIT)
+        self._frame = combine_profiles(before.unionByName(rows)).cache()
+        before.unpersist()
 
     def totals(self) -> Totals:
         """Count its windows and messages."""
@@ -147,6 +156,8 @@ class SparkSides(Sides):
     def with_bodies(self, kept_since: datetime.date | None) -> Iterator[Bodies]:
         """Read the bodies, as `Sides.with_bodies` says."""
         rows = self._messages()
+        if self.erased.count:
+            rows = rows.where(~F.coalesce(F.map_contains_key("properties", F.lit(MARKER)), F.lit(False)))
         if kept_since is not None:
             rows = with_kept_bodies(rows, kept_since)
         with _cached(with_found_bodies(rows, pack_location(self.bodies))) as found:

@@ -105,6 +105,20 @@ def compact(
     return done
 
 
+def rewrite_file(table_uri: str, file: TableFile, change: Join) -> TableFile:
+    """Write a data file's rows into a new one, changed on the way; no version names it yet.
+
+    Args:
+        table_uri: path or URI of the table.
+        file: of the table.
+        change: gives other rows for those of the file, in the same order; it may leave some out.
+
+    Raises:
+        ConcurrentMaintenanceError: if somebody else has deleted the file.
+    """
+    return _merge(table_uri, [file], (), change)
+
+
 def _merge_bin(
     table_uri: str, sort_columns: Sequence[str], join: Join | None, found: Bin
 ) -> tuple[Sequence[TableFile], TableFile | None, int]:

@@ -55,14 +55,15 @@ def find_garbage(table_uri: str, retention: datetime.timedelta) -> Garbage:
     return Garbage(len(sizes), sum(sizes))
 
 
-def vacuum(table_uri: str, retention: datetime.timedelta) -> None:
+def vacuum(table_uri: str, retention: datetime.timedelta, *, is_alone: bool = False) -> None:
     """Delete data files that left the table, or never were in it, and files that killed writers did not finish.
 
     Args:
         table_uri: path or URI of the table.
         retention: what is younger stays; at least `SHORTEST_RETENTION`.
+        is_alone: whether nothing else writes to the table or reads it: then the retention may be shorter.
     """
-    if retention < SHORTEST_RETENTION:
+    if retention < SHORTEST_RETENTION and not is_alone:
         raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
     _refuse_links(table_uri)
     delta_table(table_uri).vacuum(

@@ -28,6 +28,7 @@ def find_orphans(
     progress: Mapping[str, StoreProgress],
     now: datetime.datetime,
     age: datetime.timedelta,
+    look_back: datetime.timedelta = _LOOK_BACK,
 ) -> list[PackFile]:
     """Packs that no row of the newest version names.
 
@@ -36,9 +37,14 @@ def find_orphans(
         packs: all there are, listed after `progress` was read.
         progress: how far each store is archived.
         now: the moment of the look.
-        age: younger packs are left alone. So are those that are 30 days older than that: an earlier look has seen them.
+        age: younger packs are left alone.
+        look_back: so are those that are so much older than that: an earlier look has seen them.
     """
-    asked = [pack for pack in packs if age <= now - pack.modified <= age + _LOOK_BACK and _is_behind(pack, progress)]
+    asked = [
+        pack
+        for pack in packs
+        if datetime.timedelta() <= now - pack.modified - age <= look_back and _is_behind(pack, progress)
+    ]
     named = _named_packs(messages_uri, {pack.store_date for pack in asked})
     return [pack for pack in asked if pack.name not in named]
 

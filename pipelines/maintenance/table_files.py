@@ -11,13 +11,13 @@ import datetime
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import pyarrow.fs as pafs
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -103,7 +103,10 @@ def exchange_files(
     added: Sequence[TableFile],
     *,
     changes_data: bool,
-    note: dict[str, str],
+    note: Mapping[str, Any],
+    key: str = METADATA_KEY,
+    transactions: Sequence[Transaction] = (),
+    at_version: int | None = None,
 ) -> int:
     """One commit that takes files away and adds others.
 
@@ -113,16 +116,21 @@ def exchange_files(
         added: complete files that no version names yet.
         changes_data: whether other rows are there afterwards; where not, who follows the table sees no change.
         note: what is done, for the commit's metadata.
+        key: what the note is called there.
+        transactions: numbers of applications that the commit sets.
+        at_version: the version that must still be the newest; any, where not given.
 
     Returns:
         The version.
 
     Raises:
-        ConcurrentMaintenanceError: if one of `removed` is no longer in the table.
+        ConcurrentMaintenanceError: if one of `removed` is no longer in the table, or another version is the newest.
     """
     # The id tells this exchange from any other: see _version_of.
-    metadata = json.dumps({METADATA_KEY: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
-    properties = CommitProperties(custom_metadata={"userMetadata": metadata}, max_commit_retries=0)
+    metadata = json.dumps({key: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": metadata}, max_commit_retries=0, app_transactions=list(transactions) or None
+    )
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
         *(RemoveAction(file.path, changes_data, now, file.size, file.partition) for file in removed),
@@ -136,6 +144,11 @@ def exchange_files(
         made = _version_of(table, metadata) if attempt else None
         if made is not None:
             return made
+        if at_version is not None and table.version() != at_version:
+            raise ConcurrentMaintenanceError(
+                f"{table_uri}: expected version {at_version} as the newest, found {table.version()}: somebody else has "
+                "changed the table meanwhile; nothing of this step was kept. Run it again"
+            )
         there = {file.path for file in read_table_files(table)}
         gone = [file.path for file in removed if file.path not in there]
         if gone:

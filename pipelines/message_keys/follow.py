@@ -18,13 +18,20 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
+from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version, readable_files
+from commitlake.pipelines.message_keys.progress import (
+    APPLICATION_ID,
+    followed_erasure,
+    followed_version,
+    readable_files,
+)
 from commitlake.pipelines.message_keys.rows import COLUMNS, REPEATING, to_keys
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 
@@ -58,11 +65,12 @@ class Followed:
 
 @dataclass(frozen=True)
 class _Chunks:
-    """What is to be read; each part becomes a file."""
+    """What is to be read; each part becomes a file. An older data file may still have the keys of erased messages."""
 
     lake: LakePaths
     parts: Sequence[Sequence[AddedFile]]
     run_id: str
+    erased: ErasedPlaces
 
     def write(self, number: int) -> ManifestRow | None:
         """The keys of one part as a file, if there are any."""
@@ -73,7 +81,7 @@ class _Chunks:
                 tables.append(
                     pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING, page_checksum_verification=True)
                 )
-        rows = to_keys(pa.concat_tables(tables))
+        rows = to_keys(self.erased.without(pa.concat_tables(tables)))
         if not rows.num_rows:
             return None
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}.zstd.parquet"
@@ -117,17 +125,23 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
         VersionsError: where rows of `messages` were changed.
     """
     started = time.monotonic()
-    progress = followed_version(lake)
+    progress, done = followed_version(lake), followed_erasure(lake)
+    erased = read_erased_places(lake)
     new = readable_files(lake, progress)
     files, version = new.files, new.version
     if sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
         runner = HERE
-    chunks = _Chunks(lake, list(_parts(files, runner.cores)), secrets.token_hex(8))
+    chunks = _Chunks(lake, list(_parts(files, runner.cores)), secrets.token_hex(8), erased)
     written = [row for _, row in runner.run(chunks.write, range(len(chunks.parts))) if row is not None]
     if version > progress or new.anew:
         step = (None if progress < 0 else progress, version)
         files_of_keys = [row.data_file for row in written]
-        if not advance(lake.message_keys, MESSAGE_KEYS, files_of_keys, APPLICATION_ID, step, anew=new.anew):
+        # An erasure that comes to this table meanwhile must not find less than what is added here.
+        after = erased.number if new.anew or progress < 0 else done
+        erasure = {ERASURE: (done, after)}
+        if not advance(
+            lake.message_keys, MESSAGE_KEYS, files_of_keys, APPLICATION_ID, step, anew=new.anew, beside=erasure
+        ):
             return Followed(followed_version(lake), 0, time.monotonic() - started)
     return Followed(version, sum(row.rows for row in written), time.monotonic() - started)
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.erasures import read_erased_places
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import VersionGoneError, table_files
@@ -104,6 +105,7 @@ def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table
         return
     folder = table_files(lake.messages, storage_options(lake.messages, lake.s3))
     column = _COLUMNS.get(kind, kind)
+    erased = read_erased_places(lake)
     for added in files:
         try:
             with folder.open_input_file(added.name) as file:
@@ -114,6 +116,7 @@ def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table
                 f"the data file {added.name} is no longer there: expected VACUUM to leave what message_keys has yet "
                 "to follow. Let message_keys follow, by 'commitlake archive' without --no-keys"
             ) from None
+        rows = erased.without(rows).combine_chunks()
         values = rows.column(column).combine_chunks()
         if kind == BUSINESS_KEY:
             wanted = pc.is_in(pc.list_flatten(values), pa.array(keys))

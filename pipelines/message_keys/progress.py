@@ -9,6 +9,7 @@ import pyarrow.fs as pafs
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import (
     AddedFile,
@@ -32,6 +33,14 @@ def followed_version(lake: LakePaths) -> int:
     except TableNotFoundError:
         return -1
     return -1 if version is None else version
+
+
+def followed_erasure(lake: LakePaths) -> int:
+    """The number of the newest erasure that `message_keys` is done with; 0 for none."""
+    try:
+        return erasure_number(delta_table(lake.message_keys, lake.s3))
+    except TableNotFoundError:
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +91,10 @@ def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
     files: list[AddedFile] = []
     newest = after
     for version in added_versions(lake.messages, after, options):
+        newest = version.version
+        if version.is_erasure:  # its rows are not new, and who reads an older file leaves out what was erased
+            continue
         if version.files:
             version.check_append_only()
         files += version.files
-        newest = version.version
     return files, newest

@@ -23,6 +23,8 @@ class Origin(StrEnum):
     """Snapshots of consumers add them."""
     REPLAYS = "replays"
     """`replay` adds them, as it sends messages again; nothing else in the lake tells what they say."""
+    ERASURES = "erasures"
+    """`erase` adds them; nothing else in the lake tells what they say."""
 
 
 class LakeTable(NamedTuple):
@@ -52,6 +54,7 @@ LAKE_TABLES: Mapping[str, LakeTable] = {
     "replays": LakeTable(Origin.REPLAYS),
     "replay_messages": LakeTable(Origin.REPLAYS),
     "replay_rows": LakeTable(Origin.REPLAYS),
+    "erasures": LakeTable(Origin.ERASURES),
 }
 """All tables, by name."""
 

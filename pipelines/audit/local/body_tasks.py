@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.lake.erasures import ErasedPlaces
 from commitlake.connectors.lake.packs.body_check import ERROR, KEPT, check_bodies
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import FrameCache
@@ -39,18 +40,21 @@ class BodyPlaces:
         kept_since: bodies of earlier dates are left out; None for none.
         folder: for the files that the tasks write.
         partitions: how many parts there are.
+        erased: messages whose bodies are erased; they are left out.
     """
 
     rows: MessageRows
     kept_since: datetime.date | None
     folder: Path
     partitions: int
+    erased: ErasedPlaces
 
 
 def find_places(places: BodyPlaces, file: AddedFile) -> tuple[pa.Table, list[Path]]:
     """Count the messages of a data file by window, and write where their bodies are, divided by pack."""
     windows, paths = [], []
     for rows in places.rows.read(file):
+        rows = places.erased.without(rows)  # noqa: PLW2901 (batch by batch)
         kept = rows if places.kept_since is None else _kept(rows, places.kept_since)
         windows.append(to_windows(kept.select([*KEPT, "body_size", "body_crc"])))
         flat = _with_flat_places(kept)

@@ -59,6 +59,10 @@ class LocalProfile(Profile):
             merged = SCHEMA.empty_table()
         self._held, self._rows = [merged], merged.num_rows
 
+    def correct(self, windows: pa.Table) -> None:
+        """Add differences to its figures, as `Profile.correct` says."""
+        self.add(windows)
+
     @property
     def is_on_disk(self) -> bool:
         """Whether some of its windows are on disk."""

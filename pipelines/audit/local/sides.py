@@ -25,6 +25,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.runtime.runner import Runner, Task
+from commitlake.pipelines.audit.erased import Erased
 from commitlake.pipelines.audit.local import body_tasks, run_counts, store_tasks
 from commitlake.pipelines.audit.local.key_rows import different_keys
 from commitlake.pipelines.audit.local.message_rows import DICTIONARIES, MessageRows, Wanted, count_file
@@ -82,7 +83,7 @@ class LocalSides(Sides):
             LocalProfile(self.scratch) as messages,
             LocalProfile(self.scratch) as found,
         ):
-            places = body_tasks.BodyPlaces(rows, kept_since, Path(folder), partitions)
+            places = body_tasks.BodyPlaces(rows, kept_since, Path(folder), partitions, self.erased.places)
             paths: list[Path] = []
             for _, (windows, written) in self.runner.run(partial(body_tasks.find_places, places), files):
                 messages.add(windows)
@@ -153,7 +154,9 @@ def _all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
 
 
 @contextmanager
-def local_sides(runner: Runner, lake: LakePaths, bodies: str, span: Span, moment: Moment) -> Iterator[LocalSides]:
+def local_sides(
+    runner: Runner, lake: LakePaths, bodies: str, span: Span, moment: Moment, erased: Erased
+) -> Iterator[LocalSides]:
     """Open the sides of a lake, with a folder for what is too much for memory, which is deleted at the end.
 
     Args:
@@ -162,6 +165,7 @@ def local_sides(runner: Runner, lake: LakePaths, bodies: str, span: Span, moment
         bodies: root of the packs.
         span: which messages.
         moment: of the lake.
+        erased: the messages that are erased by then.
     """
     with tempfile.TemporaryDirectory(prefix="commitlake-audit-") as scratch:
-        yield LocalSides(lake, bodies, span, moment, runner, Path(scratch))
+        yield LocalSides(lake, bodies, span, moment, erased, runner, Path(scratch))

@@ -49,7 +49,7 @@ def to_windows(messages: pa.Table) -> pa.Table:
     if messages.column("size").null_count:
         messages = messages.filter(pc.is_valid(messages.column("size"))).combine_chunks()
     columns = {name: messages.column(name) for name in ("broker", "topic", "queue_id")}
-    columns["window_start"] = _window_starts(messages.column("store_timestamp"))
+    columns["window_start"] = window_starts(messages.column("store_timestamp"))
     columns["messages"] = pa.chunked_array([pa.array(np.ones(messages.num_rows, np.int64))])
     columns["bytes"], columns["body_bytes"] = messages.column("size"), messages.column("body_size")
     columns["checksum"] = pa.array(message_hashes(messages))
@@ -117,7 +117,8 @@ def _encoded(column: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
     return encoded.indices, encoded.dictionary.cast(pa.string())
 
 
-def _window_starts(times: pa.ChunkedArray) -> pa.Array:
+def window_starts(times: pa.ChunkedArray) -> pa.Array:
+    """Return the start of the window of each time; null for a null."""
     micros = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).combine_chunks()
     starts = micros.fill_null(0).to_numpy() // _WINDOW_US * _WINDOW_US
     absent = pc.is_null(micros).to_numpy(zero_copy_only=False) if micros.null_count else None

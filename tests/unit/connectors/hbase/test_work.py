@@ -12,12 +12,14 @@ import pytest
 
 from commitlake.connectors.hbase import work as work_module
 from commitlake.connectors.hbase.options import Options
-from commitlake.connectors.hbase.work import PIECE_ROWS, Work, kept_places, pieces_of
+from commitlake.connectors.hbase.work import PIECE_ROWS, KeptPlaces, Work, kept_places, pieces_of
 from commitlake.connectors.lake.versions import AddedFile, AddedVersion
 
 
 def _file(root: Path, name: str, offsets: range, rows_in_group: int) -> AddedFile:
     table = pa.table({"broker": ["a" if n % 2 else "b" for n in offsets], "physical_offset": list(offsets)})
+    table = table.append_column("unique_key", pa.array([f"U{n}" for n in offsets]))
+    table = table.append_column("keys", pa.nulls(len(offsets), pa.list_(pa.string())))
     pq.write_table(table, root / name, row_group_size=rows_in_group)
     return AddedFile(str(root / name), name, "2026-11-20", 1, len(offsets))
 
@@ -53,8 +55,8 @@ def test_what_a_version_added_again_is_not_taken_away(tmp_path: Path, monkeypatc
     added = [_file(tmp_path, "new", range(40), 30), _file(tmp_path, "other", range(60, 90), 30)]
     work = Work(Options(), 4, str(tmp_path))
     kept = kept_places(work, AddedVersion(1, tuple(added), (removed,)))
-    assert {broker: len(offsets) for broker, offsets in kept.items()} == {"a": 35, "b": 35}
-    assert all(bool(np.all(np.diff(offsets) > 0)) for offsets in kept.values())
+    assert {broker: len(offsets) for broker, offsets in kept.all.items()} == {"a": 35, "b": 35}
+    assert all(bool(np.all(np.diff(offsets) > 0)) for offsets in kept.all.values())
     gone: list[int] = []
 
     def delete(_client: object, batches: Any, _salts: int) -> int:
@@ -68,4 +70,4 @@ def test_what_a_version_added_again_is_not_taken_away(tmp_path: Path, monkeypatc
 
 def test_a_version_that_only_adds_keeps_nothing(tmp_path: Path) -> None:
     added = _file(tmp_path, "new", range(10), 30)
-    assert kept_places(Work(Options(), 4, str(tmp_path)), AddedVersion(1, (added,))) == {}
+    assert kept_places(Work(Options(), 4, str(tmp_path)), AddedVersion(1, (added,))) == KeptPlaces({}, {})

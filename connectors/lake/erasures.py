@@ -1,0 +1,167 @@
+"""Which messages of a lake were erased: asked by whoever writes messages, their keys or their counts anew.
+
+The table `erasures` says it, see `schemas.tables.erasures`. An erasure is valid from the commit on that adds its row
+`begun`: that commit carries the number of the erasure as the number of an application's transaction. Each table that
+holds anything of a message carries the same application's number, once it is done with that erasure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.paths import LakePaths
+
+APPLICATION_ID = "commitlake.erasure"
+MARKER = "COMMITLAKE_ERASED"
+"""The property that an erased message has; its value is the erasure's id."""
+_COLUMNS = ["broker", "physical_offset", "erasure_id", "number"]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedOffsets:
+    """The erased messages of one broker.
+
+    Attributes:
+        offsets: int64, sorted.
+        ids: of each, which one of `ErasedPlaces.ids` erased it.
+    """
+
+    offsets: Array
+    ids: Array
+
+
+@dataclass(frozen=True)
+class ErasedPlaces:
+    """The erased messages of a lake; it can be pickled.
+
+    Attributes:
+        number: of the newest erasure; 0 for none.
+        ids: ids of the erasures.
+        numbers: numbers of these.
+        brokers: the messages, by broker.
+    """
+
+    number: int = 0
+    ids: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
+    brokers: Mapping[str, ErasedOffsets] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.brokers)
+
+    def of_range(self, broker: str, start: int, end: int) -> bool:
+        """Whether some messages of a part of a broker's log are erased."""
+        found = self.brokers.get(broker)
+        if found is None:
+            return False
+        first, last = np.searchsorted(found.offsets, [start, end])
+        return bool(last > first)
+
+    def beyond(self, ends: Mapping[str, int]) -> ErasedPlaces:
+        """Return those at or after an offset of each broker; of a broker without an offset all."""
+        kept = {}
+        for broker, found in self.brokers.items():
+            chosen = found.offsets >= ends.get(broker, 0)
+            if chosen.any():
+                kept[broker] = ErasedOffsets(found.offsets[chosen], found.ids[chosen])
+        return ErasedPlaces(self.number, self.ids, self.numbers, kept)
+
+    def ids_of(self, broker: str, offsets: Array) -> Array:
+        """Return for each message of a broker which erasure has erased it: a number of `ids`, -1 for none."""
+        found = self.brokers.get(broker)
+        result = np.full(len(offsets), -1, np.int64)
+        if found is None or not len(found.offsets):
+            return result
+        place = np.minimum(np.searchsorted(found.offsets, offsets), len(found.offsets) - 1)
+        is_there = found.offsets[place] == offsets
+        result[is_there] = found.ids[place[is_there]]
+        return result
+
+    def ids_of_rows(self, brokers: pa.Array, offsets: pa.Array) -> Array:
+        """Return the same for rows of several brokers.
+
+        Args:
+            brokers: texts, or a dictionary array of them.
+            offsets: int64.
+        """
+        encoded = brokers if pa.types.is_dictionary(brokers.type) else pc.dictionary_encode(brokers)
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        values = offsets.fill_null(-1).to_numpy(zero_copy_only=False)
+        result = np.full(len(values), -1, np.int64)
+        for code, broker in enumerate(encoded.dictionary.to_pylist()):
+            if broker in self.brokers:
+                rows = np.flatnonzero(codes == code)
+                result[rows] = self.ids_of(broker, values[rows])
+        return result
+
+    def without(self, rows: pa.Table) -> pa.Table:
+        """Return rows without those of erased messages.
+
+        Args:
+            rows: with `broker` and `physical_offset`.
+        """
+        if not self.brokers:
+            return rows
+        rows = rows.unify_dictionaries().combine_chunks()
+        ids = self.ids_of_rows(rows.column("broker").combine_chunks(), rows.column("physical_offset").combine_chunks())
+        return rows.filter(pa.array(ids < 0)) if (ids >= 0).any() else rows
+
+
+NOTHING_ERASED = ErasedPlaces()
+
+
+def open_erasures(lake: LakePaths) -> DeltaTable | None:
+    """Open the table `erasures`; None where nothing was ever erased."""
+    try:
+        return delta_table(lake.erasures, lake.s3)
+    except TableNotFoundError:
+        return None
+
+
+def erasure_number(table: DeltaTable | None) -> int:
+    """Return the number of the newest erasure that a table tells of; 0 for none."""
+    return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
+
+
+def read_erased_places(lake: LakePaths) -> ErasedPlaces:
+    """Read which messages were erased.
+
+    Raises:
+        LogDamagedError: where the table `erasures` is damaged.
+    """
+    table = open_erasures(lake)
+    if table is None:
+        return NOTHING_ERASED
+    rows = table.to_pyarrow_table(columns=[*_COLUMNS, "event"])
+    return erased_places(rows.filter(pc.equal(rows.column("event"), "message")), erasure_number(table))
+
+
+def erased_places(rows: pa.Table, number: int) -> ErasedPlaces:
+    """Return the places of rows of `erasures`.
+
+    Args:
+        rows: of the event `message`; of a message that was erased twice, the first erasure counts.
+        number: of the newest erasure.
+    """
+    rows = rows.select(_COLUMNS).sort_by("number").combine_chunks()
+    encoded = pc.dictionary_encode(rows.column("erasure_id").combine_chunks())
+    codes = encoded.indices.to_numpy().astype(np.int64)
+    brokers: dict[str, ErasedOffsets] = {}
+    names = rows.column("broker").combine_chunks()
+    offsets = rows.column("physical_offset").to_numpy()
+    for broker in pc.unique(names).to_pylist():
+        chosen = np.flatnonzero(pc.equal(names, broker).to_numpy(zero_copy_only=False))
+        unique, first = np.unique(offsets[chosen], return_index=True)
+        brokers[broker] = ErasedOffsets(unique, codes[chosen][first])
+    ids = tuple(encoded.dictionary.to_pylist())
+    known = dict(zip(rows.column("erasure_id").to_pylist(), rows.column("number").to_pylist(), strict=True))
+    return ErasedPlaces(number, ids, tuple(known[erasure_id] for erasure_id in ids), brokers)

@@ -1,0 +1,232 @@
+"""Bodies taken out of a pack, while all others stay where they are: no reference to another body has to change.
+
+A reference names a frame by its place and its stored length, so the frame that takes another's place is exactly as
+long. Where all of a frame goes, that is a skippable frame (RFC 8878, 3.1.2) of zeros. Where other bodies stay, the
+bytes of those that go are overwritten, and what zstd makes of that is filled up:
+
+    by 8 or more     a skippable frame of zeros after it
+    by 1, 2 or 4     a dictionary id of that many bytes, which says 0: no dictionary
+    by 3, 5, 6, 7    blocks without content, of 3 bytes each, with or without such an id
+
+`zstd -d` still gives all bodies, joined. The bytes are zeros; or, where zstd would need more room for zeros than there
+is, a repetition of what is beside them in the frame.
+
+The pack is written beside its place and takes its name as a whole. A reader has the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.packs.errors import PackError
+from commitlake.connectors.lake.packs.frames import (
+    MAX_FRAME_BYTES,
+    FrameError,
+    PackRefs,
+    content_size,
+    decompress_frame,
+    max_stored_bytes,
+)
+from commitlake.connectors.lake.packs.reader import READ_BYTES
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
+
+_SKIPPABLE = struct.Struct("<II")
+_SKIPPABLE_MAGIC = 0x184D2A50
+_MAGIC_BYTES = 4
+_DICTIONARY_ID_FLAG = {1: 1, 2: 2, 4: 3}  # by bytes
+_EMPTY_BLOCK = bytes(3)  # raw, without content, and not the last one
+_PADDING = {0: (0, 0), 1: (1, 0), 2: (2, 0), 3: (0, 1), 4: (4, 0), 5: (2, 1), 6: (0, 2), 7: (4, 1)}
+"""By missing bytes: bytes of a dictionary id, and blocks without content."""
+_LEVELS = (1, 3, 9, 19, 22)
+_SINGLE_SEGMENT = 0x20
+_MOST_FILLS = 64
+_DAMAGED = "Restore the pack from a backup of the lake, and erase again: nothing of this pack was changed"
+Spans = Sequence[tuple[int, int]]
+"""Where bodies begin in a frame's content, and how long they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiped:
+    """What was taken out of a pack.
+
+    Attributes:
+        bodies: how many bodies.
+        bytes: of these.
+        rewritten_bytes: of the pack that was written anew; 0 where none had to be.
+        is_gone: whether there is no such pack any longer.
+    """
+
+    bodies: int = 0
+    bytes: int = 0
+    rewritten_bytes: int = 0
+    is_gone: bool = False
+
+
+def wipe_bodies(store: PackStore, pack: str, refs: PackRefs, crcs: Array) -> Wiped:
+    """Take bodies out of a pack; those that are out already stay so.
+
+    Args:
+        store: where the pack lies.
+        pack: its name.
+        refs: of the bodies.
+        crcs: int64, the CRC of each as the broker stored it.
+
+    Raises:
+        PackError: if the pack cannot be read or written, or a reference is of another pack.
+    """
+    try:
+        size = store.size(pack)
+    except PackError as error:
+        if error.found == "none":
+            return Wiped(is_gone=True)
+        raise
+    replaced: dict[int, bytes] = {}
+    count = total = 0
+    for offset, length, rows in _frames_of(refs):
+        spans = [(int(refs.offsets[row]), int(refs.lengths[row])) for row in rows]
+        frame = _read_frame(store, pack, offset, length, max(start + size for start, size in spans))
+        if frame is None:  # all of it was taken out before
+            continue
+        left = [span for span, row in zip(spans, rows, strict=True) if body_crc(_cut(frame, span)) == int(crcs[row])]
+        if not left:
+            continue
+        replaced[offset] = _without(pack, offset, frame, spans, length)
+        count += len(left)
+        total += sum(size for _, size in left)
+    if not replaced:
+        return Wiped()
+    with store.open_write(pack) as output:
+        for piece in _pieces(store, pack, size, replaced):
+            output.write(memoryview(piece))
+    return Wiped(count, total, size)
+
+
+def _frames_of(refs: PackRefs) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield the frames that hold bodies: place, stored length, and the numbers of the bodies."""
+    rows = np.flatnonzero(np.asarray(refs.lengths) > 0)
+    found: dict[tuple[int, int], list[int]] = {}
+    for row in rows.tolist():
+        found.setdefault((int(refs.frame_offsets[row]), int(refs.frame_lengths[row])), []).append(row)
+    for (offset, length), numbers in sorted(found.items()):
+        yield offset, length, numbers
+
+
+def _read_frame(store: PackStore, pack: str, offset: int, length: int, needed: int) -> bytes | None:
+    """Return a frame's content; None where a skippable frame is in its place."""
+    if offset < 0 or needed > MAX_FRAME_BYTES or not 0 < length <= max_stored_bytes(MAX_FRAME_BYTES):
+        expected = f"a frame of at most {MAX_FRAME_BYTES} bytes"
+        raise PackError(pack, offset, expected, f"a body_ref with {length} and {needed} bytes", _DAMAGED)
+    data = store.read_range(pack, offset, length)
+    if len(data) < length:
+        raise PackError(pack, offset, f"a frame of {length} bytes", f"the end of the pack after {len(data)}", _DAMAGED)
+    if length >= _SKIPPABLE.size and _SKIPPABLE.unpack_from(data) == (_SKIPPABLE_MAGIC, length - _SKIPPABLE.size):
+        return None
+    try:
+        return bytes(decompress_frame(pa.py_buffer(data), max(needed, content_size(data[:18]))).to_pybytes())
+    except FrameError as error:
+        raise PackError(pack, offset, error.expected, error.found, _DAMAGED) from None
+
+
+def _cut(content: bytes, span: tuple[int, int]) -> bytes:
+    return content[span[0] : span[0] + span[1]]
+
+
+def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> bytes:
+    """Return a frame of a length, with the same content but for some bodies."""
+    if sum(size for _, size in set(spans)) == len(content):
+        return _skippable(length)
+    for changed in _overwritten(content, sorted(set(spans))):
+        for level in _LEVELS:
+            frame = pa.Codec("zstd", compression_level=level).compress(changed, asbytes=True)
+            if len(frame) <= length:
+                return _padded(frame, length)
+    raise PackError(
+        pack,
+        offset,
+        f"room of {length} bytes for what stays of a frame",
+        "more bytes, however they are compressed",
+        "Report it, with the version of CommitLake: nothing of this pack was changed",
+    )
+
+
+def _overwritten(content: bytes, spans: Spans) -> Iterator[bytes]:
+    """Yield the content with other bytes in place of some bodies: zeros first, then what stays of it, repeated."""
+    ends = [0, *(start + size for start, size in spans)]
+    stays = b"".join(content[end:start] for end, (start, _) in zip(ends, [*spans, (len(content), 0)], strict=True))
+    yield _filled(content, spans, lambda _, size: bytes(size))
+    yield _filled(content, spans, lambda start, size: _repeated(_before(content, spans, start)[-size:], size))
+    step = max(1, len(stays) // _MOST_FILLS)
+    for first in range(0, len(stays), step):
+        for period in (1, 2, 3, len(stays)):
+            yield _filled(content, spans, _filling((stays[first:] + stays[:first])[:period]))
+
+
+def _filling(pattern: bytes) -> Callable[[int, int], bytes]:
+    return lambda _, size: _repeated(pattern, size)
+
+
+def _before(content: bytes, spans: Spans, end: int) -> bytes:
+    """Return what stays of the content before a place."""
+    pieces, position = [], 0
+    for start, size in spans:
+        if start >= end:
+            break
+        pieces.append(content[position:start])
+        position = start + size
+    return b"".join([*pieces, content[position:end]])
+
+
+def _filled(content: bytes, spans: Spans, fill: Callable[[int, int], bytes]) -> bytes:
+    changed = bytearray(content)
+    for start, size in spans:
+        changed[start : start + size] = fill(start, size)
+    return bytes(changed)
+
+
+def _repeated(pattern: bytes, size: int) -> bytes:
+    return (pattern * (size // len(pattern) + 1))[:size] if pattern else bytes(size)
+
+
+def _skippable(length: int) -> bytes:
+    return _SKIPPABLE.pack(_SKIPPABLE_MAGIC, length - _SKIPPABLE.size) + bytes(length - _SKIPPABLE.size)
+
+
+def _padded(frame: bytes, length: int) -> bytes:
+    """Return a frame with the same content that takes up a length, with a skippable frame if need be."""
+    missing = length - len(frame)
+    if missing >= _SKIPPABLE.size:
+        return frame + _skippable(missing)
+    id_bytes, blocks = _PADDING[missing]
+    if not missing:
+        return frame
+    descriptor = frame[_MAGIC_BYTES]
+    before_id = _MAGIC_BYTES + 1 + (not descriptor & _SINGLE_SEGMENT)
+    content_size_bytes = (1 if descriptor & _SINGLE_SEGMENT else 0, 2, 4, 8)[descriptor >> 6]
+    header_end = before_id + content_size_bytes  # zstd itself has written no dictionary id
+    flag = _DICTIONARY_ID_FLAG[id_bytes] if id_bytes else 0
+    return b"".join([
+        frame[:_MAGIC_BYTES], bytes((descriptor | flag,)), frame[_MAGIC_BYTES + 1 : before_id], bytes(id_bytes),
+        frame[before_id:header_end], _EMPTY_BLOCK * blocks, frame[header_end:],
+    ])  # fmt: skip
+
+
+def _pieces(store: PackStore, pack: str, size: int, replaced: Mapping[int, bytes]) -> Iterator[bytes]:
+    """Yield a pack's bytes, with some frames replaced."""
+    position = 0
+    for offset, frame in [*sorted(replaced.items()), (size, b"")]:
+        while position < offset:
+            data = store.read_range(pack, position, min(READ_BYTES, offset - position))
+            if not data:
+                raise PackError(pack, position, f"a pack of {size} bytes", "its end", _DAMAGED)
+            yield data
+            position += len(data)
+        if frame:
+            yield frame
+        position = offset + len(frame)

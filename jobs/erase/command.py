@@ -1,0 +1,134 @@
+"""Take messages out of a lake for good, by key or id: bodies, keys and personal properties.
+
+    commitlake erase --lake /data/lake --key order-4711 --reason "request 17 of 2026-11-20"
+
+The rows of erased messages stay, without their contents, so that counts are what they were; the table `erasures` has
+the proof, and `commitlake audit` compares with it. What is taken out, and where from:
+
+    messages      body_ref, unique_key, keys, and all properties but the broker's own, of the messages and of the copies
+                  that a broker made of them (delayed, retried, dead); trace messages that name them likewise
+    packs         the bodies, at once
+    message_keys  the rows; replay_rows: keys, properties, bodies
+    quarantine    bytes of damaged ranges in which a key is found; replays: the key in a plan
+    HBase         with --hbase, likewise; without it, the next archive --hbase does that
+
+Older versions of the tables, in which all of it can be read, are deleted when the retention and a day are over, by
+`erase --finish` or `maintain`, with old log entries and garbage; at once with --now. Topics, tags, times, hosts and
+sizes stay, and so does the body's CRC-32. A record that comes into the lake later is another message: erase again.
+
+Killed at any point and run again, it completes. Exit codes: 0; 1 where it was not done to the end and another try may
+help; 2 for a wrong lake or option; 3 where a table is damaged; 4 where the answer was no, or others changed the lake
+again and again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.durations import duration_text, parse_duration
+from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.runner import add_spark_argument
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.erasure.selection import Wanted
+
+DESCRIPTION = (
+    "Take messages out of the lake for good, by key or id: bodies, keys and properties leave tables, packs and "
+    "HBase, and after the retention the tables' older versions, too. Rows and counts stay, and an audit proves them."
+)
+EXAMPLES = (
+    ("erase --lake /data/lake --key order-4711 --reason 'request 17' --dry-run", "what would be done"),
+    ("erase --lake /data/lake --key order-4711 --reason 'request 17'", "ask, and do it"),
+    ("erase --lake s3://archive/lake --keys keys.txt --reason 'account closed' --yes", "many keys, one a line"),
+    ("erase --lake /data/lake --id C0A8010A00002A9F0000000000000A31 --reason 'request 18'", "one message, by its id"),
+    ("erase --lake /data/lake --finish", "what is unfinished, and what older versions hold when that is due"),
+    ("erase --lake /data/lake --list", "all erasures, and what waits for its retention"),
+)
+SELECTING = ("key", "keys", "unique_key", "id")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("erase", DESCRIPTION, EXAMPLES)
+    add_place_arguments(parser)
+    parser.add_argument("--key", action="append", default=[], help="business key of the messages")
+    parser.add_argument("--keys", metavar="FILE", help="file of business keys, one a line, in UTF-8")
+    parser.add_argument("--unique-key", action="append", default=[], metavar="ID", help="client message id (UNIQ_KEY)")
+    parser.add_argument("--id", action="append", default=[], help="offset message id, or client message id")
+    parser.add_argument("--reason", help="why, for the table erasures; names no key")
+    retention_help = "keep older versions of the tables so long, at least 1d (default: 7d)"
+    parser.add_argument("--retention", type=parse_duration, default="7d", metavar="TIME", help=retention_help)
+    now_help = "delete older versions at once: only while nothing else reads the lake or writes to it"
+    parser.add_argument("--now", action="store_true", help=now_help)
+    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="let HBase follow, by its Thrift server")
+    parser.add_argument("--hbase-table", metavar="NAME", help="its table there (default: commitlake_messages)")
+    parser.add_argument("--finish", action="store_true", help="erase nothing new; finish what was stopped or is due")
+    parser.add_argument("--list", action="store_true", help="show all erasures, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="of --list")
+    add_spark_argument(parser)
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Check the arguments, and erase."""
+    _check(arguments)
+    from commitlake.jobs.erase.run import erase, finish, show_all
+
+    if arguments.list:
+        return show_all(arguments)
+    if arguments.finish:
+        return finish(arguments)
+    return erase(arguments, _wanted(arguments))
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    from commitlake.jobs.cli.combinations import check_has_effect
+
+    check_has_effect(arguments, ["hbase-table"], "hbase")
+    named = [option for option in SELECTING if getattr(arguments, option)]
+    if arguments.list and arguments.finish:
+        raise JobError("--list and --finish do not go together", "leave one of them out")
+    other = next((f"--{option}" for option in ("list", "finish") if getattr(arguments, option)), None)
+    if other is not None:
+        if named:
+            shown = named[0].replace("_", "-")
+            raise JobError(f"--{shown} has no effect with {other}", "leave one of them out")
+        return
+    if not named:
+        raise JobError("nothing is named to be erased", "name it by --key, --keys, --unique-key or --id")
+    if not arguments.reason or not arguments.reason.strip():
+        raise JobError("--reason: expected why it is erased, found nothing", "it is kept in the table erasures")
+    if arguments.retention < datetime.timedelta(days=1):
+        raise JobError(
+            f"--retention: expected at least 1d, found {duration_text(arguments.retention)}",
+            "a running job must be done with its version by then; with nothing else running, --now deletes at once",
+        )
+
+
+def _wanted(arguments: argparse.Namespace) -> Wanted:
+    from commitlake.jobs.erase.keys_file import read_keys
+    from commitlake.pipelines.erasure.selection import Wanted
+
+    keys = {*arguments.key, *(read_keys(arguments.keys) if arguments.keys else ())}
+    wanted = Wanted(frozenset(keys), frozenset(arguments.unique_key), frozenset(arguments.id))
+    if any(not text.strip() for text in wanted.texts):
+        raise JobError("expected keys and ids of at least one character, found an empty one")
+    for text in wanted.texts:
+        if text in arguments.reason:
+            raise JobError(
+                "--reason: it has one of the keys in it, which would stay in the lake for ever",
+                "name the request, and not what it is about",
+            )
+    return wanted
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake erase`."""
+    return run_job(build_parser(), job, argv)

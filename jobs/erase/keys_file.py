@@ -1,0 +1,36 @@
+"""A file of keys, one a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from commitlake.jobs.cli.command import JobError
+
+MAX_FILE_BYTES = 64 << 20
+
+
+def read_keys(name: str) -> list[str]:
+    """Read the keys of a file; empty lines are passed over.
+
+    Args:
+        name: of the file, in UTF-8.
+
+    Raises:
+        JobError: if it cannot be read, is too large, or holds no key.
+    """
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise JobError(f"--keys {name}: expected a file to read, found: {error.strerror}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise JobError(f"--keys {name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "divide the file")
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise JobError(f"--keys {name}: expected UTF-8, found something else at byte {error.start:,}") from None
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys:
+        raise JobError(f"--keys {name}: expected a key a line, found none")
+    return keys

@@ -1,0 +1,208 @@
+"""An erasure on the command line: what it would do, the question, the work, and what waits afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+from collections.abc import Callable, Iterator
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.jobs.cli.confirm import confirm
+from commitlake.jobs.cli.places import bodies_of, lake_of
+from commitlake.jobs.cli.rows_output import Row, write
+from commitlake.jobs.cli.runner import make_runner
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.times import time_text
+from commitlake.pipelines.archive.places import IN_LAKE, bodies_root, check_same_root
+from commitlake.pipelines.erasure.ledger import ErasureState, read_states
+from commitlake.pipelines.erasure.purge import Purged
+from commitlake.pipelines.erasure.run import (
+    Outcome,
+    Place,
+    Plan,
+    due_erasures,
+    finish_erasures,
+    plan_erasure,
+    purge_erasures,
+    run_erasure,
+    unfinished_erasures,
+)
+from commitlake.pipelines.erasure.selection import Wanted
+from commitlake.schemas.errors import ExitCode
+
+_COLUMNS = ["number", "state", "begun_at", "messages", "reason", "erased_at", "older_versions_until", "purged_at"]
+
+
+def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
+    """Erase what is wanted, after what an earlier run has left unfinished."""
+    say = _printer(arguments)
+    place = _place(arguments)
+    if not arguments.dry_run:
+        _finish(place, say)
+    plan = plan_erasure(place, wanted)
+    if plan.is_nothing:
+        say("the lake holds nothing of it: nothing was erased")
+        _purge(arguments, place, say)
+        return ExitCode.OK
+    if arguments.dry_run or not arguments.quiet:
+        for line in plan_lines(plan):
+            print_line(line)
+    if arguments.dry_run:
+        print_line("nothing was changed: this was a dry run")
+        return ExitCode.OK
+    confirm(
+        f"erase the contents of {plan.messages:,} messages for good",
+        what=f"the contents of {plan.messages:,} messages would be erased for good",
+        nothing="nothing was erased",
+        is_agreed=arguments.yes,
+    )
+    outcome = run_erasure(place, plan, arguments.reason.strip(), arguments.retention, _on_step(arguments, say))
+    for line in outcome_lines(outcome):
+        say(line)
+    _purge(arguments, place, say)
+    for line in waiting_lines(place.lake):
+        say(line)
+    return ExitCode.OK
+
+
+def finish(arguments: argparse.Namespace) -> ExitCode:
+    """Finish what was stopped, and purge what is due."""
+    say = _printer(arguments)
+    place = _place(arguments)
+    if arguments.dry_run:
+        unfinished = unfinished_erasures(place.lake)
+        due = due_erasures(read_states(place.lake), datetime.datetime.now(datetime.UTC), is_alone=arguments.now)
+        print_line(f"{len(unfinished)} erasures are to be finished, and older versions of {len(due)} to be deleted")
+        print_line("nothing was changed: this was a dry run")
+        return ExitCode.OK
+    done = _finish(place, say)
+    purged = _purge(arguments, place, say)
+    if not done and not purged:
+        say("nothing is unfinished, and nothing is due")
+    for line in waiting_lines(place.lake):
+        say(line)
+    return ExitCode.OK
+
+
+def show_all(arguments: argparse.Namespace) -> ExitCode:
+    """Show all erasures."""
+    lake = lake_of(arguments)
+    open_table(lake, "messages")  # says so where this is no lake
+    states = read_states(lake)
+    write(arguments.output, [_row(state) for state in states], _COLUMNS)
+    if not states and not arguments.quiet:
+        print_line("nothing was ever erased from the lake")
+    return ExitCode.OK
+
+
+def _row(state: ErasureState) -> Row:
+    times = {"begun_at": state.begun_at, "erased_at": state.erased_at, "purged_at": state.purged_at}
+    shown = {name: None if at is None else time_text(at) for name, at in times.items()}
+    name = "unfinished" if state.is_unfinished else "purged" if state.purged_at else "erased"
+    until = None if state.due_at is None else time_text(state.due_at)
+    facts = {"number": state.number, "state": name, "messages": state.messages, "reason": state.reason}
+    return {**facts, **shown, "older_versions_until": until}
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Return what would be done, in words."""
+    yield f"{plan.messages:,} messages, with the copies that brokers made of them"
+    for work in plan.tables:
+        if work.rows:
+            yield f"  {work.table}: {work.rows:,} rows in {work.files:,} data files ({size_text(work.bytes_before)})"
+    packs = plan.packs
+    if packs.packs:
+        yield (
+            f"  packs: {packs.bodies:,} bodies ({size_text(packs.body_bytes)}) in {packs.packs:,} packs "
+            f"({size_text(packs.rewritten_bytes)})"
+        )
+    if packs.gone:
+        yield f"  packs: {packs.gone:,} are not there any more, and hold nothing"
+
+
+def outcome_lines(outcome: Outcome) -> Iterator[str]:
+    """Return what was done, in words."""
+    state = outcome.state
+    yield f"erasure {state.number} ({state.erasure_id}): {state.messages:,} messages"
+    for work in outcome.tables:
+        sizes = f"{size_text(work.bytes_before)} -> {size_text(work.bytes_after)}"
+        yield f"  {work.table}: {work.rows:,} rows, {work.files:,} data files written again ({sizes})"
+    packs = outcome.packs
+    yield f"  packs: {packs.bodies:,} bodies taken out of {packs.packs:,} ({size_text(packs.body_bytes)})"
+    if packs.gone:
+        yield f"  packs: {packs.gone:,} are not there any more, and hold nothing"
+    if outcome.hbase is None:
+        yield "  HBase was not asked to follow (--hbase): the next 'archive --hbase' takes it out there"
+    else:
+        yield f"  HBase: {outcome.hbase:,} rows put again; a compaction was begun, which deletes the old cells"
+
+
+def waiting_lines(lake: LakePaths) -> Iterator[str]:
+    """Return what older versions still hold, and until when."""
+    for state in read_states(lake):
+        if state.due_at is not None:
+            yield (
+                f"erasure {state.number}: older versions of the tables hold keys and properties until "
+                f"{time_text(state.due_at)}; 'commitlake erase --finish' or 'maintain' deletes them from then on"
+            )
+
+
+def _finish(place: Place, say: Callable[[str], None]) -> bool:
+    done = finish_erasures(place, lambda _: None)
+    for outcome in done:
+        say(f"erasure {outcome.state.number}, which was stopped, or undone by a repair, is done now")
+    return bool(done)
+
+
+def _purge(arguments: argparse.Namespace, place: Place, say: Callable[[str], None]) -> bool:
+    states, purged = purge_erasures(
+        place, datetime.datetime.now(datetime.UTC), _on_step(arguments, say), is_alone=arguments.now
+    )
+    for line in _purged_lines(states, purged):
+        say(line)
+    return bool(states)
+
+
+def _purged_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:
+    if states:
+        yield (
+            f"older versions are deleted, as of {len(states)} erasures: {purged.files:,} data files "
+            f"({size_text(purged.file_bytes)}), {purged.packs:,} packs that no row names, {purged.checkpoints:,} files "
+            f"of logs, {purged.aside:,} files of repairs; {purged.entries:,} log entries lost their values"
+        )
+
+
+def _on_step(arguments: argparse.Namespace, say: Callable[[str], None]) -> Callable[[str], None]:
+    return (lambda step: say(f"  {step} …")) if arguments.verbose else lambda _: None
+
+
+def _printer(arguments: argparse.Namespace) -> Callable[[str], None]:
+    def say(line: str) -> None:
+        if not arguments.quiet:
+            print_line(line)
+
+    return say
+
+
+def _place(arguments: argparse.Namespace) -> Place:
+    """Return the lake, with the place that its bodies are in: another one would hold nothing, and erase nothing."""
+    lake = lake_of(arguments)
+    open_table(lake, "messages")  # says so where this is no lake
+    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
+    if arguments.bodies is None and last.bodies not in (None, IN_LAKE):
+        arguments.bodies = last.bodies
+    bodies = bodies_of(arguments, lake)
+    check_same_root(last, bodies_root(lake, bodies))
+    hbase = None
+    if arguments.hbase:
+        from commitlake.connectors.hbase.options import Options
+
+        named = {"table": arguments.hbase_table} if arguments.hbase_table else {}
+        hbase = Options.of_address(arguments.hbase, **named)
+    version = importlib.metadata.version("commitlake")
+    return Place(lake, pack_location(bodies), version, make_runner(arguments, "erase"), hbase)

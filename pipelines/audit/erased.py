@@ -1,0 +1,122 @@
+"""What the erasures of a lake change in what an audit expects: nothing in counts, the checksums of some windows.
+
+A run's profile and a store tell of messages as they were. Of each erased message the table `erasures` has the hashes of
+its row before and afterwards: the difference, summed up by window, is added to what is expected. So the rows beside an
+erased one are still compared with what was archived, and the erased ones with what the erasure said it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces, erased_places, open_erasures
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.audit.local.message_rows import Wanted
+from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows, window_starts
+from commitlake.pipelines.audit.moment import Moment
+from commitlake.pipelines.audit.sides import Stretch
+from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.masking.tombstones import CHECKSUMS
+from commitlake.schemas.tables.erasures import ErasureEvent
+
+_COLUMNS = (
+    "number", "event", "at", "erasure_id", "broker", "physical_offset", "topic", "queue_id", "store_timestamp",
+    "row_before", "row_after", "lake_before", "lake_after",
+)  # fmt: skip
+_EVENTS = pa.array([str(ErasureEvent.MESSAGE), str(ErasureEvent.AGAIN)])
+
+
+@dataclass(frozen=True)
+class Erased:
+    """The erased messages of a moment.
+
+    Attributes:
+        rows: of `erasures`, one for each message.
+        pending: how many messages of later erasures are not erased in `messages` yet.
+    """
+
+    rows: pa.Table | None = None
+    pending: int = field(default=0)
+
+    @property
+    def count(self) -> int:
+        """How many messages are erased."""
+        return 0 if self.rows is None else int(self.rows.num_rows)
+
+    @property
+    def places(self) -> ErasedPlaces:
+        """Where they are."""
+        return NOTHING_ERASED if self.rows is None else erased_places(self.rows, 0)
+
+    def notes(self) -> list[str]:
+        """Return sentences for a report."""
+        notes = []
+        if self.count:
+            erasures = pc.count_distinct(self.rows.column("number")).as_py() if self.rows is not None else 0
+            notes.append(
+                f"{self.count:,} of the messages are erased, by {erasures:,} erasures: counted as before, their "
+                "checksums are those that the table erasures has"
+            )
+        if self.pending:
+            notes.append(
+                f"{self.pending:,} more are to be erased: 'commitlake erase --finish' goes on where that was stopped"
+            )
+        return notes
+
+    def correction(self, span: Span, stretches: Sequence[Stretch] | None) -> pa.Table | None:
+        """Return what is to be added to an expected profile: a table of `AUDIT`, without messages; None for nothing.
+
+        Args:
+            span: of the messages.
+            stretches: of the brokers' logs; None for all.
+        """
+        if self.rows is None:
+            return None
+        rows = Wanted(span, stretches).of(self.rows)
+        if not rows.num_rows:
+            return None
+        columns = {name: rows.column(name) for name in ("broker", "topic", "queue_id")}
+        columns["window_start"] = window_starts(rows.column("store_timestamp"))
+        for checksum, name in CHECKSUMS.items():
+            before, after = (rows.column(f"{name}_{when}").to_numpy() for when in ("before", "after"))
+            columns[checksum] = pa.array((after.view(np.uint64) - before.view(np.uint64)).view(np.int64))
+        for column in SCHEMA:
+            if column.name not in columns:
+                is_sum = not column.name.startswith(("first_", "last_", "min_", "max_"))
+                zeros = pa.array(np.zeros(rows.num_rows, np.int64))
+                columns[column.name] = zeros if is_sum else pa.nulls(rows.num_rows, column.type)
+        return merge_windows([pa.table([columns[name] for name in SCHEMA.names], SCHEMA.names)])
+
+
+def read_erased(lake: LakePaths, moment: Moment) -> Erased:
+    """Read which messages are erased at a moment.
+
+    Args:
+        lake: where the tables lie.
+        moment: of the lake. A message of a later erasure is erased there where an archive run took it again since.
+    """
+    table = open_erasures(lake)
+    if table is None:
+        return Erased()
+    rows = table.to_pyarrow_table(columns=list(_COLUMNS))
+    rows = rows.filter(pc.is_in(rows.column("event"), _EVENTS))
+    is_again = pc.equal(rows.column("event"), str(ErasureEvent.AGAIN))
+    is_done = pc.or_(pc.less_equal(rows.column("number"), moment.erasure), is_again)
+    done = _newest(rows.filter(is_done))
+    known = erased_places(done, 0)
+    return Erased(done if done.num_rows else None, known.without(rows.filter(pc.invert(is_done))).num_rows)
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    """Keep the newest row of each message."""
+    rows = rows.sort_by([("at", "descending")]).combine_chunks()
+    numbered = rows.select(["broker", "physical_offset"]).append_column(
+        "row", pa.array(np.arange(rows.num_rows, dtype=np.int64))
+    )
+    first = numbered.group_by(["broker", "physical_offset"], use_threads=False).aggregate([("row", "min")])
+    return rows.take(first.column("row_min")).combine_chunks()

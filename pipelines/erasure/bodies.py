@@ -1,0 +1,145 @@
+"""Bodies of erased messages taken out of their packs.
+
+A pack is written anew as a whole, with all that is erased in it, of whichever erasure. Two runs at the same pack at the
+same time could each write back what the other has taken out: so each looks again once it has written, and whoever
+writes last finds nothing left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.lake.packs.frames import PackRefs
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.wiping import Wiped, wipe_bodies
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.erasure.errors import ConcurrentErasureError
+from commitlake.pipelines.erasure.ledger import read_rows
+from commitlake.schemas.tables.messages import BODY_PLACE
+
+_MOST_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PackBodies:
+    """Bodies of one pack.
+
+    Attributes:
+        pack: its name.
+        refs: of the bodies.
+        crcs: of these, as the broker stored them.
+    """
+
+    pack: str
+    refs: PackRefs
+    crcs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PackWork:
+    """What was done to packs, or would be.
+
+    Attributes:
+        packs: packs that were written anew.
+        bodies: bodies that were in them.
+        body_bytes: of these.
+        rewritten_bytes: of the packs.
+        gone: packs that are not there any more: they have expired.
+    """
+
+    packs: int = 0
+    bodies: int = 0
+    body_bytes: int = 0
+    rewritten_bytes: int = 0
+    gone: int = 0
+
+    def with_more(self, wiped: Wiped) -> PackWork:
+        """Both."""
+        return replace(
+            self,
+            packs=self.packs + bool(wiped.rewritten_bytes),
+            bodies=self.bodies + wiped.bodies,
+            body_bytes=self.body_bytes + wiped.bytes,
+            rewritten_bytes=self.rewritten_bytes + wiped.rewritten_bytes,
+            gone=self.gone + wiped.is_gone,
+        )
+
+
+def bodies_of(rows: pa.Table) -> list[PackBodies]:
+    """Return where the bodies of rows are, pack by pack.
+
+    Args:
+        rows: with `body_ref` and `body_crc`, of `messages` or of `erasures`.
+    """
+    rows = rows.select(["body_ref", "body_crc"]).combine_chunks()
+    rows = rows.filter(pc.is_valid(rows.column("body_ref"))).combine_chunks()
+    if not rows.num_rows:
+        return []
+    places = {name: pc.struct_field(rows.column("body_ref"), name).combine_chunks() for name in BODY_PLACE.names}
+    packs = places["pack"].cast(pa.string())
+    crcs = rows.column("body_crc").combine_chunks().fill_null(0).to_numpy().astype(np.int64)
+    found = []
+    for pack in sorted(pc.unique(packs).to_pylist()):
+        chosen = np.flatnonzero(pc.equal(packs, pack).to_numpy(zero_copy_only=False))
+        numbers = [
+            places[name].to_numpy().astype(np.int64)[chosen]
+            for name in ("frame_offset", "frame_length", "offset", "length")
+        ]
+        found.append(PackBodies(pack, PackRefs(*numbers), tuple(crcs[chosen].tolist())))
+    return found
+
+
+def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackWork:
+    """Return what `erase_bodies` would do."""
+    store = open_store(location)
+    work = PackWork()
+    for one in bodies:
+        body_bytes = int(one.refs.lengths.sum())
+        if body_bytes:
+            work = work.with_more(Wiped(int((one.refs.lengths > 0).sum()), body_bytes, store.size(one.pack)))
+    return work
+
+
+def erase_bodies(lake: LakePaths, location: PackLocation, packs: set[str], runner: Runner = HERE) -> PackWork:
+    """Take the bodies of all erased messages out of some packs.
+
+    Args:
+        lake: where the tables lie.
+        location: of the packs.
+        packs: names of those that are looked at.
+        runner: what writes packs.
+
+    Raises:
+        PackError: if a pack cannot be read or written.
+        ConcurrentErasureError: if others write the same packs again and again.
+    """
+    work = PackWork()
+    for _ in range(_MOST_TRIES):
+        found = [one for one in bodies_of(read_rows(lake)) if one.pack in packs]
+        packs = set()
+        for number, wiped in runner.run(partial(_wipe, location), found):
+            work = work.with_more(wiped)
+            if wiped.rewritten_bytes:
+                packs.add(found[number].pack)
+        if not packs:
+            return work
+    raise ConcurrentErasureError(f"others have written the same packs {_MOST_TRIES} times. Run it again")
+
+
+def _wipe(location: PackLocation, bodies: PackBodies) -> Wiped:
+    return wipe_bodies(open_store(location), bodies.pack, bodies.refs, np.array(bodies.crcs, np.int64))
+
+
+def erased_packs(rows: pa.Table) -> set[str]:
+    """Return the packs that rows of `erasures` name."""
+    names = pc.unique(pc.struct_field(rows.column("body_ref").combine_chunks(), "pack")).to_pylist()
+    return {name for name in names if name is not None}

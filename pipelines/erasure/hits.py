@@ -1,0 +1,121 @@
+"""Which data files of a table hold rows of some messages, and which rows these are.
+
+The table's log tells the least and the greatest offset and broker of each file; only files whose bounds fit are opened,
+and of these two columns are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
+from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.pipelines.erasure.errors import ErasureError
+from commitlake.pipelines.maintenance.table_files import TableFile, folder_of, read_table_files
+
+_PLACE = ["broker", "physical_offset"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileHits:
+    """A data file with rows of the messages.
+
+    Attributes:
+        file: the file.
+        groups: by number of a row group, the numbers of the rows in it.
+    """
+
+    file: TableFile
+    groups: Mapping[int, Array]
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return sum(map(len, self.groups.values()))
+
+
+def find_hits(table: DeltaTable, places: ErasedPlaces) -> Iterator[FileHits]:
+    """Find the data files of a table that hold rows of some messages.
+
+    Args:
+        table: has the columns `broker` and `physical_offset`.
+        places: the messages.
+
+    Raises:
+        ErasureError: for a file that has a deletion vector.
+    """
+    folder = folder_of(table.table_uri)
+    actions = file_actions(table).to_pylist()
+    for action, file in zip(actions, read_table_files(table), strict=True):
+        if not _may_hold(action, places):
+            continue
+        if file.has_deletions:
+            raise ErasureError(
+                f"{table.table_uri}: the data file {unquote(file.path)} has a deletion vector, expected none. Another "
+                "program wrote it: REORG TABLE … APPLY (PURGE) there, then erase again"
+            )
+        groups = {}
+        with folder.open_input_file(unquote(file.path)) as source, _open(source) as parquet:
+            for group in range(parquet.num_row_groups):
+                rows = parquet.read_row_group(group, _PLACE, use_threads=False).combine_chunks()
+                if not rows.num_rows:
+                    continue
+                ids = places.ids_of_rows(rows.column("broker").chunk(0), rows.column("physical_offset").chunk(0))
+                if len(found := np.flatnonzero(ids >= 0)):
+                    groups[group] = found
+        if groups:
+            yield FileHits(file, groups)
+
+
+def unerased(table: DeltaTable, hits: FileHits) -> FileHits:
+    """Return those of the hits in a data file of `messages` that do not say of themselves that they are erased."""
+    groups = {}
+    with folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source, _open(source) as parquet:
+        for group, rows in hits.groups.items():
+            column = parquet.read_row_group(group, ["properties"], use_threads=False).column(0)
+            properties = column.combine_chunks().take(pa.array(rows)).to_pylist()
+            is_left = np.array([MARKER not in dict(pairs or ()) for pairs in properties], bool)
+            if is_left.any():
+                groups[group] = rows[is_left]
+    return FileHits(hits.file, groups)
+
+
+def read_hits(table: DeltaTable, hits: FileHits, schema: pa.Schema) -> pa.Table:
+    """Read the rows of a data file that were found; a column that the file does not have is null."""
+    with folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source, _open(source) as parquet:
+        there = [name for name in schema.names if name in parquet.schema_arrow.names]
+        parts = [
+            parquet.read_row_group(group, there, use_threads=False).combine_chunks().take(pa.array(rows))
+            for group, rows in hits.groups.items()
+        ]
+    found = pa.concat_tables(parts)
+    columns = [
+        found.column(field.name).cast(field.type) if field.name in there else pa.nulls(len(found), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _open(source: pa.NativeFile) -> pq.ParquetFile:
+    return pq.ParquetFile(source, page_checksum_verification=True)
+
+
+def _may_hold(action: Mapping[str, Any], places: ErasedPlaces) -> bool:
+    least, greatest = action.get("min") or {}, action.get("max") or {}
+    first, last = least.get("physical_offset"), greatest.get("physical_offset")
+    for broker, found in places.brokers.items():
+        is_known = least.get("broker") is not None and greatest.get("broker") is not None
+        if is_known and not least["broker"] <= broker <= greatest["broker"]:
+            continue
+        if first is None or last is None or places.of_range(broker, first, last + 1):
+            return bool(len(found.offsets))
+    return False

@@ -1,0 +1,196 @@
+"""The table `erasures`: which erasures there are, and how far each is.
+
+begun      unfinished: tables or packs may still hold something of the messages
+erased     waits: older versions of tables and garbage hold it, until the retention is over
+purged     nothing of it is left
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.lake.committer import advance, append_rows
+from commitlake.connectors.lake.erasures import APPLICATION_ID, erased_places, erasure_number, open_erasures
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.pipelines.erasure.errors import ConcurrentErasureError, ErasureError
+from commitlake.pipelines.masking.erased_rows import erase_rows
+from commitlake.pipelines.masking.tombstones import Writer, conform, tombstones
+from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
+from commitlake.schemas.times import EPOCH
+
+_MOST_TRIES = 20
+_MARGIN = datetime.timedelta(days=1)
+"""What a run that began before the erasure has left uncommitted is as old as the retention by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureState:
+    """One erasure.
+
+    Attributes:
+        number: from 1.
+        erasure_id: its id.
+        begun_at: UTC.
+        reason: as it was given.
+        messages: how many.
+        retention: how long older versions of tables live on.
+        erased_at: when all tables and packs were done; None before.
+        purged_at: when nothing of it was left; None before.
+        counts: what was done, by place.
+    """
+
+    number: int
+    erasure_id: str
+    begun_at: datetime.datetime
+    reason: str
+    messages: int
+    retention: datetime.timedelta
+    erased_at: datetime.datetime | None
+    purged_at: datetime.datetime | None
+    counts: Mapping[str, Any]
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether tables or packs may still hold something of it."""
+        return self.erased_at is None
+
+    @property
+    def due_at(self) -> datetime.datetime | None:
+        """From when on it can be purged beside other jobs; None where it is unfinished, or was purged."""
+        return None if self.erased_at is None or self.purged_at else self.erased_at + self.retention + _MARGIN
+
+
+def writer(parser_version: str) -> Writer:
+    """Return who writes, and when: this process, now."""
+    return Writer(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", parser_version)
+
+
+def read_rows(lake: LakePaths) -> pa.Table:
+    """Read all rows of `erasures`; none where nothing was ever erased."""
+    table = open_erasures(lake)
+    return conform(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read(table)
+
+
+def _read(table: Any) -> pa.Table:
+    return conform(table.to_pyarrow_table())
+
+
+def read_states(lake: LakePaths) -> list[ErasureState]:
+    """Read the erasures of a lake, oldest first.
+
+    Raises:
+        ErasureError: for a row that this version cannot read.
+    """
+    rows = read_rows(lake)
+    events = rows.filter(pc.invert(pc.is_in(rows.column("event"), pa.array(["message", "again"]))))
+    messages = rows.filter(pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE)))
+    counts = messages.group_by("number").aggregate([([], "count_all")]).to_pylist()
+    counted = {row["number"]: row["count_all"] for row in counts}
+    found: dict[int, dict[str, dict[str, Any]]] = {}
+    for row in sorted(events.to_pylist(), key=lambda row: row["at"]):
+        found.setdefault(row["number"], {}).setdefault(row["event"], row)
+    return [_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
+
+
+def _state(number: int, events: Mapping[str, Mapping[str, Any]], messages: int) -> ErasureState:
+    begun, erased, purged = (events.get(name) for name in ("begun", "erased", "purged"))
+    try:
+        assert begun is not None
+        detail = json.loads(begun["detail"])
+        retention = datetime.timedelta(seconds=float(detail["retention_s"]))
+        counts = json.loads(erased["detail"] or "{}") if erased else {}
+    except (AssertionError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise ErasureError(
+            f"erasure {number} in the table 'erasures' cannot be read: {error!r}. Expected rows as 'erase' writes them"
+        ) from None
+    return ErasureState(
+        number,
+        begun["erasure_id"],
+        begun["at"],
+        begun["reason"] or "",
+        messages,
+        retention,
+        erased["at"] if erased else None,
+        purged["at"] if purged else None,
+        counts,
+    )
+
+
+def begin(
+    lake: LakePaths, rows: pa.Table, reason: str, retention: datetime.timedelta, parser_version: str
+) -> ErasureState:
+    """Make an erasure valid, by one commit with its messages.
+
+    Args:
+        lake: where the tables lie.
+        rows: of `messages`, unerased, each column in one chunk.
+        reason: why.
+        retention: how long older versions of tables live on.
+        parser_version: version of CommitLake.
+
+    Raises:
+        ConcurrentErasureError: if others were first again and again.
+    """
+    erasure_id = secrets.token_hex(16)
+    for _ in range(_MOST_TRIES):
+        number = erasure_number(open_erasures(lake)) + 1
+        by = writer(parser_version)
+        detail = {"retention_s": retention.total_seconds()}
+        table = pa.concat_tables([
+            _event(number, erasure_id, ErasureEvent.BEGUN, detail, by, reason),
+            _messages(rows, number, erasure_id, by),
+        ])  # fmt: skip
+        file = write_plain_file(table, lake.erasures, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
+        before = number - 1 or None
+        if advance(lake.erasures, ERASURES, [file], APPLICATION_ID, (before, number)):
+            at = EPOCH + datetime.timedelta(microseconds=by.at)
+            return ErasureState(number, erasure_id, at, reason, rows.num_rows, retention, None, None, {})
+    raise ConcurrentErasureError(f"others have begun erasures first {_MOST_TRIES} times. Run it again")
+
+
+def _messages(rows: pa.Table, number: int, erasure_id: str, by: Writer) -> pa.Table:
+    count = rows.num_rows
+    if not count:
+        return conform(pa.table({"number": pa.array([], pa.int64())}))
+    named = rows.select(["broker", "physical_offset"]).append_column("erasure_id", pa.array([erasure_id] * count))
+    places = erased_places(named.append_column("number", pa.array([number] * count, pa.int64())), number)
+    after, hits = erase_rows(rows, places)
+    assert len(hits) == count, f"{count} messages were selected, {len(hits)} of them can be erased"
+    return tombstones(rows, after, [erasure_id] * count, [number] * count, ErasureEvent.MESSAGE, by)
+
+
+def add_event(
+    lake: LakePaths, state: ErasureState, event: ErasureEvent, detail: Mapping[str, Any], parser_version: str
+) -> None:
+    """Write that an erasure has come to an event; twice does no harm."""
+    row = _event(state.number, state.erasure_id, event, detail, writer(parser_version), None)
+    append_rows(lake.erasures, ERASURES, row)
+
+
+def _event(
+    number: int, erasure_id: str, event: ErasureEvent, detail: Mapping[str, Any], by: Writer, reason: str | None
+) -> pa.Table:
+    values = {
+        "number": pa.array([number], pa.int64()),
+        "erasure_id": pa.array([erasure_id]),
+        "event": pa.array([str(event)]),
+        "at": pa.array(np.array([by.at], np.int64)),
+        "reason": pa.array([reason], pa.string()),
+        "owner": pa.array([by.owner]),
+        "detail": pa.array([json.dumps(detail, sort_keys=True)]),
+        "parser_version": pa.array([by.parser_version]),
+    }
+    return conform(pa.table(values))

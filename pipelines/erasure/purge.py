@@ -1,0 +1,247 @@
+"""The end of an erasure: older versions of tables, old entries of their logs, and garbage go.
+
+Until then, an older version can still be read as it was. From then on, of each table
+
+    data files        all that the newest version does not have are deleted (VACUUM)
+    checkpoints       one of the newest version is made, older ones are deleted
+    log entries       those before it lose the least and greatest values of columns, which may be keys; what an archive
+                      run said of itself stays, as it tells how far the archive has come
+    `_damaged`        what repairs have put aside is deleted
+
+and of the packs those that no row names, and those that were not finished. A run may be killed anywhere: the next one
+does all of it again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow.fs as pafs
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.connectors.lake.log_files import LOG, POINTER, SEALS, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_seals import write_seal
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import table_files
+from commitlake.pipelines.erasure.errors import ErasureError
+from commitlake.pipelines.maintenance.expiry import delete_packs, measure
+from commitlake.pipelines.maintenance.log_care import find_garbage, vacuum
+from commitlake.pipelines.maintenance.log_repair import ASIDE
+from commitlake.pipelines.maintenance.orphans import find_orphans
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.times import from_seconds
+
+_VERSION = re.compile(r"\.?(\d{20})\.")
+_UNFINISHED = re.compile(r"\.tmp$|#\d+$")
+"""Names of files that deltalake and the object stores' library write before they have their name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What was deleted, or would be.
+
+    Attributes:
+        files: data files that no version needs.
+        file_bytes: of these.
+        packs: packs that no row names.
+        pack_bytes: of these.
+        entries: log entries that were written again.
+        checkpoints: files of logs that were deleted.
+        aside: files that repairs had put aside.
+    """
+
+    files: int = 0
+    file_bytes: int = 0
+    packs: int = 0
+    pack_bytes: int = 0
+    entries: int = 0
+    checkpoints: int = 0
+    aside: int = 0
+
+
+def purge(
+    lake: LakePaths,
+    location: PackLocation,
+    retention: datetime.timedelta,
+    now: datetime.datetime,
+    *,
+    is_alone: bool = False,
+) -> Purged:
+    """Delete what older versions hold.
+
+    Args:
+        lake: where the tables lie.
+        location: of the packs.
+        retention: what left the table later than this ago, or was written later, stays.
+        now: the moment of the look.
+        is_alone: whether nothing else is running, so that the retention may be shorter than a day.
+
+    Raises:
+        ErasureError: while an archive run is unfinished: its commit names files that no table has yet.
+    """
+    last = read_last_commit(lake.messages)
+    if last is not None and unfinished_commits(lake, last.sequence):
+        raise ErasureError(
+            f"archive run {last.sequence} of {lake.root} is not finished, expected that no file waits for its table. "
+            "Run 'commitlake archive', then this again"
+        )
+    purged = Purged()
+    for table in LAKE_TABLES:
+        uri = getattr(lake, table)
+        try:
+            delta_table(uri, lake.s3)
+        except TableNotFoundError:
+            continue
+        garbage = find_garbage(uri, retention)
+        if garbage.count:
+            vacuum(uri, retention, is_alone=is_alone)
+        entries, checkpoints = strip_log(lake, uri, now - retention)
+        purged = replace(
+            purged,
+            files=purged.files + garbage.count,
+            file_bytes=purged.file_bytes + garbage.bytes,
+            entries=purged.entries + entries,
+            checkpoints=purged.checkpoints + checkpoints,
+        )
+    purged = _purge_packs(lake, location, last or ArchiveCommit(0, ""), retention, now, purged)
+    return replace(purged, aside=_delete_aside(lake, now - retention))
+
+
+def _purge_packs(
+    lake: LakePaths,
+    location: PackLocation,
+    last: ArchiveCommit,
+    age: datetime.timedelta,
+    now: datetime.datetime,
+    purged: Purged,
+) -> Purged:
+    store = open_store(location)
+    orphans = find_orphans(lake.messages, store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max)
+    delete_packs(store, orphans)
+    store.delete_unfinished(now - age)
+    found = measure(orphans)
+    return replace(purged, packs=found.count, pack_bytes=found.bytes)
+
+
+def strip_log(lake: LakePaths, table_uri: str, before: datetime.datetime) -> tuple[int, int]:
+    """Make a checkpoint, and take the values of columns out of the entries before it.
+
+    Args:
+        lake: that has the table.
+        table_uri: path or URI of the table.
+        before: files that a killed writer of the log left before then are deleted.
+
+    Returns:
+        How many entries were written again, and how many other files of the log were deleted.
+    """
+    table = delta_table(table_uri, lake.s3)
+    table.create_checkpoint()
+    folder = LogFolder(table_uri, storage_options(table_uri, lake.s3), lake.s3)
+    listing = folder.read_listing()
+    base = listing.base
+    if base < table.version():
+        raise ErasureError(f"{table_uri}: expected a checkpoint of version {table.version()}, found that of {base}")
+    write_seal(folder, listing, anew=True)  # the entries before it are in no seal from now on
+    entries = sum(_strip_entry(folder, version) for version in sorted(listing.entries) if version < base)
+    return entries, _delete_older(folder, listing, before)
+
+
+def _strip_entry(folder: LogFolder, version: int) -> bool:
+    name = entry_name(version)
+    data = folder.read(name)
+    lines = [_stripped(line) for line in data.splitlines()]
+    stripped = b"\n".join(lines) + b"\n"
+    if stripped == data or lines == data.splitlines():
+        return False
+    folder.write(name, stripped)
+    folder.delete(f".{name}.crc")
+    return True
+
+
+def _stripped(line: bytes) -> bytes:
+    """A line of an entry without least and greatest values."""
+    try:
+        action = json.loads(line)
+    except ValueError:  # nobody reads it any more
+        return line
+    if not isinstance(action, dict):
+        return line
+    changed = False
+    for kind in ("add", "remove"):
+        file = action.get(kind)
+        if isinstance(file, dict) and isinstance(file.get("stats"), str):
+            stats = _rows_only(file["stats"])
+            changed |= stats != file["stats"]
+            file["stats"] = stats
+    info = action.get("commitInfo")
+    if isinstance(info, dict) and isinstance(info.get("userMetadata"), str):
+        metadata = _without_statistics(info["userMetadata"])
+        changed |= metadata != info["userMetadata"]
+        info["userMetadata"] = metadata
+    return json.dumps(action, ensure_ascii=False, separators=(",", ":")).encode() if changed else line
+
+
+def _rows_only(stats: str) -> str:
+    try:
+        rows = json.loads(stats).get("numRecords")
+    except (ValueError, AttributeError):
+        rows = None
+    return "{}" if rows is None else json.dumps({"numRecords": rows}, separators=(",", ":"))
+
+
+def _without_statistics(metadata: str) -> str:
+    """What an archive commit says, without the least and greatest values of the files that it names."""
+    commit = ArchiveCommit.from_metadata(metadata)
+    if commit is None:
+        return metadata
+    files: dict[str, Any] = {
+        table: [replace(file, statistics=_rows_only(file.statistics)) for file in found]
+        for table, found in commit.files.items()
+    }
+    return metadata if files == commit.files else replace(commit, files=files).to_metadata()
+
+
+def _delete_older(folder: LogFolder, listing: LogListing, before: datetime.datetime) -> int:
+    """Delete files of versions before the newest checkpoint, but for entries and seals, and unfinished ones; how many.
+
+    Others are checkpoints, and checksums of Spark's, which may hold what a checkpoint does.
+    """
+    count = 0
+    for info in folder.files.get_file_info(pafs.FileSelector(LOG, recursive=True, allow_not_found=True)):
+        name = info.path.removeprefix(f"{LOG}/")
+        if not info.is_file or info.path.startswith(SEALS) or name == POINTER:
+            continue
+        named = _VERSION.match(info.base_name)
+        if named is None:
+            is_wanted = _UNFINISHED.search(info.base_name) is None or _time_of(info) > before
+        elif name in {file.name for file in listing.entries.values()}:
+            is_wanted = True
+        else:
+            is_wanted = int(named[1]) >= listing.base and not (_UNFINISHED.search(name) and _time_of(info) <= before)
+        if not is_wanted:
+            folder.delete(name)
+            count += 1
+    return count
+
+
+def _time_of(info: pafs.FileInfo) -> datetime.datetime:
+    return from_seconds((info.mtime_ns or 0) / 1e9)
+
+
+def _delete_aside(lake: LakePaths, before: datetime.datetime) -> int:
+    """Delete what repairs have put aside; how many files."""
+    files = table_files(lake.root, storage_options(lake.root, lake.s3))
+    infos = files.get_file_info(pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True))
+    old = [info for info in infos if info.is_file and _time_of(info) <= before]
+    for info in old:
+        files.delete_file(info.path)
+    return len(old)

@@ -1,0 +1,178 @@
+"""Data files of tables written again without what is erased, and one commit for each table that exchanges them.
+
+The commit carries the number of the newest erasure, see `connectors.lake.erasures`: a table that has it is done. It is
+tried only on the version that was looked at; who wrote first makes this look again, and what was rewritten by then is
+used again where its file is still there. Killed before its commit, it leaves files that no version names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable, Transaction
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.erasures import APPLICATION_ID, ErasedPlaces, erasure_number
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import ERASURE_KEY
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.erasure.errors import ConcurrentErasureError
+from commitlake.pipelines.erasure.hits import FileHits, find_hits, unerased
+from commitlake.pipelines.maintenance.compaction import rewrite_file
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
+from commitlake.pipelines.masking.erased_rows import erase_rows
+
+_MOST_TRIES = 50
+Change = Callable[[ErasedPlaces, Iterator[pa.Table]], Iterator[pa.Table]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableWork:
+    """What was done to a table, or would be.
+
+    Attributes:
+        table: its name.
+        rows: rows that have changed, or are gone.
+        files: data files that were written again.
+        bytes_before: of the files that were.
+        bytes_after: of those that took their place; 0 where nothing was written.
+    """
+
+    table: str
+    rows: int = 0
+    files: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+
+def erase_messages(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Take what must go out of rows of `messages`."""
+    for batch in batches:
+        yield erase_rows(batch, places)[0].cast(batch.schema)
+
+
+def leave_out(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Leave out rows of erased messages."""
+    for batch in batches:
+        ids = _ids(places, batch)
+        kept = batch.filter(pa.array(ids < 0)) if (ids >= 0).any() else batch
+        if kept.num_rows:
+            yield kept
+
+
+def empty_rows(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Take the contents out of rows of `replay_rows`: who goes on with the replay passes such a message over."""
+    for batch in batches:
+        is_erased = _ids(places, batch) >= 0
+        if not is_erased.any():
+            yield batch
+            continue
+        hits, stays = np.flatnonzero(is_erased), np.flatnonzero(~is_erased)
+        emptied = batch.take(pa.array(hits))
+        texts = ["the message was erased"] * len(hits)
+        for name, values in {**dict.fromkeys(("keys", "properties", "body")), "error": texts}.items():
+            place, field = batch.schema.get_field_index(name), batch.schema.field(name)
+            column = pa.nulls(len(hits), field.type) if values is None else pa.array(values, field.type)
+            emptied = emptied.set_column(place, field, column)
+        rows = pa.concat_tables([batch.take(pa.array(stays)), emptied])
+        yield rows.take(pa.array(np.argsort(np.concatenate([stays, hits]))))
+
+
+def _ids(places: ErasedPlaces, batch: pa.Table) -> Array:
+    columns = batch.select(["broker", "physical_offset"]).combine_chunks()
+    return places.ids_of_rows(columns.column(0).chunk(0), columns.column(1).chunk(0))
+
+
+CHANGES: Mapping[str, Change] = {
+    "messages": erase_messages,
+    "message_keys": leave_out,
+    "replay_rows": empty_rows,
+}
+"""The tables whose rows tell of which message they are, and hold something of it, in the order of the commits."""
+
+
+def find_work(lake: LakePaths, table: str, places: ErasedPlaces) -> TableWork | None:
+    """Return what would be done to a table; None where the lake has none."""
+    try:
+        opened = delta_table(getattr(lake, table), lake.s3)
+    except TableNotFoundError:
+        return None
+    hits = list(_hits(opened, table, places))
+    return TableWork(table, sum(one.rows for one in hits), len(hits), sum(one.file.size for one in hits))
+
+
+def is_done(lake: LakePaths, table: str, number: int) -> bool:
+    """Return whether a table is done with all erasures up to a number, or is not there."""
+    try:
+        return erasure_number(delta_table(getattr(lake, table), lake.s3)) >= number
+    except TableNotFoundError:
+        return True
+
+
+def erase_from(lake: LakePaths, table: str, places: ErasedPlaces, runner: Runner = HERE) -> TableWork | None:
+    """Take what is erased out of a table.
+
+    Args:
+        lake: where the tables lie.
+        table: one of `CHANGES`.
+        places: all erased messages of the lake.
+        runner: what writes the files.
+
+    Returns:
+        What was done; None where that was done before, or there is no such table.
+
+    Raises:
+        ConcurrentErasureError: if others were first again and again.
+    """
+    uri = getattr(lake, table)
+    written: dict[str, TableFile] = {}
+    for _ in range(_MOST_TRIES):
+        if is_done(lake, table, places.number):
+            return None
+        opened = delta_table(uri, lake.s3)
+        try:
+            hits = list(_hits(opened, table, places))
+            new = [one.file for one in hits if one.file.path not in written]
+            for number, file in runner.run(partial(_rewrite, uri, table, places), new):
+                written[new[number].path] = file
+            removed = [one.file for one in hits]
+            added = [written[file.path] for file in removed]
+            _commit(uri, removed, [file for file in added if file.rows], places.number, opened.version())
+        except (ConcurrentMaintenanceError, FileNotFoundError):
+            continue
+        before, after = sum(file.size for file in removed), sum(file.size for file in added)
+        return TableWork(table, sum(one.rows for one in hits), len(removed), before, after)
+    raise ConcurrentErasureError(
+        f"{uri}: others made a version first {_MOST_TRIES} times. What is done stays done: run it again"
+    )
+
+
+def _hits(opened: DeltaTable, table: str, places: ErasedPlaces) -> Iterator[FileHits]:
+    for hits in find_hits(opened, places):
+        left = unerased(opened, hits) if table == "messages" else hits
+        if left.groups:
+            yield left
+
+
+def _rewrite(uri: str, table: str, places: ErasedPlaces, file: TableFile) -> TableFile:
+    return rewrite_file(uri, file, partial(CHANGES[table], places))
+
+
+def _commit(uri: str, removed: Sequence[TableFile], added: Sequence[TableFile], number: int, at_version: int) -> None:
+    exchange_files(
+        uri,
+        removed,
+        added,
+        changes_data=True,
+        note={"number": number},
+        key=ERASURE_KEY,
+        transactions=[Transaction(APPLICATION_ID, number)],
+        at_version=at_version,
+    )

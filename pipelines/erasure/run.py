@@ -1,0 +1,282 @@
+"""One erasure, from what is asked for to a lake whose newest state holds nothing of it; and what comes later.
+
+    select    the messages and their copies                     selection.py
+    texts     quarantine and replays                            texts.py
+    begin     the commit that makes the erasure valid           ledger.py
+    tables    messages, message_keys, replay_rows               rewriting.py
+    packs     bodies                                            bodies.py
+    hbase     follows messages, where it is wanted              connectors.hbase
+    erased    the counts                                        ledger.py
+    purge     once the retention is over                        purge.py
+
+Killed at any point and run again, it completes: before `begin` nothing is remembered, and the same is selected again;
+after it, all that is left to do is in the table `erasures`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.erasure.bodies import PackWork, bodies_of, erase_bodies, erased_packs, measure_packs
+from commitlake.pipelines.erasure.errors import ErasureError
+from commitlake.pipelines.erasure.ledger import ErasureState, add_event, begin, read_rows, read_states
+from commitlake.pipelines.erasure.purge import Purged, purge
+from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, erase_from, find_work, is_done
+from commitlake.pipelines.erasure.selection import Selection, Wanted, select_messages
+from commitlake.pipelines.erasure.texts import TABLES, erase_texts, find_texts
+from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
+from commitlake.schemas.tables.erasures import ErasureEvent
+
+if TYPE_CHECKING:
+    from commitlake.connectors.hbase.options import Options
+
+MAX_MESSAGES = 1_000_000
+"""Messages of one erasure: their rows are held in memory."""
+MIN_RETENTION = SHORTEST_RETENTION
+"""Beside other jobs."""
+OnStep = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A lake, and where its bodies are.
+
+    Attributes:
+        lake: where the tables lie.
+        packs: where the packs lie.
+        parser_version: version of CommitLake, for rows of `erasures`.
+        runner: what writes files.
+        hbase: where HBase follows; None where it does not, or is left to the next archive run.
+    """
+
+    lake: LakePaths
+    packs: PackLocation
+    parser_version: str
+    runner: Runner = HERE
+    hbase: Options | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an erasure would do.
+
+    Attributes:
+        selection: the messages.
+        tables: the tables that hold something of them.
+        packs: the packs that hold their bodies.
+    """
+
+    selection: Selection
+    tables: Sequence[TableWork]
+    packs: PackWork
+
+    @property
+    def messages(self) -> int:
+        """How many messages."""
+        return int(self.selection.rows.num_rows)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the lake holds nothing of what is asked for."""
+        return not self.messages and not any(work.rows for work in self.tables)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done.
+
+    Attributes:
+        state: the erasure.
+        tables: what was done to tables.
+        packs: what was done to packs.
+        hbase: messages that HBase has taken again; None where it was not asked to follow.
+    """
+
+    state: ErasureState
+    tables: Sequence[TableWork] = field(default=())
+    packs: PackWork = field(default_factory=PackWork)
+    hbase: int | None = None
+
+    @property
+    def counts(self) -> Mapping[str, Any]:
+        """The same, for `erasures`."""
+        tables = {work.table: {"rows": work.rows, "files": work.files} for work in self.tables}
+        return {"messages": self.state.messages, "tables": tables, "packs": asdict(self.packs), "hbase": self.hbase}
+
+
+def plan_erasure(place: Place, wanted: Wanted) -> Plan:
+    """Find what would be done.
+
+    Raises:
+        ErasureError: for too many messages.
+        LakeError: where there is no lake, or a table of it is damaged.
+    """
+    selection = select_messages(place.lake, wanted)
+    if selection.rows.num_rows > MAX_MESSAGES:
+        raise ErasureError(
+            f"{selection.rows.num_rows:,} messages are to be erased, expected at most {MAX_MESSAGES:,} at a time: "
+            "divide the keys"
+        )
+    works = [find_texts(place.lake, table, selection.texts) for table in TABLES]
+    works += [find_work(place.lake, table, selection.places) for table in CHANGES]
+    packs = measure_packs(bodies_of(selection.rows), place.packs)
+    return Plan(selection, [work for work in works if work is not None], packs)
+
+
+def run_erasure(place: Place, plan: Plan, reason: str, retention: datetime.timedelta, on_step: OnStep) -> Outcome:
+    """Erase what a plan has found.
+
+    Args:
+        place: the lake.
+        plan: from `plan_erasure`.
+        reason: why, for `erasures`.
+        retention: how long older versions of tables live on.
+        on_step: is told what is done next.
+
+    Raises:
+        ErasureError: if it cannot be done, or others were first again and again. What is done stays done.
+        PackError: if a pack cannot be read or written.
+        HBaseError: if HBase cannot follow.
+    """
+    works = []
+    for table in TABLES:
+        on_step(table)
+        works.append(erase_texts(place.lake, table, plan.selection.texts))
+    on_step("erasures")
+    state = begin(place.lake, plan.selection.rows, reason, retention, place.parser_version)
+    (outcome,) = finish_erasures(place, on_step, only=state)
+    found = [work for work in works if work is not None and work.rows]
+    return replace(outcome, tables=[*found, *outcome.tables])
+
+
+def unfinished_erasures(lake: LakePaths) -> list[ErasureState]:
+    """Return the erasures that are not done, and, where a table has lost some that were, the newest one."""
+    states = read_states(lake)
+    found = [state for state in states if state.is_unfinished]
+    if states and not found and not all(is_done(lake, table, states[-1].number) for table in CHANGES):
+        found = states[-1:]
+    return found
+
+
+def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = None) -> list[Outcome]:
+    """Do what is left of erasures that are valid.
+
+    Args:
+        place: the lake.
+        on_step: is told what is done next.
+        only: the erasure that has just begun; all unfinished ones where not given.
+
+    Returns:
+        An outcome for each erasure that was unfinished.
+
+    Raises:
+        ErasureError: as `run_erasure` does.
+    """
+    states = [only] if only else unfinished_erasures(place.lake)
+    if not states:
+        return []
+    places = read_erased_places(place.lake)
+    works = _erase_from_tables(place, places, on_step)
+    on_step("packs")
+    numbers = {state.number for state in states}
+    rows = read_rows(place.lake)
+    wanted = [number in numbers for number in rows.column("number").to_pylist()]
+    packs = erase_bodies(place.lake, place.packs, erased_packs(rows.filter(wanted)), place.runner)
+    hbase = None
+    if place.hbase is not None:
+        on_step("HBase")
+        hbase = follow_hbase(place)
+    outcomes = [Outcome(state, works, packs, hbase) for state in states]
+    for outcome in outcomes:
+        if outcome.state.is_unfinished:
+            add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
+    return outcomes
+
+
+def _erase_from_tables(place: Place, places: ErasedPlaces, on_step: OnStep) -> list[TableWork]:
+    works = []
+    for table in CHANGES:
+        on_step(table)
+        work = erase_from(place.lake, table, places, place.runner)
+        if work is not None:
+            works.append(work)
+    return works
+
+
+def follow_hbase(place: Place) -> int:
+    """Bring HBase to the newest version of `messages`, and have it forget older cells; how many messages it took.
+
+    Raises:
+        HBaseError: if it cannot follow.
+    """
+    from commitlake.connectors.hbase.client import Client  # noqa: PLC0415 (happybase, only where it is wanted)
+    from commitlake.connectors.hbase.errors import ConcurrentFollowError  # noqa: PLC0415
+    from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415
+
+    assert place.hbase is not None
+    options = storage_options(place.lake.messages, place.lake.s3)
+    for attempt in range(MAX_TRIES):
+        try:
+            done = follow(place.runner, place.lake.messages, place.hbase, storage_options=options)
+        except ConcurrentFollowError:
+            if attempt == MAX_TRIES - 1:
+                raise
+            time.sleep(wait_seconds(attempt))
+        else:
+            break
+    with Client(place.hbase) as client:
+        client.compact()
+    return done.rows
+
+
+def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_alone: bool) -> list[ErasureState]:
+    """Return the erasures that can be purged.
+
+    Args:
+        states: of all erasures.
+        now: the moment of the look.
+        is_alone: whether nothing else reads the lake or writes to it: then no retention has to pass.
+    """
+    return [state for state in states if state.due_at is not None and (is_alone or state.due_at <= now)]
+
+
+def purge_erasures(
+    place: Place, now: datetime.datetime, on_step: OnStep, *, is_alone: bool = False
+) -> tuple[list[ErasureState], Purged]:
+    """Delete what older versions hold of erasures.
+
+    Args:
+        place: the lake.
+        now: the moment of the look.
+        on_step: is told what is done next.
+        is_alone: as for `due_erasures`.
+
+    Returns:
+        The erasures that are purged now, and what was deleted.
+
+    Raises:
+        ErasureError: while an archive run is unfinished.
+        PackError: if a pack cannot be read or written.
+    """
+    due = due_erasures(read_states(place.lake), now, is_alone=is_alone)
+    if not due:
+        return [], Purged()
+    on_step("packs")
+    erase_bodies(place.lake, place.packs, erased_packs(read_rows(place.lake)), place.runner)
+    on_step("older versions")
+    retention = datetime.timedelta() if is_alone else max(MIN_RETENTION, min(state.retention for state in due))
+    purged = purge(place.lake, place.packs, retention, now, is_alone=is_alone)
+    for state in due:
+        add_event(place.lake, state, ErasureEvent.PURGED, asdict(purged), place.parser_version)
+    return due, purged

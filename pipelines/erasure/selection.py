@@ -1,0 +1,135 @@
+"""Which messages an erasure is of: those with a key or an id, and the copies that a broker made of them.
+
+A broker copies a message where it delays it, tries it again, or gives it up; the copies have its unique key. A trace
+message names the keys and unique keys of the messages that it is about. All of these are found by `message_keys`, and
+what that table does not follow yet by `messages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.erasure.hits import find_hits, read_hits, unerased
+from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
+
+ROWS: pa.Schema = to_arrow_schema(MESSAGES, timezone="UTC").remove(MESSAGES.names.index(STORE_DATE.name))
+"""The columns of the rows of `messages`, as its data files have them."""
+_PLACE = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be erased.
+
+    Attributes:
+        keys: business keys.
+        unique_keys: clients' message ids.
+        ids: offset message ids, or clients'.
+    """
+
+    keys: Collection[str] = ()
+    unique_keys: Collection[str] = ()
+    ids: Collection[str] = ()
+
+    @property
+    def texts(self) -> set[str]:
+        """All of them."""
+        return {*self.keys, *self.unique_keys, *self.ids}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The messages that are to be erased.
+
+    Attributes:
+        rows: of `messages`, unerased, with the columns of `ROWS`.
+        texts: what no text may hold any longer: what was asked for, and the unique keys of the messages.
+    """
+
+    rows: pa.Table
+    texts: Collection[str] = field(default=())
+
+    @property
+    def places(self) -> ErasedPlaces:
+        """Where they are."""
+        return _places(self.rows.select(_PLACE.names))
+
+
+def select_messages(lake: LakePaths, wanted: Wanted) -> Selection:
+    """Find the messages that are wanted, and their copies.
+
+    Raises:
+        LakeError: where there is no lake, or a table of it is damaged.
+        VersionsError: where `message_keys` cannot be brought up to `messages`.
+    """
+    places = [_find(lake, wanted.keys, BUSINESS_KEY), _find(lake, wanted.unique_keys, UNIQUE_KEY)]
+    for message_id in wanted.ids:
+        found = _by_offset_id(lake, message_id)
+        places.append(found if found.num_rows else _find(lake, [message_id], UNIQUE_KEY))
+    rows = read_rows(lake, _places(_distinct(places)))
+    known = set(wanted.unique_keys)
+    while new := _unique_keys(rows) - known:
+        known |= new
+        more = _distinct([rows.select(_PLACE.names), _find(lake, new, UNIQUE_KEY), _find(lake, new, BUSINESS_KEY)])
+        if more.num_rows == rows.num_rows:
+            break
+        rows = read_rows(lake, _places(more))
+    return Selection(rows, wanted.texts | known)
+
+
+def read_rows(lake: LakePaths, places: ErasedPlaces) -> pa.Table:
+    """Read the rows of messages that are not erased yet."""
+    table = open_table(lake, "messages")
+    found = [ROWS.empty_table()]
+    if places:
+        for hits in find_hits(table, places):
+            left = unerased(table, hits)
+            if left.groups:
+                found.append(read_hits(table, left, ROWS))
+    return pa.concat_tables(found).sort_by([("broker", "ascending"), ("physical_offset", "ascending")]).combine_chunks()
+
+
+def _unique_keys(rows: pa.Table) -> set[str]:
+    """The unique keys of messages, but for those of trace messages, which nothing else has."""
+    is_message = pc.and_(pc.is_valid(rows.column("unique_key")), pc.not_equal(rows.column("kind"), str(Kind.TRACE)))
+    return set(rows.column("unique_key").filter(is_message.fill_null(False)).to_pylist())
+
+
+def _find(lake: LakePaths, keys: Iterable[str], kind: str) -> pa.Table:
+    wanted = sorted(set(keys))
+    return find_keys(lake, wanted, kind).select(_PLACE.names) if wanted else _PLACE.empty_table()
+
+
+def _by_offset_id(lake: LakePaths, message_id: str) -> pa.Table:
+    try:
+        offset = parse_message_id(message_id).physical_offset
+    except LayoutError:
+        return _PLACE.empty_table()
+    condition = f"physical_offset = {offset} AND msg_id = {text_literal(message_id.upper())}"
+    sql = f"SELECT broker, physical_offset FROM messages WHERE {condition}"
+    answer = run_sql(open_table(lake, "messages"), "messages", sql).read_all()
+    return pa.table([answer.column(name).cast(_PLACE.field(name).type) for name in _PLACE.names], schema=_PLACE)
+
+
+def _distinct(parts: Iterable[pa.Table]) -> pa.Table:
+    return pa.concat_tables([part.cast(_PLACE) for part in parts]).group_by(_PLACE.names).aggregate([])
+
+
+def _places(rows: pa.Table) -> ErasedPlaces:
+    count = rows.num_rows
+    named = rows.append_column("erasure_id", pa.array([""] * count, pa.string()))
+    return erased_places(named.append_column("number", pa.array([0] * count, pa.int64())), 0)

@@ -1,0 +1,188 @@
+"""Tables in which a key can be part of a text, and no column tells of which message: quarantine and replays.
+
+quarantine   bytes of a damaged range may hold a key: `first_bytes` and `found` of such a row are taken out
+replays      the plan of a replay tells what it was asked to send: the key in it becomes "[erased]"
+
+Done before an erasure is valid: nothing remembers the keys afterwards. Done again, it finds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import ERASURE_KEY
+from commitlake.pipelines.erasure.errors import ConcurrentErasureError
+from commitlake.pipelines.erasure.rewriting import TableWork
+from commitlake.pipelines.maintenance.compaction import rewrite_file
+from commitlake.pipelines.maintenance.table_files import (
+    ConcurrentMaintenanceError,
+    TableFile,
+    exchange_files,
+    folder_of,
+    read_table_files,
+)
+
+ERASED = "[erased]"
+_MOST_TRIES = 50
+_WORD = r"[\w-]"
+
+
+def find_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWork | None:
+    """Return what `erase_texts` would do to a table; None where the lake has none."""
+    try:
+        opened = delta_table(getattr(lake, table), lake.s3)
+    except TableNotFoundError:
+        return None
+    hits = list(_hits(opened, table, texts))
+    return TableWork(table, sum(rows for _, rows in hits), len(hits), sum(file.size for file, _ in hits))
+
+
+def erase_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWork | None:
+    """Take texts out of a table, by one commit.
+
+    Args:
+        lake: where the tables lie.
+        table: one of `TABLES`.
+        texts: keys and ids.
+
+    Returns:
+        What was done; None where the lake has no such table.
+
+    Raises:
+        ConcurrentErasureError: if others were first again and again.
+    """
+    uri = getattr(lake, table)
+    for _ in range(_MOST_TRIES):
+        try:
+            opened = delta_table(uri, lake.s3)
+        except TableNotFoundError:
+            return None
+        hits = list(_hits(opened, table, texts))
+        if not hits:
+            return TableWork(table)
+        removed = [file for file, _ in hits]
+        try:
+            added = [rewrite_file(uri, file, partial(_changed, table, texts)) for file in removed]
+            exchange_files(
+                uri, removed, added, changes_data=True, note={"texts": True}, key=ERASURE_KEY,
+                at_version=opened.version(),
+            )  # fmt: skip
+        except (ConcurrentMaintenanceError, FileNotFoundError):
+            continue
+        sizes = (sum(file.size for file in removed), sum(file.size for file in added))
+        return TableWork(table, sum(rows for _, rows in hits), len(hits), *sizes)
+    raise ConcurrentErasureError(f"{uri}: others made a version first {_MOST_TRIES} times. Run it again")
+
+
+def _hits(opened: DeltaTable, table: str, texts: Collection[str]) -> Iterator[tuple[TableFile, int]]:
+    folder = folder_of(opened.table_uri)
+    columns = _COLUMNS[table]
+    for file in read_table_files(opened):
+        with folder.open_input_file(unquote(file.path)) as source:
+            rows = pq.read_table(source, columns=list(columns), page_checksum_verification=True)
+        count = int(_holds(rows, table, texts).sum())
+        if count:
+            yield file, count
+
+
+def _changed(table: str, texts: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    for batch in batches:
+        hits = _holds(batch, table, texts)
+        if not hits.any():
+            yield batch
+            continue
+        for name, change in _COLUMNS[table].items():
+            place, field = batch.schema.get_field_index(name), batch.schema.field(name)
+            values = batch.column(name).to_pylist()
+            new = [change(value, texts) if hit else value for value, hit in zip(values, hits, strict=True)]
+            batch = batch.set_column(place, field, pa.array(new, field.type))  # noqa: PLW2901 (column by column)
+        yield batch
+
+
+def _holds(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
+    """Whether some column of each row holds one of the texts as a word."""
+    found: Array = np.zeros(rows.num_rows, bool)
+    for name in _COLUMNS[table]:
+        column = rows.column(name)
+        may: Array = np.zeros(rows.num_rows, bool)
+        for text in texts:
+            for form in _forms(text) | {json.dumps(text, ensure_ascii=False)[1:-1]}:
+                pattern = form.encode() if pa.types.is_binary(column.type) else form
+                may |= pc.match_substring(column, pattern).fill_null(False).to_numpy().astype(bool)
+        numbers = np.flatnonzero(may)
+        values = column.take(pa.array(numbers)).to_pylist()
+        found[numbers] = [_has_word(value, texts) for value in values]
+    return found
+
+
+def _forms(text: str) -> set[str]:
+    """A text as it is, and as SQL quotes it."""
+    return {text, text.replace("'", "''")}
+
+
+def _has_word(value: str | bytes, texts: Collection[str]) -> bool:
+    shown = value.decode("latin-1") if isinstance(value, bytes) else value
+    wanted = [text.encode().decode("latin-1") for text in texts] if isinstance(value, bytes) else texts
+    if _without_words(shown, wanted) != shown:
+        return True
+    return isinstance(value, str) and _replaced(value, texts) != value
+
+
+def _nothing(_: str | None, __: Collection[str]) -> None:
+    return None
+
+
+def _said(value: str | None, texts: Collection[str]) -> str | None:
+    return ERASED if value is not None and _has_word(value, texts) else value
+
+
+def _replaced(value: str | None, texts: Collection[str]) -> str | None:
+    """A text without some words; of JSON, the texts in it."""
+    if value is None:
+        return None
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        return _without_words(value, texts)
+    changed = _replaced_in(document, texts)
+    return value if changed == document else json.dumps(changed, ensure_ascii=False)
+
+
+def _replaced_in(value: object, texts: Collection[str]) -> object:
+    if isinstance(value, str):
+        return _without_words(value, texts)
+    if isinstance(value, list):
+        return [_replaced_in(each, texts) for each in value]
+    if isinstance(value, dict):
+        return {name: _replaced_in(each, texts) for name, each in value.items()}
+    return value
+
+
+def _without_words(value: str, texts: Collection[str]) -> str:
+    for text in sorted(texts, key=len, reverse=True):
+        for form in _forms(text):
+            if form in value:
+                value = re.sub(f"(?<!{_WORD}){re.escape(form)}(?!{_WORD})", ERASED, value)
+    return value
+
+
+_COLUMNS: Mapping[str, Mapping[str, Callable[[str | None, Collection[str]], str | None]]] = {
+    "quarantine": {"first_bytes": _nothing, "found": _said, "expected": _said},
+    "replays": {"plan": _replaced, "detail": _replaced},
+}
+TABLES = tuple(_COLUMNS)
+"""The tables that are looked through."""

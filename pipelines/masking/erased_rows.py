@@ -1,0 +1,79 @@
+"""What is taken out of the row of an erased message, and what stays: pure, columns only but for the erased rows.
+
+    taken out    body_ref, unique_key, keys; properties but for those of `KEPT_PROPERTIES`
+    added        the property COMMITLAKE_ERASED: the erasure's id
+    stays        broker, offsets, topics, tag, kind, times, hosts, sizes, flags, CRC-32 of the body
+
+Properties that stay are the broker's own: where a message waited, how often it was tried, what its transaction is.
+Those that a producer sets freely go, whatever their names. An erasure is the same whenever it is done: the same row and
+id give the same result, so that its checksums can be told before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
+
+CHANGED_COLUMNS = ("unique_key", "keys", "properties", "body_ref")
+KEPT_PROPERTIES = frozenset({
+    # RocketMQ: delay, timers, retries, transactions, batches, and where a message belongs
+    "DELAY", "WAIT", "REAL_TOPIC", "REAL_QID", "RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "ORIGIN_GROUP", "TRAN_MSG", "PGROUP",
+    "TAGS", "MIN_OFFSET", "MAX_OFFSET", "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "MSG_REGION",
+    "TRACE_ON", "CLUSTER", "_SYS_MSG_PRIORITY_", "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH",
+    "INNER_MULTI_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "TIMER_OUT_MS",
+    "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_LEVEL", "TIMER_ENQUEUE_MS",
+    "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES",
+    # JMQ
+    "jmq.app", "jmq.receive_timestamp",
+})  # fmt: skip
+"""Names of properties that stay; all of them are written by brokers and clients, and tell nothing of a person."""
+
+
+def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
+    """Take what must go out of those rows that are of erased messages.
+
+    Args:
+        rows: of `messages`, with `broker`, `physical_offset` and `CHANGED_COLUMNS`; texts may be dictionary arrays.
+        places: the erased messages.
+
+    Returns:
+        The rows in their order, and the numbers of those that have changed: rows that were erased before have not.
+    """
+    rows = rows.combine_chunks()
+    ids = places.ids_of_rows(_array(rows, "broker"), _array(rows, "physical_offset"))
+    hits = np.flatnonzero(ids >= 0)
+    if not len(hits):
+        return rows, hits
+    properties = rows.column("properties").take(pa.array(hits)).to_pylist()
+    is_new = np.array([MARKER not in dict(pairs or ()) for pairs in properties], bool)
+    hits = hits[is_new]
+    if not len(hits):
+        return rows, hits
+    found = rows.take(pa.array(hits))
+    kept = [_kept(pairs, places.ids[ids[row]]) for pairs, row in _pairs_of(found, hits)]
+    for name in CHANGED_COLUMNS:
+        place, field = rows.schema.get_field_index(name), rows.schema.field(name)
+        column = pa.array(kept, field.type) if name == "properties" else pa.nulls(len(hits), field.type)
+        found = found.set_column(place, field, column)
+    stays = np.setdiff1d(np.arange(rows.num_rows), hits)
+    joined = pa.concat_tables([rows.take(pa.array(stays)), found]).unify_dictionaries().combine_chunks()
+    order = np.empty(rows.num_rows, np.int64)
+    order[np.concatenate([stays, hits])] = np.arange(rows.num_rows)
+    return joined.take(pa.array(order)).combine_chunks(), hits
+
+
+def _pairs_of(rows: pa.Table, numbers: Array) -> list[tuple[list[tuple[str, str]], int]]:
+    pairs = rows.column("properties").to_pylist()
+    return [(found or [], number) for found, number in zip(pairs, numbers.tolist(), strict=True)]
+
+
+def _kept(pairs: list[tuple[str, str]], erasure_id: str) -> list[tuple[str, str]]:
+    return [*((name, value) for name, value in pairs if name in KEPT_PROPERTIES), (MARKER, erasure_id)]
+
+
+def _array(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,28 @@
+"""An erasure in a process of its own, to be killed: it says when it is about to begin, and waits for a word.
+
+python -m tests.integration.killed.erasing LAKE KEY
+"""
+
+from __future__ import annotations
+
+import sys
+
+from commitlake.jobs.erase import command, run
+from commitlake.pipelines.maintenance import compaction
+
+
+def main() -> int:
+    """Erase a key, and delete older versions at once."""
+    lake, key = sys.argv[1:]
+    assert "erase" in vars(run)  # loaded before it begins: the kills are to meet the work
+    assert "rewrite_file" in vars(compaction)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    arguments = ["--lake", lake, "--key", key, "--reason", "a test", "--yes", "--now", "--quiet"]
+    code = command.main(arguments)
+    print(f"done {code}", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

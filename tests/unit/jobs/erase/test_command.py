@@ -1,0 +1,247 @@
+"""erase: what it takes out of a lake, what it leaves, and what an audit says of that."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.erasures import MARKER
+from commitlake.connectors.lake.packs.body import COLUMNS, fetch_body
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.erase import command as erase
+from commitlake.jobs.maintain import command as maintain
+from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.schemas.errors import ExitCode
+from tests.support.erased_lakes import KEY, MARK, SECRET, UNIQUE_KEY, archive, shop_message, traces, write_lake
+from tests.support.lakes import GrowingLake, rows_of
+
+REASON = ("--reason", "request 17 of 2026-11-20")
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A lake of two runs of 50 messages; one of them is to be erased."""
+    return write_lake(tmp_path)
+
+
+def run(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) -> tuple[int, str]:
+    """Exit code and what a run tells."""
+    code = erase.main(["--lake", growing.lake.root, *more])
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+def erase_key(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) -> str:
+    """Erase the secret message."""
+    code, told = run(capsys, growing, "--key", KEY, *REASON, "--yes", *more)
+    assert code == ExitCode.OK, told
+    return told
+
+
+def audit_of(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) -> tuple[int, str]:
+    """Exit code and text of an audit with the store beside the lake."""
+    code = audit.main(["--lake", growing.lake.root, "--store", str(growing.store), "--local", "--threads", "1", *more])
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+def messages(growing: GrowingLake) -> list[dict[str, Any]]:
+    """All rows of messages, in the log's order."""
+    return sorted(
+        DeltaTable(growing.lake.messages).to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"]
+    )
+
+
+def test_the_newest_tables_and_the_packs_hold_nothing_of_an_erased_message(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = messages(growing)
+    told = erase_key(capsys, growing)
+    after = messages(growing)
+    assert MARK not in repr(after)
+    assert MARK not in repr(rows_of(growing.lake.message_keys))
+    assert not [path for path in traces(Path(growing.lake.root)) if path.endswith(".zst")]
+    assert [row for row in after if row["physical_offset"] != before[SECRET]["physical_offset"]] == [
+        row for number, row in enumerate(before) if number != SECRET
+    ]
+    changed = {name for name in before[SECRET] if before[SECRET][name] != after[SECRET][name]}
+    assert changed == {"unique_key", "keys", "properties", "body_ref"}
+    kept = dict(after[SECRET]["properties"])
+    assert kept.pop(MARKER)
+    assert kept == {"TAGS": f"Tag{SECRET % 3}", "DELAY": "3"}
+    assert "erasure 1 (" in told
+    assert "messages: 1 rows, 1 data files written again" in told
+
+
+def test_all_other_bodies_are_where_they_were(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    erase_key(capsys, growing)
+    store = open_store(growing.lake.bodies)
+    for number, row in enumerate(messages(growing)):
+        body = fetch_body(store, {name: row[name] for name in COLUMNS})
+        assert body == (None if number == SECRET else shop_message(number).body)
+
+
+def test_an_audit_with_the_store_beside_it_is_sound_afterwards(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    erase_key(capsys, growing)
+    code, told = audit_of(capsys, growing)
+    assert code == ExitCode.OK, told
+    assert "1 of the messages are erased, by 1 erasures" in told
+    assert "DIFFERENT" not in told
+
+
+def test_an_audit_finds_what_was_changed_beside_an_erasure(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sums of an erased message's window are still those of its neighbours."""
+    erase_key(capsys, growing)
+    table = DeltaTable(growing.lake.messages)
+    offset = messages(growing)[SECRET]["physical_offset"]
+    table.update(predicate=f"physical_offset = {offset}", updates={"unique_key": "'other'"})
+    code, told = audit_of(capsys, growing, "--no-bodies")
+    assert code == ExitCode.DAMAGE
+    assert "row_checksum" in told
+
+
+def test_nothing_is_left_in_any_file_once_older_versions_are_deleted(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(growing.lake.root)
+    assert traces(root)
+    erase_key(capsys, growing)
+    assert traces(root)  # older versions
+    code, told = run(capsys, growing, "--finish", "--now")
+    assert code == ExitCode.OK, told
+    assert traces(root) == []
+    assert "older versions are deleted" in told
+    code, told = audit_of(capsys, growing, "--deep")
+    assert code == ExitCode.OK, told
+    archive(growing)
+    growing.write([shop_message(200)])
+    assert archive(growing).messages == 1
+    assert audit_of(capsys, growing)[0] == ExitCode.OK
+    assert traces(root) == []
+
+
+def test_older_versions_wait_for_the_retention_and_go_with_maintain(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = erase_key(capsys, growing, "--retention", "2d")
+    assert "older versions of the tables hold keys and properties until" in told
+    assert "older versions are deleted" not in told
+    assert maintain.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
+    assert traces(Path(growing.lake.root))
+    (row,) = json.loads("[" + _listed(capsys, growing) + "]")
+    begun, until = (datetime.datetime.fromisoformat(row[name]) for name in ("begun_at", "older_versions_until"))
+    assert datetime.timedelta(days=3) <= until - begun < datetime.timedelta(days=3, minutes=10)
+    assert (row["state"], row["messages"], row["reason"]) == ("erased", 1, REASON[1])
+
+
+def _listed(capsys: pytest.CaptureFixture[str], growing: GrowingLake) -> str:
+    capsys.readouterr()
+    assert erase.main(["--lake", growing.lake.root, "--list", "--output", "jsonl"]) == ExitCode.OK
+    return capsys.readouterr().out.strip()
+
+
+def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = _state(growing)
+    code, told = run(capsys, growing, "--key", KEY, *REASON, "--dry-run")
+    assert code == ExitCode.OK
+    assert "1 messages, with the copies" in told
+    assert "messages: 1 rows in 1 data files" in told
+    assert "message_keys: 2 rows in 1 data files" in told
+    assert "packs: 1 bodies (" in told
+    assert "nothing was changed" in told
+    assert _state(growing) == before
+
+
+def _state(growing: GrowingLake) -> dict[str, float]:
+    root = Path(growing.lake.root)
+    return {str(path): path.stat().st_mtime for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_second_erasure_of_the_same_key_finds_nothing(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    erase_key(capsys, growing)
+    assert "nothing was erased" in erase_key(capsys, growing)
+    assert DeltaTable(growing.lake.erasures).transaction_version("commitlake.erasure") == 1
+
+
+@pytest.mark.parametrize("option", ["--unique-key", "--id"])
+def test_a_message_is_erased_by_its_ids(growing: GrowingLake, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    code, told = run(capsys, growing, option, UNIQUE_KEY, *REASON, "--yes")
+    assert code == ExitCode.OK, told
+    assert MARK not in repr(messages(growing))
+
+
+def test_an_offset_message_id_names_one_record_and_its_copies(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing.write([shop_message(100, secret=True, topic="%RETRY%group"), shop_message(101)])
+    archive(growing)
+    copy = messages(growing)[100]
+    code, told = run(capsys, growing, "--id", copy["msg_id"], *REASON, "--yes")
+    assert code == ExitCode.OK, told
+    assert "2 messages, with the copies" in told
+    assert MARK not in repr(messages(growing))
+
+
+def test_keys_come_from_a_file(growing: GrowingLake, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "keys.txt"
+    file.write_text(f"{KEY}\n\norder-3\nnot-there\n")
+    code, told = run(capsys, growing, "--keys", str(file), *REASON, "--yes")
+    assert code == ExitCode.OK, told
+    assert "erasure 1 (" in told
+    assert "): 2 messages" in told
+
+
+def test_a_follower_that_comes_later_does_not_bring_keys_back(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for table in ("message_keys",):  # as if it was made anew, from a version before the erasure
+        for path in sorted(Path(getattr(growing.lake, table)).rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+    (Path(growing.lake.root) / "_newest" / "message_keys.json").unlink()
+    told = erase_key(capsys, growing)
+    assert "messages: 1 rows" in told
+    follow_keys(growing.lake)
+    assert MARK not in repr(rows_of(growing.lake.message_keys))
+    assert len(rows_of(growing.lake.message_keys)) == 2 * 99
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "nothing is named to be erased"),
+        (["--key", "a"], "--reason: expected why it is erased"),
+        (["--key", "a", "--reason", "of a"], "it has one of the keys in it"),
+        (["--key", "a", "--reason", "b", "--retention", "1h"], "expected at least 1d"),
+        (["--key", "", "--reason", "b"], "found an empty one"),
+        (["--finish", "--key", "a"], "--key has no effect with --finish"),
+        (["--finish", "--list"], "do not go together"),
+        (["--keys", "/nowhere", "--reason", "b"], "expected a file to read"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], given: list[str], said: str
+) -> None:
+    code, told = run(capsys, growing, *given)
+    assert code == ExitCode.USAGE
+    assert said in told
+
+
+def test_without_a_terminal_nothing_is_erased_unasked(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = run(capsys, growing, "--key", KEY, *REASON)
+    assert code == ExitCode.USAGE
+    assert "there is no terminal to ask at" in told
+    assert MARK in repr(messages(growing))

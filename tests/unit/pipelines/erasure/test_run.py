@@ -1,0 +1,297 @@
+"""An erasure that is stopped anywhere, that meets other runs, or that a repair undoes: in the end it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.erasures import APPLICATION_ID
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.maintain import command as maintain
+from commitlake.pipelines.erasure.errors import ErasureError
+from commitlake.pipelines.erasure.ledger import read_states
+from commitlake.pipelines.erasure.run import (
+    Outcome,
+    Place,
+    finish_erasures,
+    plan_erasure,
+    purge_erasures,
+    run_erasure,
+    unfinished_erasures,
+)
+from commitlake.pipelines.erasure.selection import Wanted
+from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError
+from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.schemas.errors import ExitCode
+from tests.support.erased_lakes import KEY, MARK, SECRET, archive, shop_message, shop_messages, traces, write_lake
+from tests.support.lakes import GrowingLake, archive_store, rows_of
+
+NOW = datetime.datetime.now(datetime.UTC)
+WEEK = datetime.timedelta(days=7)
+STEPS = [
+    ("commitlake.pipelines.erasure.texts", "find_texts"),
+    ("commitlake.pipelines.erasure.run", "begin"),
+    ("commitlake.pipelines.erasure.run", "read_erased_places"),
+    ("commitlake.pipelines.erasure.rewriting", "rewrite_file"),
+    ("commitlake.pipelines.erasure.rewriting", "exchange_files"),
+    ("commitlake.pipelines.erasure.run", "erase_bodies"),
+    ("commitlake.pipelines.erasure.bodies", "wipe_bodies"),
+    ("commitlake.pipelines.erasure.run", "add_event"),
+    ("commitlake.pipelines.erasure.purge", "vacuum"),
+    ("commitlake.pipelines.erasure.purge", "write_seal"),
+    ("commitlake.pipelines.erasure.purge", "_strip_entry"),
+    ("commitlake.pipelines.erasure.purge", "_delete_older"),
+    ("commitlake.pipelines.erasure.purge", "_purge_packs"),
+]
+
+
+class KilledError(BaseException):
+    """Stands for the end of a process."""
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A lake of two runs of 50 messages; one of them is to be erased."""
+    return write_lake(tmp_path)
+
+
+def place_of(growing: GrowingLake) -> Place:
+    return Place(growing.lake, pack_location(growing.lake.bodies), "1")
+
+
+def erase(growing: GrowingLake, *, is_alone: bool = False) -> Outcome | None:
+    """What the job does: finish what was stopped, erase, and purge."""
+    place = place_of(growing)
+    finish_erasures(place, lambda _: None)
+    plan = plan_erasure(place, Wanted([KEY]))
+    outcome = None if plan.is_nothing else run_erasure(place, plan, "a test", WEEK, lambda _: None)
+    if is_alone:
+        purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    return outcome
+
+
+def audited(growing: GrowingLake) -> int:
+    return audit.main(["--lake", growing.lake.root, "--store", str(growing.store), "--local", "--threads", "1"])
+
+
+def check_done(growing: GrowingLake, messages: int = 100) -> None:
+    """Nothing of the message is left, and all else is there."""
+    assert traces(Path(growing.lake.root)) == []
+    assert len(rows_of(growing.lake.messages)) == messages
+    assert unfinished_erasures(growing.lake) == []
+    assert audited(growing) == ExitCode.OK
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, module: str, name: str, call: int, *, after: bool) -> None:
+    """Let a call of a function be the last thing that happens."""
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    calls = 0
+
+    def last(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call and not after:
+            raise KilledError
+        found = function(*arguments, **named)
+        if calls == call:
+            raise KilledError
+        return found
+
+    monkeypatch.setattr(f"{module}.{name}", last)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize(("module", "name"), STEPS)
+def test_a_run_that_is_stopped_is_completed_by_the_next(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, module: str, name: str, call: int, after: bool
+) -> None:
+    with monkeypatch.context() as patched:
+        stop_at(patched, module, name, call, after=after)
+        with contextlib.suppress(KilledError):
+            erase(growing, is_alone=True)
+    erase(growing, is_alone=True)
+    check_done(growing)
+
+
+def test_what_is_stopped_after_it_has_begun_needs_no_key_to_be_finished(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        stop_at(patched, "commitlake.pipelines.erasure.run", "begin", 1, after=True)
+        with pytest.raises(KilledError):
+            erase(growing)
+    assert audited(growing) == ExitCode.OK  # not erased yet, and nobody says that it is
+    (done,) = finish_erasures(place_of(growing), lambda _: None)
+    assert done.state.messages == 1
+    purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+    check_done(growing)
+
+
+@pytest.mark.parametrize("table", ["messages", "message_keys"])
+def test_an_archive_in_the_middle_loses_nothing_and_brings_nothing_back(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """Another run commits after the erasure has read the table, and before its commit."""
+    exchange = importlib.import_module("commitlake.pipelines.erasure.rewriting").exchange_files
+    archived = False
+
+    def late(uri: str, *arguments: Any, **named: Any) -> int:
+        nonlocal archived
+        if uri.endswith(f"/{table}") and not archived:
+            archived = True
+            growing.write(shop_messages(10, first=100))
+            archive(growing)
+        return int(exchange(uri, *arguments, **named))
+
+    monkeypatch.setattr("commitlake.pipelines.erasure.rewriting.exchange_files", late)
+    erase(growing, is_alone=True)
+    assert archived
+    check_done(growing, messages=110)
+
+
+def test_keys_that_a_follower_read_before_the_erasure_are_not_added_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower has written its files; then the whole erasure happens; then the follower commits."""
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(50))
+    archive_store(growing.store, growing.lake)
+    follow = importlib.import_module("commitlake.pipelines.message_keys.follow")
+    advance = follow.advance
+
+    def late(*arguments: Any, **named: Any) -> bool:
+        monkeypatch.setattr(follow, "advance", advance)
+        erase(growing)
+        return bool(advance(*arguments, **named))
+
+    growing.write(shop_messages(1, first=50))
+    follow_keys(growing.lake)
+    archive_store(growing.store, growing.lake)
+    monkeypatch.setattr(follow, "advance", late)
+    assert follow_keys(growing.lake).rows == 0
+    follow_keys(growing.lake)
+    keys = rows_of(growing.lake.message_keys)
+    assert MARK not in repr(keys)
+    assert len(keys) == 2 * 50
+
+
+def test_a_compaction_that_began_before_the_erasure_is_refused(growing: GrowingLake) -> None:
+    bins = plan_compaction(growing.lake.messages, 128 << 20)
+    erase(growing)
+    with pytest.raises(ConcurrentMaintenanceError):
+        compact(growing.lake.messages, bins, ())
+    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    check_done(growing)
+
+
+def test_maintain_before_and_after_changes_nothing(growing: GrowingLake) -> None:
+    assert maintain.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
+    erase(growing, is_alone=True)
+    assert maintain.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
+    check_done(growing)
+
+
+def test_a_repair_that_sets_messages_back_does_not_bring_anything_back(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    erase(growing)
+    newest = DeltaTable(growing.lake.messages).version()
+    entry = Path(growing.lake.messages) / "_delta_log" / f"{newest:020}.json"
+    entry.write_bytes(entry.read_bytes()[:40])
+    assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.OK
+    assert "was done again" in capsys.readouterr().err
+    assert MARK not in repr(rows_of(growing.lake.messages))
+    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    check_done(growing)
+
+
+def test_an_archive_takes_an_erased_message_again_without_its_contents(growing: GrowingLake) -> None:
+    """`messages` has lost the run that took the message; its store still has it."""
+    erase(growing)
+    log = Path(growing.lake.messages) / "_delta_log"
+    for version in range(2, DeltaTable(growing.lake.messages).version() + 1):
+        (log / f"{version:020}.json").write_bytes(b"{")
+    first = log / f"{1:020}.json"
+    first.write_bytes(b"{")
+    maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"])
+    archive(growing)
+    assert len(rows_of(growing.lake.messages)) == 100
+    assert MARK not in repr(rows_of(growing.lake.messages))
+    assert MARK not in repr(rows_of(growing.lake.message_keys))
+    assert not list(traces(Path(growing.lake.bodies)))
+    assert audited(growing) == ExitCode.OK
+    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    check_done(growing)
+
+
+def test_two_erasures_of_one_pack(growing: GrowingLake) -> None:
+    place = place_of(growing)
+    for number, key in enumerate([KEY, "order-3", "order-5"], 1):
+        run_erasure(place, plan_erasure(place, Wanted([key])), "a test", WEEK, lambda _: None)
+        assert [state.number for state in read_states(growing.lake)] == list(range(1, number + 1))
+    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    check_done(growing)
+    assert DeltaTable(growing.lake.messages).transaction_version(APPLICATION_ID) == 3
+
+
+def test_an_unfinished_archive_run_holds_the_purge_up(growing: GrowingLake) -> None:
+    erase(growing)
+    growing.write([shop_message(100)])
+    growing.archive(finish=False)
+    with pytest.raises(ErasureError, match="is not finished"):
+        purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+    archive(growing)
+    purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+    check_done(growing, messages=101)
+
+
+def test_beside_other_jobs_a_purge_waits_for_the_retention_and_a_day(growing: GrowingLake) -> None:
+    erase(growing)
+    place = place_of(growing)
+    (state,) = read_states(growing.lake)
+    assert state.erased_at is not None
+    due = state.erased_at + WEEK + datetime.timedelta(days=1)
+    assert state.due_at == due
+    assert purge_erasures(place, due - datetime.timedelta(seconds=1), lambda _: None)[0] == []
+    assert [one.number for one in purge_erasures(place, due, lambda _: None)[0]] == [1]
+
+
+def test_a_large_group_of_messages_is_erased_at_once(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(200, secrets=range(0, 200, 2)))
+    archive(growing)
+    outcome = erase(growing, is_alone=True)
+    assert outcome is not None
+    assert outcome.state.messages == 100
+    check_done(growing, messages=200)
+
+
+def test_a_lake_of_which_nothing_was_erased_has_no_table_of_erasures(growing: GrowingLake) -> None:
+    assert erase_nothing(growing.lake) == []
+    assert not Path(growing.lake.erasures).exists()
+
+
+def erase_nothing(lake: LakePaths) -> list[Any]:
+    place = Place(lake, pack_location(lake.bodies), "1")
+    assert plan_erasure(place, Wanted(["not-there"])).is_nothing
+    return [*finish_erasures(place, lambda _: None), *purge_erasures(place, NOW, lambda _: None)[0]]
+
+
+def test_the_checksums_before_and_after_are_those_of_the_rows(growing: GrowingLake) -> None:
+    erase(growing)
+    rows = pa.Table.from_pylist([row for row in rows_of(growing.lake.erasures) if row["event"] == "message"])
+    assert rows.num_rows == 1
+    assert rows.column("topic")[0].as_py() == f"topic-{SECRET % 2}"
+    assert rows.column("row_before")[0] != rows.column("row_after")[0]
