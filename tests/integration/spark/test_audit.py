@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.audit import command as audit
+from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit.spark_sides import SparkProfile, SparkSides
@@ -54,6 +55,15 @@ def run_audit(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> t
     code = audit.main(["--lake", str(folder / "lake"), "--store", store, "--quiet", "--output", "json", *more])
     verdicts = json.loads(capsys.readouterr().out)
     return code, {verdict.get("table") or f"{verdict['expected']}-{verdict['found']}": verdict for verdict in verdicts}
+
+
+def test_a_lake_with_erased_messages_is_sound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--lake", str(folder / "lake"), "--key", "order-60", "--reason", "a test", "--yes"]
+    assert erase.main(arguments) == 0
+    code, verdicts = run_audit(folder, capsys)
+    assert code == 0, verdicts
+    assert "1 of the messages are erased, by 1 erasures" in verdicts["runs-messages"]["notes"][0]
+    assert verdicts["messages-packs"]["messages"] == MESSAGES - 1
 
 
 def test_what_was_archived_is_the_same_everywhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,18 +7,32 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from commitlake.broker_lite.stores.jmq import JournalStore
+from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.packs.body import COLUMNS, fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.quarantine import QUARANTINE
+from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
+from commitlake.schemas.tables.replays import REPLAYS
+from tests.support.audited_lakes import judge_nothing
 from tests.support.erased_lakes import KEY, MARK, SECRET, UNIQUE_KEY, archive, shop_message, traces, write_lake
+from tests.support.indexed_stores import Clock
+from tests.support.jmq_stores import OPTIONS
+from tests.support.journals import new_message as journal_message
 from tests.support.lakes import GrowingLake, rows_of
 
 REASON = ("--reason", "request 17 of 2026-11-20")
@@ -245,3 +259,64 @@ def test_without_a_terminal_nothing_is_erased_unasked(growing: GrowingLake, caps
     assert code == ExitCode.USAGE
     assert "there is no terminal to ask at" in told
     assert MARK in repr(messages(growing))
+
+
+def test_a_lake_of_jmq_is_erased_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "broker-a"
+    with JournalStore.open(store, OPTIONS, clock=Clock()) as journal:
+        for number in range(60):
+            is_secret = number == SECRET
+            properties = (("city", f"{MARK} city" if is_secret else "Zürich"),)
+            journal.put(
+                journal_message(number, f"topic-{number % 3}", f"{MARK if is_secret else number} body".encode(),
+                                business_id=KEY if is_secret else f"order-{number}", properties=properties)
+            )  # fmt: skip
+    lake = LakePaths(str(tmp_path / "lake"))
+    run_archive(HERE, Config(str(store), lake.root, judge=judge_nothing))
+    root = Path(lake.root)
+    assert traces(root)
+    arguments = ["--lake", lake.root, "--key", KEY, *REASON, "--yes", "--now"]
+    assert erase.main(arguments) == ExitCode.OK
+    assert traces(root) == []
+    assert audit.main(["--lake", lake.root, "--store", str(store), "--local", "--threads", "1"]) == ExitCode.OK
+    rows = DeltaTable(lake.messages).to_pyarrow_table().to_pylist()
+    assert sum(MARKER in dict(row["properties"] or ()) for row in rows) == 1
+    assert len(rows) == 60
+
+
+def test_texts_that_hold_a_key_lose_it(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    """A damaged range in quarantine, and the plan of a replay."""
+    plan = json.dumps({"condition": f"array_contains(keys, '{KEY}')", "command": f"--key {KEY} --key {KEY}0", "n": 17})
+    replay = {"replay_id": "r", "event": "planned", "plan": plan}
+    damaged = {"broker": "broker-a", "start_offset": 5, "first_bytes": b"\x01" + KEY.encode() + b"\x02", "found": "x"}
+    other = {"broker": "broker-a", "start_offset": 9, "first_bytes": KEY.encode() + b"0", "found": "y"}
+    for uri, schema, rows in (
+        (growing.lake.replays, REPLAYS, [replay]),
+        (growing.lake.quarantine, QUARANTINE, [damaged, other]),
+    ):
+        append_rows(uri, schema, pa.Table.from_pylist(rows, schema=to_arrow_schema(schema, timezone="UTC")))
+    told = erase_key(capsys, growing)
+    assert "quarantine: 1 rows" in told
+    assert "replays: 1 rows" in told
+    (changed,) = rows_of(growing.lake.replays)
+    assert json.loads(changed["plan"]) == {
+        "condition": "array_contains(keys, '[erased]')", "command": f"--key [erased] --key {KEY}0", "n": 17
+    }  # fmt: skip
+    rows = sorted(rows_of(growing.lake.quarantine), key=lambda row: row["start_offset"])
+    assert [(row["first_bytes"], row["found"]) for row in rows] == [(None, "x"), (other["first_bytes"], "y")]
+
+
+def test_rows_of_a_replay_lose_their_contents(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [messages(growing)[number]["physical_offset"] for number in (SECRET, SECRET + 1)]
+    rows = [
+        {"replay_id": "r", "is_changed": True, "broker": "broker-a", "physical_offset": offset, "keys": [KEY],
+         "properties": [("phone", MARK)], "body": MARK.encode()}
+        for offset in places
+    ]  # fmt: skip
+    schema = to_arrow_schema(REPLAY_ROWS, timezone="UTC")
+    append_rows(growing.lake.replay_rows, REPLAY_ROWS, pa.Table.from_pylist(rows, schema=schema))
+    assert "replay_rows: 1 rows" in erase_key(capsys, growing)
+    erased, other = sorted(rows_of(growing.lake.replay_rows), key=lambda row: row["physical_offset"])
+    assert (erased["keys"], erased["properties"], erased["body"]) == (None, None, None)
+    assert erased["error"] == "the message was erased"
+    assert (other["keys"], other["body"], other["error"]) == ([KEY], MARK.encode(), None)
