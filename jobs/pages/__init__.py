@@ -14,6 +14,7 @@ How a page is put together:
        findings    findings grouped, with the first of each group and how many more there are
        decoded     values of findings in words: magic codes, times, sizes
        history     the newest archive runs of a lake
+       lineage     a package: the picture of what happened to a message
 
 3. Put them into sections, and these into a `page.Page`: a title, a verdict (a kind and one sentence), facts (lake,
    broker, period), sections. `page.write_page` writes it. With `output.failure_page`, a job that fails writes a page,

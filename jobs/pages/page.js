@@ -164,4 +164,70 @@
       show(at + steps[event.key]);
     });
   }
+
+  // Stories: a step that is chosen, by pointer or by keys, shows its details beside the graph, and its message's lines.
+  const panel = document.querySelector(".panel");
+  const links = [...document.querySelectorAll(".step > a")];
+  if (panel && links.length) {
+    const picture = panel.closest("figure");
+    const linkOf = new Map(links.map((link) => [link.dataset.row, link]));
+    let chosen = null;
+    const focusable = (link) => {
+      for (const other of links) other.tabIndex = other === link ? 0 : -1;
+    };
+    const mark = (link) => {
+      for (const other of picture.querySelectorAll(".is-on, .is-chosen")) other.classList.remove("is-on", "is-chosen");
+      picture.classList.toggle("has-chosen", link !== null);
+      if (chosen) chosen.removeAttribute("aria-current");
+      chosen = link;
+      if (link === null) return;
+      link.setAttribute("aria-current", "true");
+      link.classList.add("is-chosen");
+      for (const part of picture.querySelectorAll(`svg [data-message="${link.dataset.message}"]`)) part.classList.add("is-on");
+    };
+    const choose = (row) => {
+      const link = linkOf.get(row);
+      const details = document.getElementById(`step-${row}`);
+      if (!link || !details) return;
+      mark(link);
+      focusable(link);
+      const title = details.closest("details").querySelector("summary").textContent;
+      panel.querySelector(".panel-title").textContent = title;
+      panel.querySelector(".panel-body").replaceChildren(...details.cloneNode(true).childNodes);
+      panel.hidden = false;
+      panel.scrollTop = 0;
+      link.scrollIntoView({ block: "nearest" });
+      try { history.replaceState(null, "", `#step-${row}`); } catch { /* the address stays as it is */ }
+      say(`Step ${title}`);
+    };
+    const close = () => {
+      const before = chosen;
+      panel.hidden = true;
+      mark(null);
+      if (before) before.focus();
+    };
+    document.addEventListener("click", (event) => {
+      const target = event.target.closest("[data-row]");
+      if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      choose(target.dataset.row);
+    });
+    panel.querySelector(".panel-close").addEventListener("click", close);
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && !panel.hidden) close();
+    });
+    picture.querySelector(".graph").addEventListener("keydown", (event) => {
+      const steps = { ArrowUp: -1, ArrowDown: 1, Home: -links.length, End: links.length, PageUp: -10, PageDown: 10 };
+      const at = links.indexOf(event.target);
+      if (at < 0 || !(event.key in steps)) return;
+      event.preventDefault();
+      const link = links[Math.min(Math.max(at + steps[event.key], 0), links.length - 1)];
+      focusable(link);
+      link.focus();
+      if (!panel.hidden) choose(link.dataset.row);
+    });
+    focusable(links[0]);
+    const asked = location.hash.match(/^#step-([0-9]{1,6})$/);
+    if (asked) choose(asked[1]);
+  }
 })();

@@ -1,9 +1,13 @@
-"""The lake of the pages' tests."""
+"""The lake of the pages' tests, and a browser."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
 
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.browsers import PHONE, WIDE, opened_tab, running_browser
 from tests.support.lakes import GrowingLake
 from tests.support.shop_days import shop_day
 
@@ -12,3 +16,24 @@ from tests.support.shop_days import shop_day
 def shop(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     """A shop's day, with groups that are behind; not to be changed."""
     return shop_day(tmp_path_factory.mktemp("shop"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, as it is installed on this machine."""
+    with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(params=[WIDE, PHONE])
+def width(request: pytest.FixtureRequest) -> int:
+    """A screen's width."""
+    width: int = request.param
+    return width
+
+
+@pytest.fixture
+def opened(browser: Browser, width: int) -> Iterator[Page]:
+    """A tab that fails at any error, and at any request but that of the page itself."""
+    with opened_tab(browser, width) as page:
+        yield page

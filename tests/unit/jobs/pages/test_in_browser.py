@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.guard import command as guard
@@ -15,23 +13,11 @@ from commitlake.jobs.lag import command as lag
 from commitlake.jobs.tps import command as tps
 from commitlake.jobs.verify import command as verify
 from commitlake.schemas.errors import ExitCode
+from tests.support.browsers import WIDE
 from tests.support.html_pages import Element, parse_page, table_of
 from tests.support.lakes import GrowingLake
 
-WIDE, PHONE = 1280, 390
-CHROMIUM = "/usr/bin/chromium"
 pytestmark = pytest.mark.long("starts Chromium, which takes seconds; what pages hold is read from their HTML each time")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium, as it is installed on this machine."""
-    path = os.environ.get("CHROMIUM", CHROMIUM)
-    assert Path(path).exists(), f"{path} is missing: install Chromium (apt-get install chromium), or set CHROMIUM"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -52,28 +38,6 @@ def pages(shop: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         # Of a store that a test has written, verify may say what only a broker writes.
         assert main([*arguments, "--html", str(found[name]), "--quiet"]) in {ExitCode.OK, ExitCode.DAMAGE}
     return found
-
-
-@pytest.fixture(params=[WIDE, PHONE])
-def width(request: pytest.FixtureRequest) -> int:
-    """A screen's width."""
-    width: int = request.param
-    return width
-
-
-@pytest.fixture
-def opened(browser: Browser, width: int) -> Iterator[Page]:
-    """A tab that fails at any error, and at any request but that of the page itself."""
-    wrong: list[str] = []
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="light")
-    page = context.new_page()
-    page.on("console", lambda message: wrong.append(message.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: wrong.append(request.url) if request.url != page.url else None)
-    yield page
-    context.close()
-    assert [text for text in wrong if not text.startswith("file:")] == []
-    assert sum(text.startswith("file:") for text in wrong) <= 1
 
 
 def rows(page: Page, section: str, column: int) -> list[str]:

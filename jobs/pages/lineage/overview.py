@@ -1,0 +1,109 @@
+"""The overview of a story: all steps on an axis of time, to scale, with a line for each topic and group."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from commitlake.jobs.pages.axes import time_ticks
+from commitlake.jobs.pages.line_chart import percent
+from commitlake.jobs.pages.lineage.glyphs import edge_look, glyph, glyph_of
+from commitlake.jobs.pages.lineage.lanes import Lane, Lanes
+from commitlake.jobs.pages.lineage.rows import Row, Rows
+from commitlake.jobs.pages.lineage.times import length_text
+from commitlake.jobs.pages.markup import Html, name, tag
+from commitlake.pipelines.lineage.story import Story
+
+_LANE = 22
+_TOP = 26
+_GAP_PART = 0.2
+"""A gap of so large a part of the time is named."""
+_AXIS = 22
+_MARGIN = 0.015
+MAX_EDGES = 2000
+"""Edges that are drawn; of more, the first."""
+
+
+def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
+    """Return the overview; nothing for a story without two different times."""
+    drawn = [row for row in rows.rows if not row.is_folded and row.step.at is not None]
+    span = _span([row.step.at for row in drawn if row.step.at is not None])
+    if span is None:
+        return Html()
+    start, end = span
+    bottom = _TOP + _LANE * len(lanes.lanes)
+
+    def across(moment: datetime.datetime) -> float:
+        return _MARGIN + (1 - 2 * _MARGIN) * ((moment - start) / (end - start))
+
+    bands = [
+        tag("rect", x=0, y=_TOP + place * _LANE, width="100%", height=_LANE, class_=f"lane-band {lane.kind}")
+        for place, lane in enumerate(lanes.lanes)
+    ]
+    places = {
+        row.step.id: (percent(across(row.step.at)), _down(lanes, row)) for row in drawn if row.step.at is not None
+    }
+    edges: list[Html] = []
+    for edge in story.edges:
+        if len(edges) < MAX_EDGES and edge.source in places and edge.target in places:
+            (x1, y1), (x2, y2) = places[edge.source], places[edge.target]
+            edges.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=f"edge {edge_look(edge.kind)}",
+                             data_message=rows.row_of[edge.source].message))  # fmt: skip
+    marks = [
+        glyph(glyph_of(row.step), places[row.step.id][0], f"{places[row.step.id][1]}", data_row=row.number,
+              data_message=row.message)
+        for row in drawn
+    ]  # fmt: skip
+    picture = tag(
+        "svg", *bands, *_axis(start, end, bottom), *edges, *_gaps(drawn, across, start, end), *marks,
+        width="100%", height=bottom + _AXIS, class_="chart", role="img",
+        aria_label=f"{len(drawn):,} steps on an axis of time. They are listed below.",
+    )  # fmt: skip
+    names = tag("ul", *map(_name, lanes.lanes), class_="lane-list")
+    return tag("div", names, picture, class_="overview")
+
+
+def _span(times: Sequence[datetime.datetime]) -> tuple[datetime.datetime, datetime.datetime] | None:
+    """Return the time that is drawn; None where there is no time between the steps."""
+    if not times or min(times) == max(times):
+        return None
+    return min(times), max(times)
+
+
+def _down(lanes: Lanes, row: Row) -> int:
+    within = (lanes.track_of.get(row.message, 0) + 1) / (lanes.tracks + 1)
+    return _TOP + round((lanes.lane(row.step) + within) * _LANE)
+
+
+def _name(lane: Lane) -> Html:
+    return tag("li", name(lane.name or "unknown"), class_=lane.kind)
+
+
+def _gaps(
+    drawn: Sequence[Row],
+    across: Callable[[datetime.datetime], float],
+    start: datetime.datetime,
+    end: datetime.datetime,
+) -> Iterator[Html]:
+    """Yield the length of each large gap between two steps, above the lanes."""
+    times = sorted(row.step.at for row in drawn if row.step.at is not None)
+    for before, after in pairwise(times):
+        if after - before >= (end - start) * _GAP_PART:
+            left, right = across(before), across(after)
+            y = _TOP - 5
+            yield tag("line", x1=percent(left), x2=percent(right), y1=y, y2=y, class_="span-line")
+            for x in (left, right):
+                yield tag("line", x1=percent(x), x2=percent(x), y1=y - 4, y2=y + 4, class_="span-line")
+            yield tag("text", length_text(after - before), x=percent((left + right) / 2), y=y - 6,
+                      text_anchor="middle", class_="axis halo")  # fmt: skip
+
+
+def _axis(start: datetime.datetime, end: datetime.datetime, bottom: int) -> Iterator[Html]:
+    for number, tick in enumerate(time_ticks(start, end)):
+        place = _MARGIN + (1 - 2 * _MARGIN) * tick.place
+        x = percent(place)
+        look = " wide-only" if number % 2 else ""
+        anchor = "start" if place < 0.05 else "end" if place > 0.95 else "middle"
+        yield tag("line", x1=x, x2=x, y1=_TOP, y2=bottom, class_=f"grid{look}")
+        yield tag("text", tick.label, x=x, y=bottom + 16, text_anchor=anchor, class_=f"axis{look}")

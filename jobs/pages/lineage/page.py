@@ -1,0 +1,182 @@
+"""The page of `commitlake lineage --html`: what happened to a message, as a picture, with all that is known of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from commitlake.jobs.pages.lineage.details import details
+from commitlake.jobs.pages.lineage.glyphs import FOLDED, definitions, glyph_of, legend
+from commitlake.jobs.pages.lineage.graph import graph
+from commitlake.jobs.pages.lineage.lanes import lanes_of
+from commitlake.jobs.pages.lineage.overview import overview
+from commitlake.jobs.pages.lineage.rows import Rows, rows_of
+from commitlake.jobs.pages.markup import Html, joined, name, tag
+from commitlake.jobs.pages.output import time_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
+from commitlake.jobs.pages.parts import paragraph
+from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, StepKind, Story
+
+TITLE = "What happened to a message"
+MAX_OUTCOMES = 300
+"""Outcomes that are shown; of more, the worst."""
+MAX_CAUTIONS = 50
+_MAX_SENTENCE = 300
+_KINDS = {
+    OutcomeState.OVERDUE: Kind.CRITICAL,
+    OutcomeState.DEAD: Kind.CRITICAL,
+    OutcomeState.FAILED: Kind.WARNING,
+    OutcomeState.PREPARED: Kind.WARNING,
+    OutcomeState.NOT_CONSUMED: Kind.WARNING,
+    OutcomeState.UNKNOWN: Kind.INFO,
+    OutcomeState.WAITING: Kind.INFO,
+    OutcomeState.PASSED: Kind.INFO,
+    OutcomeState.REDRIVEN: Kind.INFO,
+    OutcomeState.ROLLED_BACK: Kind.INFO,
+    OutcomeState.CONSUMED: Kind.GOOD,
+}
+"""How good each state is, the worst first."""
+_WORST_FIRST = list(_KINDS)
+_WORDS = {state: state.replace("_", " ") for state in OutcomeState} | {OutcomeState.DEAD: "dead letter"}
+_PROOFS = {
+    Proof.TRACE: "the client's trace",
+    Proof.RECORDS: "stored records",
+    Proof.OFFSETS: "the group's offset",
+    Proof.NONE: "nothing",
+}
+_COLUMNS = (
+    Column("now", is_ranked=True),
+    Column("in words"),
+    Column("group"),
+    Column("since, or due (UTC)"),
+    Column("known by"),
+    Column("step", is_number=True),
+)
+
+
+def lineage_page(story: Story, facts: Sequence[tuple[str, str]]) -> Page:
+    """Return the page.
+
+    Args:
+        story: The story, masked if need be.
+        facts: Where it is from, as pairs of a label and a value.
+    """
+    rows = rows_of(story)
+    known = "nothing is archived" if story.as_of is None else time_text(story.as_of)
+    facts = [*facts, ("Asked", story.asked), ("The lake knows until", known), ("Steps", f"{len(story.steps):,}")]
+    sections = []
+    if story.steps:
+        picture, left_out = _picture(story, rows)
+        if story.outcomes:
+            sections.append(Section("outcomes", "How it stands", _outcomes(story, rows)))
+        sections.append(Section("picture", "What happened", picture))
+        if story.cautions or story.not_shown or left_out:
+            sections.append(Section("cautions", "What this does not tell", _cautions(story, left_out)))
+        sections.append(Section("steps", "Each step", joined([_ALL_STEPS, details(story, rows)])))
+    elif story.cautions:
+        sections.append(Section("cautions", "What this does not tell", _cautions(story, 0)))
+    return Page(TITLE, verdict_of(story), facts, sections, made_now("lineage"))
+
+
+def verdict_of(story: Story) -> Verdict:
+    """Return the sentence that sums a story up."""
+    asked = _cut(story.asked)
+    if not story.steps:
+        return Verdict(Kind.INFO, f"Nothing in the lake has {asked}.", "Not found")
+    if not story.outcomes:
+        return Verdict(Kind.INFO, f"{asked}: {_count(len(story.steps), 'step')}; nothing tells how it stands.")
+    worst = min(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
+    kind, word = _KINDS[worst.state], _WORDS[worst.state].capitalize()
+    text = _cut(worst.text).rstrip(".")
+    if len(story.outcomes) == 1:
+        return Verdict(kind, f"{asked}: {text}.", word)
+    counts = Counter(outcome.state for outcome in story.outcomes)
+    counted = ", ".join(_counted(state, counts[state]) for state in _WORST_FIRST if counts[state])
+    return Verdict(kind, f"{asked}: {counted}. {text[:1].upper()}{text[1:]}.", word)
+
+
+def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
+    lanes = lanes_of(rows.rows)
+    found = {glyph_of(row.step) for row in rows.rows if not row.is_folded}
+    glyphs = [each for each in (*StepKind, "failed") if each in found]
+    if rows.folded:
+        glyphs.append(FOLDED)
+    drawn, left_out = graph(story, rows, lanes)
+    notes = [f"{_count(rows.messages, 'message')}; times are UTC. Choose a step for its properties and body."]
+    if rows.folded:
+        notes.append(
+            f"{rows.folded:,} of {len(story.steps):,} steps are folded: drawn are messages in trouble, and the newest."
+        )
+    scaled = overview(story, rows, lanes)
+    figure = tag(
+        "figure",
+        tag("figcaption", " ".join(notes)),
+        legend(glyphs),
+        tag("h3", "To scale") if scaled else Html(),
+        scaled,
+        tag("h3", "Step by step") if scaled else Html(),
+        tag("div", drawn, _PANEL, class_="story"),
+        class_="figure",
+    )
+    return joined([definitions([*glyphs]), figure]), left_out
+
+
+def _outcomes(story: Story, rows: Rows) -> Html:
+    ordered = sorted(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
+    shown = ordered[:MAX_OUTCOMES]
+    rest = f"The worst {len(shown):,} of {len(ordered):,} are shown." if len(shown) < len(ordered) else ""
+    return table("Each message, in each group that is known to want it", _COLUMNS,
+                 [_outcome(outcome, rows) for outcome in shown], rest=rest)  # fmt: skip
+
+
+def _outcome(outcome: Outcome, rows: Rows) -> list[Cell]:
+    row = rows.row_of.get(outcome.step)
+    rank = len(_WORST_FIRST) - _WORST_FIRST.index(outcome.state)
+    link = (
+        tag("a", f"{row.number}", href=f"#step-{row.number}", data_row=row.number)
+        if row is not None
+        else Html("folded")
+    )
+    return [
+        Cell(badge(_KINDS[outcome.state], _WORDS[outcome.state]), rank),
+        Cell(tag("span", name(outcome.text), class_="sentence")),
+        Cell(name(outcome.group) if outcome.group is not None else "all"),
+        Cell(time_text(outcome.at).removesuffix(" UTC") if outcome.at is not None else ""),
+        Cell(_PROOFS[outcome.proof]),
+        Cell(link, None if row is None else row.number),
+    ]
+
+
+def _cautions(story: Story, left_out: int) -> Html:
+    sentences = [_cut(caution) for caution in story.cautions[:MAX_CAUTIONS]]
+    if len(story.cautions) > MAX_CAUTIONS:
+        sentences.append(f"{len(story.cautions) - MAX_CAUTIONS:,} more remarks are left out of this page.")
+    if story.not_shown:
+        sentences.append(f"{_count(story.not_shown, 'record')} more match the question and are not in this story.")
+    if left_out:
+        sentences.append(f"{_count(left_out, 'line')} between steps are not drawn; the steps' details name them.")
+    return tag("ul", *(tag("li", sentence) for sentence in sentences))
+
+
+def _counted(state: OutcomeState, count: int) -> str:
+    return _count(count, _WORDS[state]) if state is OutcomeState.DEAD else f"{count:,} {_WORDS[state]}"
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= _MAX_SENTENCE else f"{value[:_MAX_SENTENCE]}…"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+_ALL_STEPS = paragraph("Open a step for its columns, properties and body.", is_quiet=True)
+_PANEL = tag(
+    "aside",
+    tag("div", tag("b", "", class_="panel-title"), tag("button", "Close", type="button", class_="panel-close"),
+        class_="panel-head"),
+    tag("div", class_="panel-body"),
+    class_="panel", role="region", aria_label="Chosen step", hidden=True,
+)  # fmt: skip
+"""Where the script shows a step's details."""

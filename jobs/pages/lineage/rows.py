@@ -1,0 +1,135 @@
+"""Rows of a picture: the steps of a story that are drawn, and in their places those that are folded.
+
+A story may have thousands of steps. At most `MAX_STEPS` are drawn: whole messages, first those that are in trouble,
+then the newest. What is folded between two steps that are drawn is one row, which says how many they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from commitlake.pipelines.lineage.story import OutcomeState, Step, Story
+
+MAX_STEPS = 1000
+"""Steps that are drawn. A page with so many is some MB, and a browser shows it at once."""
+CALM = frozenset({OutcomeState.CONSUMED, OutcomeState.PASSED, OutcomeState.ROLLED_BACK, OutcomeState.REDRIVEN})
+"""States of which nothing is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a picture.
+
+    Attributes:
+        place: In the picture, from 0.
+        number: Of the step among those that are drawn, from 1; links refer to it. 0 for folded steps.
+        message: The message that it is of, from 0: steps that edges join have the same one; -1 for folded steps.
+        steps: The step, or those that are folded.
+        is_folded: Whether they are folded.
+    """
+
+    place: int
+    number: int
+    message: int
+    steps: Sequence[Step]
+    is_folded: bool = False
+
+    @property
+    def step(self) -> Step:
+        """The step; of folded ones the first."""
+        return self.steps[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All rows of a picture.
+
+    Attributes:
+        rows: In the order of the story's steps.
+        messages: How many messages the story has.
+        folded: How many steps are folded.
+        row_of: The row of each step that is drawn, by the step's id.
+    """
+
+    rows: Sequence[Row]
+    messages: int
+    folded: int
+    row_of: dict[str, Row]
+
+
+def rows_of(story: Story, most: int = MAX_STEPS) -> Rows:
+    """Return the rows of a story.
+
+    Args:
+        story: The story.
+        most: So many steps are drawn.
+    """
+    message_of = _messages(story)
+    kept = _kept(story, message_of, most)
+    rows: list[Row] = []
+    number = 0
+    for steps, is_folded in _runs(story.steps, kept):
+        if is_folded:
+            rows.append(Row(len(rows), 0, -1, steps, is_folded))
+        else:
+            number += 1
+            rows.append(Row(len(rows), number, message_of[steps[0].id], steps))
+    row_of = {row.step.id: row for row in rows if not row.is_folded}
+    return Rows(rows, len(set(message_of.values())), len(story.steps) - len(row_of), row_of)
+
+
+def _messages(story: Story) -> dict[str, int]:
+    """Return the message of each step: what edges join, numbered by the first step."""
+    above = {step.id: step.id for step in story.steps}
+
+    def top(step_id: str) -> str:
+        while above[step_id] != step_id:
+            above[step_id] = above[above[step_id]]
+            step_id = above[step_id]
+        return step_id
+
+    for edge in story.edges:
+        if edge.source in above and edge.target in above:
+            above[top(edge.target)] = top(edge.source)
+    numbers: dict[str, int] = {}
+    return {step.id: numbers.setdefault(top(step.id), len(numbers)) for step in story.steps}
+
+
+def _kept(story: Story, message_of: dict[str, int], most: int) -> set[str]:
+    """Return the ids of the steps that are drawn."""
+    if len(story.steps) <= most:
+        return set(message_of)
+    by_message: dict[int, list[str]] = {}
+    for step in story.steps:
+        by_message.setdefault(message_of[step.id], []).append(step.id)
+    troubled = {
+        message_of[outcome.step]
+        for outcome in story.outcomes
+        if outcome.state not in CALM and outcome.step in message_of
+    }
+    kept: set[str] = set()
+    for message in sorted(by_message, key=lambda message: (message not in troubled, -message)):
+        room = most - len(kept)
+        ids = by_message[message]
+        if len(ids) <= room:
+            kept.update(ids)
+        elif not kept:  # of a message that alone is too long, the beginning and the end
+            kept.update(ids[: room // 2])
+            kept.update(ids[len(ids) - (room - room // 2) :])
+    return kept
+
+
+def _runs(steps: Sequence[Step], kept: set[str]) -> Iterator[tuple[list[Step], bool]]:
+    """Yield each step that is drawn, and between them what is folded."""
+    folded: list[Step] = []
+    for step in steps:
+        if step.id not in kept:
+            folded.append(step)
+            continue
+        if folded:
+            yield folded, True
+            folded = []
+        yield [step], False
+    if folded:
+        yield folded, True

@@ -1,0 +1,115 @@
+"""A story whose personal data are masked, by the rules of `pipelines.replay.masking`, before anything is shown of it.
+
+A rule changes bodies, properties, keys or tags. A value that it changes is replaced wherever else the story has it: in
+the question, in titles and sentences, in other properties. A body that a rule for bodies cannot mask is not shown at
+all, and `Record.body_problem` says why. Names of topics and groups, and the ids of steps, stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from commitlake.pipelines.lineage.story import Record, Step, Story
+from commitlake.pipelines.replay.masking import BODY, KEYS, PROPERTY, TAGS, Mask, MaskError, Message, apply_masks
+from commitlake.schemas.layouts.rocketmq import properties as props
+
+HIDDEN = "(masked)"
+"""Stands where a rule leaves nothing of a value."""
+_SHOWN_OF_QUESTION = 200
+_OWN = {props.KEYS: KEYS, props.TAGS: TAGS}
+Replacements = dict[str, str]
+
+
+def mask_story(story: Story, masks: Sequence[Mask], key: bytes) -> Story:
+    """Return a story with its records masked.
+
+    Args:
+        story: The story.
+        masks: The rules, in their order; a rule for the property KEYS or TAGS is one for keys or tags.
+        key: Of the hashes.
+    """
+    if not masks:
+        return story
+    rules = [_own(mask) for mask in masks]
+    changed: Replacements = {}
+    records = {step.id: _masked(step.record, rules, key, changed) for step in story.steps if step.record is not None}
+    shown = _replacer(changed)
+    return replace(
+        story,
+        asked=shown(story.asked),
+        steps=[_step(step, records.get(step.id), shown) for step in story.steps],
+        edges=[replace(edge, text=shown(edge.text)) for edge in story.edges],
+        outcomes=[replace(outcome, text=shown(outcome.text)) for outcome in story.outcomes],
+        cautions=[shown(caution) for caution in story.cautions],
+    )
+
+
+def _own(mask: Mask) -> Mask:
+    """Return a rule for the property of keys or tags as one for these: they have fields of their own."""
+    field = _OWN.get(mask.path[0]) if mask.field == PROPERTY else None
+    return mask if field is None else replace(mask, field=field, path=())
+
+
+def _masked(record: Record, masks: Sequence[Mask], key: bytes, changed: Replacements) -> Record:
+    properties = {name: value for name, value in record.properties.items() if name not in _OWN}
+    message = Message(b"", record.keys, record.tags, properties)
+    body, problem = record.body, record.body_problem
+    for mask in masks:
+        if mask.field != BODY:
+            message = _one(message, mask, key, changed)
+        elif body is not None:
+            try:
+                body = apply_masks(replace(message, body=body), [mask], key).body
+            except MaskError as error:
+                body, problem = None, f"not shown, as it cannot be masked: {error}"
+    return replace(
+        record, keys=tuple(message.keys), tags=message.tags, properties=message.properties, body=body,
+        body_problem=problem,
+    )  # fmt: skip
+
+
+def _one(message: Message, mask: Mask, key: bytes, changed: Replacements) -> Message:
+    """Apply a rule that is not for bodies, and keep what it has changed."""
+    if mask.field == KEYS:
+        values = list(message.keys)
+    elif mask.field == TAGS:
+        values = [message.tags] if message.tags is not None else []
+    else:
+        value = message.properties.get(mask.path[0])
+        values = [value] if value is not None else []
+    for value in values:
+        if value:
+            changed[value] = mask.value(value, key) or HIDDEN
+    try:
+        return apply_masks(message, [mask], key)
+    except MaskError:  # keys that would fall apart
+        return replace(message, keys=())
+
+
+def _replacer(changed: Replacements) -> Callable[[str], str]:
+    """Return a function that replaces, in a text, all values that rules have changed."""
+    cut = {value[:_SHOWN_OF_QUESTION]: shown for value, shown in changed.items() if len(value) > _SHOWN_OF_QUESTION}
+    known = {**cut, **changed}
+    if not known:
+        return lambda text: text
+    longest_first = sorted(known, key=len, reverse=True)
+    found = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+    return lambda text: found.sub(lambda match: known[match[0]], text)
+
+
+def _step(step: Step, record: Record | None, shown: Callable[[str], str]) -> Step:
+    def maybe(text: str | None) -> str | None:
+        return None if text is None else shown(text)
+
+    if record is not None:
+        record = replace(
+            record,
+            msg_id=maybe(record.msg_id),
+            unique_key=maybe(record.unique_key),
+            born_host=maybe(record.born_host),
+            producer_group=maybe(record.producer_group),
+            properties={name: shown(value) for name, value in record.properties.items()},
+        )
+    return replace(step, title=shown(step.title), text=shown(step.text), record=record)

@@ -1,0 +1,57 @@
+"""The overview: places are to scale, large gaps are named."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from commitlake.jobs.pages.lineage.lanes import lanes_of
+from commitlake.jobs.pages.lineage.overview import overview
+from commitlake.jobs.pages.lineage.rows import rows_of
+from commitlake.pipelines.lineage.story import Story
+from tests.support.html_pages import Element, parse_page
+from tests.support.stories import edge, order_story, record_step
+
+
+def drawn(story: Story) -> Element:
+    rows = rows_of(story)
+    return parse_page(overview(story, rows, lanes_of(rows.rows)))
+
+
+def test_distances_are_as_the_times_are() -> None:
+    steps = [record_step(at, at, "orders", "sent") for at in (0, 25, 100)]
+    edges = [edge("delayed", steps[0], steps[1])]
+    root = drawn(Story("key k", None, steps, edges, []))
+    places = [float(node.attributes["x"].rstrip("%")) for node in root.of_class("glyph")]
+    assert (places[1] - places[0]) / (places[2] - places[0]) == pytest.approx(0.25, abs=1e-4)
+    (line,) = root.of_class("edge")
+    assert float(line.attributes["x1"].rstrip("%")) == places[0]
+    assert float(line.attributes["x2"].rstrip("%")) == places[1]
+
+
+def test_large_gaps_are_named() -> None:
+    assert [text.text for text in drawn(order_story()).of_class("halo")] == ["1.1 d"]
+
+
+def test_nodes_refer_to_their_steps_and_lanes_are_named() -> None:
+    story = order_story()
+    root = drawn(story)
+    numbers = [int(node.attributes["data-row"]) for node in root.of_class("glyph")]
+    assert numbers == [number for number, step in enumerate(story.steps, 1) if step.at is not None]
+    assert [item.text for item in root.all("li")][:3] == [
+        "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "orders",
+    ]  # fmt: skip
+
+
+def test_without_two_times_there_is_no_axis() -> None:
+    one = record_step(1, 0, "orders", "sent")
+    for steps in ([], [one], [one, record_step(2, None, "orders", "sent")]):
+        assert drawn(Story("key k", None, steps, [], [])).inner == []
+
+
+def test_times_at_both_ends_of_the_calendar_have_an_axis() -> None:
+    ends = [record_step(1, 0, "a", "sent"), record_step(2, 7_900 * 365 * 86_400, "a", "sent")]
+    assert ends[1].at is not None
+    assert ends[1].at > datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
+    assert 0 < len(drawn(Story("key k", None, ends, [], [])).of_class("axis")) < 20
