@@ -15,6 +15,7 @@ from functools import partial
 from commitlake.connectors.runtime.jars import s3_jars
 from tests.servers.go_programs import go_program
 from tests.servers.hbase import hbase_jars
+from tests.servers.mermaid import prepare_mermaid
 from tests.servers.rocketmq import VERSIONS, rocketmq_jars
 from tests.servers.rocketmq_classes import class_archives
 from tests.servers.s3 import MODULE, VERSION
@@ -25,6 +26,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "jars of HBase": hbase_jars,
     "jars for object stores": s3_jars,
     "an S3 server": partial(go_program, MODULE, VERSION),
+    "Mermaid": prepare_mermaid,
     "an archive of Spark's classes": class_archive,
     **{f"archives of the classes of RocketMQ {version}": partial(class_archives, version) for version in VERSIONS},
 }

@@ -1,8 +1,8 @@
 r"""A story as a Mermaid flowchart, for a ticket: GitHub, GitLab and others draw it where it is pasted.
 
     flowchart TD
-      s1["2026-11-20 14:00:00<br/>sent to orders"]
-      s2[["2026-11-20 14:00:04<br/>dead letter of billing"]]
+      s1["2026-11-20 14:00:00 sent to orders"]
+      s2[["2026-11-20 14:00:04 dead letter of billing"]]
       s1 -- "4.2 s: billing gave up" --> s2
 
 Labels are somebody else's text. All of their characters but letters, digits and a few others are written as entities of
@@ -28,6 +28,8 @@ MAX_EDGES = 160
 MAX_CHARACTERS = 48_000
 MAX_LABEL = 70
 _SAFE = re.compile(r"[^A-Za-z0-9 .,:+_()/À-ÖØ-öø-ÿ\u0370-\u1fff\u3040-\ud7ff-]")
+_ICON = re.compile(r"(?<=:)(?=fa-)")
+"""Where `fa:fa-ban` would become an icon; a space without a width stands between."""
 _SHAPES = {
     StepKind.NORMAL: ("[", "]"), StepKind.DELAY: ("([", "])"), StepKind.TIMER: ("([", "])"),
     StepKind.RETRY: ("[/", "/]"), StepKind.DLQ: ("[[", "]]"), StepKind.HALF: ("[\\", "\\]"),
@@ -74,7 +76,7 @@ def _node(row: Row) -> Iterator[str]:
     if row.is_folded:
         yield f"  f{row.place}{_quoted(('(((', ')))'), _label(f'{len(row.steps):,} steps folded'))}"
         return
-    when = "" if step.at is None else f"{plain_text(step.at)}<br/>"
+    when = "" if step.at is None else f"{plain_text(step.at)} "
     yield f"  s{row.number}{_quoted(_SHAPES[step.kind], when + _label(step.title))}{_class(step)}"
 
 
@@ -100,7 +102,7 @@ def _label(text: str) -> str:
     """Return a text for a label: cut, on one line, with entities for all that Mermaid might read as its own."""
     shown = printable_line(text[: MAX_LABEL + 1])
     shown = shown if len(text) <= MAX_LABEL else f"{shown[:MAX_LABEL]}…"
-    return _SAFE.sub(lambda match: f"#{ord(match[0])};", shown) or " "
+    return _SAFE.sub(lambda match: f"#{ord(match[0])};", _ICON.sub("\u200b", shown)) or " "
 
 
 def _quoted(shape: tuple[str, str], label: str) -> str:

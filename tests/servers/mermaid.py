@@ -1,0 +1,62 @@
+"""Mermaid itself, which draws what `commitlake lineage --mermaid` writes: the judge of its form.
+
+npm fetches the published package from where its own settings say; one file of it is kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+from tests.servers.cache import build_once, cache_folder, digest
+
+VERSION = "12.3.0"
+INTEGRITY = "sha512-4113TdXeLAsMruJ79OpFL5O8+LTFXhQqZ260rF3tgUmiNAtRm4Uume04I+65PRN6yZ69J4f8rVYWW8zRk65UYw=="
+"""Of the package, as the registry gave it when the version was chosen."""
+FETCH_TIMEOUT_SECONDS = 600
+_SCRIPT = "package/dist/mermaid.min.js"
+
+
+class MermaidError(Exception):
+    """Mermaid could not be fetched."""
+
+
+def mermaid_script() -> Path:
+    """Return the path of Mermaid as one script for a browser.
+
+    Raises:
+        MermaidError: There is no npm, or it could not fetch the package.
+    """
+    target = cache_folder() / f"mermaid-{VERSION}-{digest([VERSION, INTEGRITY])}"
+    return build_once(target, _fetch) / "mermaid.min.js"
+
+
+def prepare_mermaid() -> None:
+    """Fetch Mermaid where there is npm; elsewhere, the test that needs it says so."""
+    if shutil.which("npm"):
+        mermaid_script()
+
+
+def _fetch(folder: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise MermaidError("there is no npm on the PATH: install it (apt-get install npm)")
+    command = [npm, "pack", f"mermaid@{VERSION}", "--silent"]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=FETCH_TIMEOUT_SECONDS
+    )
+    package = folder / f"mermaid-{VERSION}.tgz"
+    if done.returncode or not package.exists():
+        raise MermaidError(f"npm pack failed; it said:\n{(done.stdout + done.stderr)[-4000:]}")
+    found = f"sha512-{base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()}"
+    if found != INTEGRITY:
+        raise MermaidError(f"mermaid {VERSION}: expected {INTEGRITY}, found {found}")
+    with tarfile.open(package) as archive:
+        script = archive.extractfile(_SCRIPT)
+        assert script is not None
+        (folder / "mermaid.min.js").write_bytes(script.read())
+    package.unlink()
