@@ -12,6 +12,7 @@ from commitlake.pipelines.lineage.story import Step, StepKind
 
 FOLDED = "folded"
 FAILED = "failed"
+BEGUN = "begun"
 _BACK = "shape-back"
 
 
@@ -44,6 +45,7 @@ _SHAPES = {
         + tag("path", d="M-2,-2L2,2M2,-2L-2,2", class_="shape-line"),
         "tried, without success",
     ),
+    BEGUN: (_RING + tag("circle", r=1.8, class_="shape"), "begun; nothing tells how it ended"),
     FOLDED: (
         tag("circle", cx=-5, r=1.6, class_="shape") + tag("circle", r=1.6, class_="shape")
         + tag("circle", cx=5, r=1.6, class_="shape"),
@@ -60,8 +62,9 @@ _EDGE_LOOKS = {
 
 def glyph_of(step: Step) -> str:
     """Return the name of a step's shape."""
-    consumption = step.consumption
-    return FAILED if consumption is not None and consumption.succeeded is not True else step.kind
+    if step.consumption is None or step.consumption.succeeded:
+        return step.kind
+    return BEGUN if step.consumption.succeeded is None else FAILED
 
 
 def glyph_word(glyph: str) -> str:
@@ -82,9 +85,9 @@ def definitions(glyphs: Iterable[str]) -> Html:
                focusable="false")  # fmt: skip
 
 
-def glyph(name: str, x: str, y: str, **attributes: str | float | bool | None) -> Html:
-    """Return a shape at a place in an SVG."""
-    return tag("use", href=f"#glyph-{name}", x=x, y=y, class_=f"glyph {name}", **attributes)
+def glyph(name: str, x: str, y: str, *content: str, **attributes: str | float | bool | None) -> Html:
+    """Return a shape at a place in an SVG, with a title in it if need be."""
+    return tag("use", *content, href=f"#glyph-{name}", x=x, y=y, class_=f"glyph {name}", **attributes)
 
 
 def legend(glyphs: Iterable[str]) -> Html:

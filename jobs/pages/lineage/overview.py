@@ -21,6 +21,7 @@ _GAP_PART = 0.2
 """A gap of so large a part of the time is named."""
 _AXIS = 22
 _MARGIN = 0.015
+_MAX_HINT = 120
 MAX_EDGES = 2000
 """Edges that are drawn; of more, the first."""
 
@@ -51,8 +52,8 @@ def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
             edges.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=f"edge {edge_look(edge.kind)}",
                              data_message=rows.row_of[edge.source].message))  # fmt: skip
     marks = [
-        glyph(glyph_of(row.step), places[row.step.id][0], f"{places[row.step.id][1]}", data_row=row.number,
-              data_message=row.message)
+        glyph(glyph_of(row.step), places[row.step.id][0], f"{places[row.step.id][1]}", _hint(row),
+              data_row=row.number, data_message=row.message)
         for row in drawn
     ]  # fmt: skip
     picture = tag(
@@ -74,6 +75,11 @@ def _span(times: Sequence[datetime.datetime]) -> tuple[datetime.datetime, dateti
 def _down(lanes: Lanes, row: Row) -> int:
     within = (lanes.track_of.get(row.message, 0) + 1) / (lanes.tracks + 1)
     return _TOP + round((lanes.lane(row.step) + within) * _LANE)
+
+
+def _hint(row: Row) -> Html:
+    """Return what a browser shows where a step is pointed at."""
+    return tag("title", f"{row.number}. {row.step.title[:_MAX_HINT]}")
 
 
 def _name(lane: Lane) -> Html:

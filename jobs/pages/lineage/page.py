@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from commitlake.jobs.pages.lineage.details import details
-from commitlake.jobs.pages.lineage.glyphs import FOLDED, definitions, glyph_of, legend
+from commitlake.jobs.pages.lineage.glyphs import BEGUN, FAILED, FOLDED, definitions, glyph_of, legend
 from commitlake.jobs.pages.lineage.graph import graph
 from commitlake.jobs.pages.lineage.lanes import lanes_of
 from commitlake.jobs.pages.lineage.overview import overview
@@ -99,7 +99,7 @@ def verdict_of(story: Story) -> Verdict:
 def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
     lanes = lanes_of(rows.rows)
     found = {glyph_of(row.step) for row in rows.rows if not row.is_folded}
-    glyphs = [each for each in (*StepKind, "failed") if each in found]
+    glyphs = [each for each in (*StepKind, FAILED, BEGUN) if each in found]
     if rows.folded:
         glyphs.append(FOLDED)
     drawn, left_out = graph(story, rows, lanes)

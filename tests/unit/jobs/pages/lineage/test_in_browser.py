@@ -198,12 +198,17 @@ def test_a_thousand_steps_are_usable(tab: Page, pages: dict[str, Path]) -> None:
 
 def test_on_paper_the_picture_is_whole_and_what_is_not_open_is_left_out(tab: Page, pages: dict[str, Path]) -> None:
     tab.goto(pages["order"].as_uri())
-    tab.locator(".step > a").first.click()
+    tab.locator(".step > a").nth(11).click()
     tab.get_by_role("button", name=re.compile("Switch to")).click()
     tab.emulate_media(media="print")
     assert not tab.locator(".panel").is_visible()
     assert not tab.locator("#steps").is_visible()
     assert_told(tab, order_story())
+    whole, drawn = tab.locator("#picture").bounding_box(), tab.locator(".graph").bounding_box()
+    assert whole is not None
+    assert drawn is not None
+    assert drawn["width"] > whole["width"] - 50
+    assert tab.locator(".rail .edge:not(.is-on)").first.evaluate("path => getComputedStyle(path).opacity") == "1"
     assert luminance(tab.evaluate("getComputedStyle(document.body).color")) < 0.1  # dark text, whatever is chosen
 
 

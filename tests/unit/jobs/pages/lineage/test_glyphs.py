@@ -1,0 +1,43 @@
+"""Shapes: one for each kind of step, told apart by more than their colour."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from commitlake.jobs.pages.lineage import glyphs
+from commitlake.jobs.pages.lineage.glyphs import BEGUN, FAILED, FOLDED, definitions, glyph_of, glyph_word, legend
+from commitlake.pipelines.lineage.story import StepKind
+from tests.support.html_pages import parse_page
+from tests.support.stories import consumed, record_step
+
+ALL = (*StepKind, FAILED, BEGUN, FOLDED)
+
+
+def test_every_kind_has_a_shape_of_its_own_and_a_word() -> None:
+    shapes = {shape.attributes["id"]: shape for shape in parse_page(definitions(ALL)).all("g")}
+    assert set(shapes) == {f"glyph-{name}" for name in ALL}
+    drawn = [str([(one.name, one.attributes) for one in shape.inner]) for shape in shapes.values()]
+    assert len(set(drawn)) == len(ALL)
+    assert len({glyph_word(name) for name in ALL}) == len(ALL)
+
+
+def test_a_legend_names_the_shapes_that_it_is_given() -> None:
+    entries = parse_page(legend([StepKind.RETRY, FAILED])).all("li")
+    assert [entry.text for entry in entries] == ["retry", "tried, without success"]
+
+
+@pytest.mark.parametrize(("succeeded", "name"), [(True, StepKind.CONSUMPTION), (False, FAILED), (None, BEGUN)])
+def test_a_consumption_is_drawn_by_how_it_ended(succeeded: bool | None, name: str) -> None:
+    step = consumed("c", 0, "billing", 1)
+    assert step.consumption is not None
+    assert glyph_of(replace(step, consumption=replace(step.consumption, succeeded=succeeded))) == name
+
+
+def test_other_steps_are_drawn_by_their_kind() -> None:
+    assert glyph_of(record_step(1, 0, "orders", "sent", StepKind.TIMER)) is StepKind.TIMER
+
+
+def test_edges_of_unknown_kinds_have_a_plain_line() -> None:
+    assert (glyphs.edge_look("dead"), glyphs.edge_look("</svg>")) == ("dead", "plain")
