@@ -14,6 +14,7 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.line_chart import percent
 from commitlake.jobs.pages.lineage.glyphs import FOLDED, edge_look, glyph, glyph_of
 from commitlake.jobs.pages.lineage.lanes import Lanes
@@ -31,7 +32,8 @@ _LONG_PART = 20
 _LONG_LEAST = datetime.timedelta(seconds=1)
 _STRETCHED = 1000
 _LINE = 100
-_MAX_LANE_NAME = 26
+_LONGEST_NAMES = (10, 14, 18, 22, 26)
+"""Characters of lanes' names, for each of which page.css has a height; longer names are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,7 @@ def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
         _chunk(lines[start : start + CHUNK], start, by_chunk.get(start // CHUNK, []), led_to, lanes, labels)
         for start in range(0, len(lines), CHUNK)
     ]
-    header = tag("div", _header(lanes), class_="lane-names", aria_hidden="true")
-    return tag("div", header, *chunks, class_=f"graph lanes-{len(lanes.lanes)}"), left_out
+    return tag("div", _header(lanes), *chunks, class_=f"graph lanes-{len(lanes.lanes)}"), left_out
 
 
 def lines_of(rows: Sequence[Row]) -> list[Line]:
@@ -131,13 +132,22 @@ def _paths(story: Story, rows: Rows, lanes: Lanes, lines: Sequence[Line]) -> Ite
 
 
 def _header(lanes: Lanes) -> Html:
-    names = []
-    for place, lane in enumerate(lanes.lanes):
-        shown = lane.name or "unknown"
-        shown = shown if len(shown) <= _MAX_LANE_NAME else f"{shown[: _MAX_LANE_NAME - 1]}…"
-        label = tag("text", shown, class_=f"lane-name {lane.kind}")
-        names.append(tag("svg", label, x=percent((place + 0.5) / len(lanes.lanes)), y="100%", overflow="visible"))
-    return tag("svg", *names, width="100%", height="100%", overflow="visible")
+    shown = [_cut(lane.name or "unknown") for lane in lanes.lanes]
+    names = [
+        tag("svg", tag("text", label, class_=f"lane-name {lane.kind}"), x=percent((place + 0.5) / len(shown)),
+            y="100%", overflow="visible")
+        for place, (lane, label) in enumerate(zip(lanes.lanes, shown, strict=True))
+    ]  # fmt: skip
+    longest = max(map(len, shown))
+    room = next(most for most in _LONGEST_NAMES if longest <= most)
+    drawn = tag("svg", *names, width="100%", height="100%", overflow="visible")
+    return tag("div", drawn, class_=f"lane-names longest-{room}", aria_hidden="true")
+
+
+def _cut(value: str) -> str:
+    """Return a name as a lane shows it: escaped before it is cut, as an escape is longer than its sign."""
+    shown = printable_line(value[: _LONGEST_NAMES[-1] + 1])
+    return shown if len(shown) <= _LONGEST_NAMES[-1] else f"{shown[: _LONGEST_NAMES[-1] - 1]}…"
 
 
 def _labels(story: Story) -> dict[str, str]:

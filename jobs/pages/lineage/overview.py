@@ -13,7 +13,7 @@ from commitlake.jobs.pages.lineage.lanes import Lane, Lanes
 from commitlake.jobs.pages.lineage.rows import Row, Rows
 from commitlake.jobs.pages.lineage.times import length_text
 from commitlake.jobs.pages.markup import Html, name, tag
-from commitlake.pipelines.lineage.story import Story
+from commitlake.pipelines.lineage.story import StepKind, Story
 
 _LANE = 22
 _TOP = 26
@@ -22,6 +22,10 @@ _GAP_PART = 0.2
 _AXIS = 22
 _MARGIN = 0.015
 _MAX_HINT = 120
+_DENSE = 150
+"""Steps from which on shapes would hide each other."""
+_SHORT_LABEL = 8
+_PLAIN = frozenset({StepKind.NORMAL, StepKind.CONSUMPTION, StepKind.TRACE, StepKind.OP, StepKind.HALF, StepKind.DELAY})
 MAX_EDGES = 2000
 """Edges that are drawn; of more, the first."""
 
@@ -43,7 +47,7 @@ def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
         for place, lane in enumerate(lanes.lanes)
     ]
     places = {
-        row.step.id: (percent(across(row.step.at)), _down(lanes, row)) for row in drawn if row.step.at is not None
+        row.step.id: (percent(across(row.step.at)), f"{_down(lanes, row)}") for row in drawn if row.step.at is not None
     }
     edges: list[Html] = []
     for edge in story.edges:
@@ -51,18 +55,15 @@ def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
             (x1, y1), (x2, y2) = places[edge.source], places[edge.target]
             edges.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=f"edge {edge_look(edge.kind)}",
                              data_message=rows.row_of[edge.source].message))  # fmt: skip
-    marks = [
-        glyph(glyph_of(row.step), places[row.step.id][0], f"{places[row.step.id][1]}", _hint(row),
-              data_row=row.number, data_message=row.message)
-        for row in drawn
-    ]  # fmt: skip
+    is_dense = len(drawn) > _DENSE
+    marks = [_mark(row, *places[row.step.id], is_dense=is_dense) for row in drawn]
     picture = tag(
         "svg", *bands, *_axis(start, end, bottom), *edges, *_gaps(drawn, across, start, end), *marks,
         width="100%", height=bottom + _AXIS, class_="chart", role="img",
         aria_label=f"{len(drawn):,} steps on an axis of time. They are listed below.",
     )  # fmt: skip
     names = tag("ul", *map(_name, lanes.lanes), class_="lane-list")
-    return tag("div", names, picture, class_="overview")
+    return tag("div", names, picture, class_="overview is-dense" if is_dense else "overview")
 
 
 def _span(times: Sequence[datetime.datetime]) -> tuple[datetime.datetime, datetime.datetime] | None:
@@ -75,6 +76,15 @@ def _span(times: Sequence[datetime.datetime]) -> tuple[datetime.datetime, dateti
 def _down(lanes: Lanes, row: Row) -> int:
     within = (lanes.track_of.get(row.message, 0) + 1) / (lanes.tracks + 1)
     return _TOP + round((lanes.lane(row.step) + within) * _LANE)
+
+
+def _mark(row: Row, x: str, y: str, *, is_dense: bool) -> Html:
+    """Return a step's shape; of very many, a dot for those that are as they should be."""
+    name = glyph_of(row.step)
+    if is_dense and name in _PLAIN:
+        return tag("circle", _hint(row), cx=x, cy=y, r=2.2, class_=f"glyph {name} shape", data_row=row.number,
+                   data_message=row.message)  # fmt: skip
+    return glyph(name, x, y, _hint(row), data_row=row.number, data_message=row.message)
 
 
 def _hint(row: Row) -> Html:
@@ -109,7 +119,7 @@ def _axis(start: datetime.datetime, end: datetime.datetime, bottom: int) -> Iter
     for number, tick in enumerate(time_ticks(start, end)):
         place = _MARGIN + (1 - 2 * _MARGIN) * tick.place
         x = percent(place)
-        look = " wide-only" if number % 2 else ""
+        look = " wide-only" if number % (2 if len(tick.label) <= _SHORT_LABEL else 4) else ""
         anchor = "start" if place < 0.05 else "end" if place > 0.95 else "middle"
         yield tag("line", x1=x, x2=x, y1=_TOP, y2=bottom, class_=f"grid{look}")
         yield tag("text", tick.label, x=x, y=bottom + 16, text_anchor=anchor, class_=f"axis{look}")

@@ -89,3 +89,13 @@ def test_folded_steps_are_a_line_that_says_how_many() -> None:
     numbers = [int(line.of_class("what")[0].text.split()[0]) for line in folded]
     assert sum(numbers) == 380
     assert len(root.all("a")) == 20
+
+
+def test_lanes_are_named_and_long_names_are_cut() -> None:
+    names = ["short", "x" * 500, "\u202e" * 500, ""]
+    steps = [record_step(number, number, name, "sent") for number, name in enumerate(names)]
+    root, _ = drawn(Story("key k", None, steps, [], []))
+    shown = [text.text for text in root.of_class("lane-name")]
+    assert shown == ["short", "x" * 25 + "…", ("\\u202e" * 5)[:25] + "…", "unknown"]
+    assert root.of_class("longest-26")
+    assert drawn(Story("key k", None, steps[:1], [], []))[0].of_class("longest-10")

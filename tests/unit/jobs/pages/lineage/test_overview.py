@@ -11,7 +11,7 @@ from commitlake.jobs.pages.lineage.overview import overview
 from commitlake.jobs.pages.lineage.rows import rows_of
 from commitlake.pipelines.lineage.story import Story
 from tests.support.html_pages import Element, parse_page
-from tests.support.stories import edge, order_story, record_step
+from tests.support.stories import edge, many_messages, order_story, record_step
 
 
 def drawn(story: Story) -> Element:
@@ -55,3 +55,13 @@ def test_times_at_both_ends_of_the_calendar_have_an_axis() -> None:
     assert ends[1].at is not None
     assert ends[1].at > datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
     assert 0 < len(drawn(Story("key k", None, ends, [], [])).of_class("axis")) < 20
+
+
+def test_of_very_many_steps_those_in_trouble_keep_their_shapes() -> None:
+    root = drawn(many_messages(300))
+    marks = root.of_class("glyph")
+    assert len(marks) == 600
+    assert {one.name for one in marks if "dlq" not in one.attributes["class"]} == {"circle"}
+    assert [one.name for one in marks if "dlq" in one.attributes["class"]] == ["use"] * 3
+    assert root.of_class("is-dense")
+    assert not drawn(order_story()).of_class("is-dense")
