@@ -136,6 +136,11 @@ class LakePaths:
         return self._table("erasures")
 
     @property
+    def evidence(self) -> str:
+        """Signed documents on what was done."""
+        return self._table("evidence")
+
+    @property
     def archive_runs(self) -> str:
         """One row per finished run."""
         return self._table("archive_runs")

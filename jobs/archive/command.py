@@ -33,6 +33,7 @@ from commitlake.jobs.archive.broker_arguments import add_broker_arguments, check
 from commitlake.jobs.cli.collector import collector_off
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.evidence import add_evidence_argument
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
 from commitlake.jobs.cli.places import add_place_arguments
@@ -128,6 +129,7 @@ def build_parser() -> argparse.ArgumentParser:
         "upgrade; needs no --store"
     )
     parser.add_argument("--backfill", choices=("topic_minutes",), help=backfill_help)
+    add_evidence_argument(parser)
     add_local_arguments(parser)
     parser.add_argument("--follow", action="store_true", help="go on as messages arrive, until told to stop (SIGTERM)")
     trigger_help = "with --follow: how often to look for more (default: 2s)"

@@ -23,6 +23,7 @@ from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshot
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.evidence import evidence_key, last_fact, write_evidence
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.process import is_own_process
@@ -70,6 +71,7 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
 def _archive(
     arguments: argparse.Namespace, lake: LakePaths, judge: JudgeProcess | None, file: PageFile | None
 ) -> ExitCode:
+    evidence_key(arguments)  # one that cannot be used is told before anything is done
     name = _name_of(arguments, lake)
     config = Config(
         store=arguments.store or "",
@@ -198,7 +200,26 @@ def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
     if not arguments.quiet:
         for line in summary(result):
             print_line(line)
+    _sign(arguments, result)
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
+
+
+def _sign(arguments: argparse.Namespace, result: Result) -> None:
+    """Sign what the runs did of which no evidence says anything yet; a run that was killed is among them."""
+    key = evidence_key(arguments)
+    if key is None:
+        return
+    from commitlake.pipelines.evidence.facts import archive_facts
+
+    lake = LakePaths(arguments.lake)
+    last = last_fact(lake, "archive", "sequence")
+    if last is None:
+        if not result.sequence:
+            return
+        last = result.sequence - 1  # evidence begins with this run
+    line = write_evidence(lake, key, "archive", archive_facts(lake, last))
+    if line is not None and not arguments.quiet:
+        print_line(line)
 
 
 def archive_progress(runner: Runner, log_bytes: int, *, quiet: bool) -> AbstractContextManager[Callable[[int], None]]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
@@ -27,11 +28,13 @@ from commitlake.jobs.cli.broker_name import broker_name
 from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.evidence import add_evidence_argument, evidence_key, write_evidence
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.pages.output import PageFile, failure_page, page_file
 from commitlake.pipelines.audit.comparisons import (
@@ -54,8 +57,11 @@ from commitlake.pipelines.audit.tables import (
     finding_lines,
     prevents_comparison,
 )
-from commitlake.pipelines.audit.verdicts import Verdict, as_json, as_text
+from commitlake.pipelines.audit.verdicts import Verdict, as_json, as_text, audit_facts
 from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 DESCRIPTION = (
     "Tell whether everything that was archived is there, and the same everywhere: what the runs counted, the table "
@@ -96,6 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_local_arguments(parser)
     parser.add_argument("--output", choices=("table", "json"), default="table", help="default: table")
     add_html_argument(parser)
+    add_evidence_argument(parser)
     return parser
 
 
@@ -114,6 +121,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None) -> ExitCode:
+    key = evidence_key(arguments)
     bodies = _bodies_of(arguments, lake)
     moment = read_moment(lake)
     span = Span(arguments.first, arguments.last).whole_windows()
@@ -128,7 +136,7 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
         if file is not None:
             file.write(audit_page(lake, span, moment, [], findings, notes))
         _print(arguments, [], findings, notes)
-        return ExitCode.DAMAGE
+        return _signed(arguments, lake, key, audit_facts(moment, span, [], findings, notes), ExitCode.DAMAGE)
     findings += compare_archive_runs(lake, moment, {finding.table for finding in findings})
     if not reads_much:
         runner = make_runner(arguments, "audit", lake.s3)
@@ -154,7 +162,23 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
     _print(arguments, verdicts, findings, notes)
     if not any(verdict.compared for verdict in verdicts):
         raise JobError("there was nothing to compare", "Name a store with --store, or leave out --no-bodies")
-    return ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK
+    code = ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK
+    return _signed(arguments, lake, key, audit_facts(moment, span, verdicts, findings, notes), code)
+
+
+def _signed(
+    arguments: argparse.Namespace,
+    lake: LakePaths,
+    key: Ed25519PrivateKey | None,
+    facts: dict[str, Any],
+    code: ExitCode,
+) -> ExitCode:
+    """Sign what an audit has found, and return the exit code."""
+    if key is not None:
+        line = write_evidence(lake, key, "audit", [facts | {"exit_code": int(code), "store": arguments.store}])
+        if line is not None and not arguments.quiet:
+            print_line(line)
+    return code
 
 
 def _is_damaged(table: str, findings: Sequence[TableFinding]) -> bool:

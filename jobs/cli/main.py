@@ -29,6 +29,7 @@ JOBS = {
     "snapshot": "keep how far consumer groups have come, from a store or a live broker; needs no Spark",
     "guard": "tell which segments a broker will delete, when, and whether they are archived",
     "erase": "take messages out of the lake for good, by key or id, and prove it; needs no Spark",
+    "evidence": "make a key, and tell whether signed evidence of runs, audits and erasures is whole; needs no Spark",
     "maintain": "merge small files, drop what is old, clean up; needs no Spark",
     "broker": "run a small broker and name server that RocketMQ's clients use; needs no Spark",
     "explain": "tell what a read of a store would read, and what it would leave out; needs no Spark",

@@ -31,6 +31,7 @@ OTHER_VARIABLES = frozenset(
         "COMMITLAKE_ROCKETMQ_TLS_CONFIG",
         "COMMITLAKE_TLS_SERVER_KEY_PASSWORD",
         "COMMITLAKE_TLS_CLIENT_KEY_PASSWORD",
+        "COMMITLAKE_EVIDENCE_SECRET",
     }
 )
 """Variables that are no option of a job."""

@@ -6,12 +6,14 @@ import argparse
 import datetime
 import importlib.metadata
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.jobs.cli.confirm import confirm
+from commitlake.jobs.cli.evidence import evidence_key, last_fact, write_evidence
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.runner import make_runner
@@ -19,6 +21,7 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
 from commitlake.pipelines.archive.places import IN_LAKE, bodies_root, check_same_root
+from commitlake.pipelines.erasure.facts import erasure_facts, purge_facts
 from commitlake.pipelines.erasure.ledger import ErasureState, read_states
 from commitlake.pipelines.erasure.purge import Purged
 from commitlake.pipelines.erasure.run import (
@@ -35,19 +38,25 @@ from commitlake.pipelines.erasure.run import (
 from commitlake.pipelines.erasure.selection import Wanted
 from commitlake.schemas.errors import ExitCode
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 _COLUMNS = ["number", "state", "begun_at", "messages", "reason", "erased_at", "older_versions_until", "purged_at"]
 
 
 def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
     """Erase what is wanted, after what an earlier run has left unfinished."""
     say = _printer(arguments)
+    key = evidence_key(arguments)
     place = _place(arguments)
     if not arguments.dry_run:
         _finish(place, say)
     plan = plan_erasure(place, wanted)
     if plan.is_nothing:
         say("the lake holds nothing of it: nothing was erased")
-        _purge(arguments, place, say)
+        if not arguments.dry_run:
+            _purge(arguments, place, say)
+            _sign(place, key, say)
         return ExitCode.OK
     if arguments.dry_run or not arguments.quiet:
         for line in plan_lines(plan):
@@ -65,6 +74,7 @@ def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
     for line in outcome_lines(outcome):
         say(line)
     _purge(arguments, place, say)
+    _sign(place, key, say)
     for line in waiting_lines(place.lake):
         say(line)
     return ExitCode.OK
@@ -73,6 +83,7 @@ def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
 def finish(arguments: argparse.Namespace) -> ExitCode:
     """Finish what was stopped, and purge what is due."""
     say = _printer(arguments)
+    key = evidence_key(arguments)
     place = _place(arguments)
     if arguments.dry_run:
         unfinished = unfinished_erasures(place.lake)
@@ -82,6 +93,7 @@ def finish(arguments: argparse.Namespace) -> ExitCode:
         return ExitCode.OK
     done = _finish(place, say)
     purged = _purge(arguments, place, say)
+    _sign(place, key, say)
     if not done and not purged:
         say("nothing is unfinished, and nothing is due")
     for line in waiting_lines(place.lake):
@@ -157,6 +169,18 @@ def _finish(place: Place, say: Callable[[str], None]) -> bool:
     for outcome in done:
         say(f"erasure {outcome.state.number}, which was stopped, or undone by a repair, is done now")
     return bool(done)
+
+
+def _sign(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None]) -> None:
+    """Sign what is not signed yet of erasures; a run that was killed before leaves that to the next one."""
+    if key is None:
+        return
+    states = read_states(place.lake)
+    for kind, facts in (("erasure", erasure_facts), ("purge", purge_facts)):
+        last = last_fact(place.lake, kind, "number") or 0
+        line = write_evidence(place.lake, key, kind, facts(place.lake, [one for one in states if one.number > last]))
+        if line is not None:
+            say(line)
 
 
 def _purge(arguments: argparse.Namespace, place: Place, say: Callable[[str], None]) -> bool:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from commitlake.pipelines.maintenance.expiry import Expired
 
 MIB = 1 << 20
+KEPT_FOR_EVER = (
+    "erasures",
+    "evidence",
+)  # without the one an audit would miss messages, without the other a proof breaks
 DESCRIPTION = (
     "Keep a lake in shape: merge small data files into large ones that stay sorted by topic and queue, drop what is "
     "older than you want to keep, delete files that nobody can read any more and what killed runs have left, and make "
@@ -161,7 +165,7 @@ def _check(arguments: argparse.Namespace) -> None:
     from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
     from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
-    names = (*(table for table in LAKE_TABLES if table != "erasures"), BODIES)  # else an audit would miss messages
+    names = (*(table for table in LAKE_TABLES if table not in KEPT_FOR_EVER), BODIES)
     for table, _ in arguments.keep:
         if table not in names:
             raise JobError(

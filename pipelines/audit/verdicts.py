@@ -15,6 +15,10 @@ from commitlake.schemas.tables.profile import FIGURES
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from commitlake.pipelines.audit.moment import Moment
+    from commitlake.pipelines.audit.span import Span
+    from commitlake.pipelines.audit.tables import TableFinding
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -67,6 +71,32 @@ def compare(
     ordered = in_key_order(differences.rows)
     first = [row for kind in sorted(kinds) for row in [row for row in ordered if row["difference"] == kind][:SHOWN]]
     return Verdict(*names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
+
+
+def audit_facts(
+    moment: Moment, span: Span, verdicts: Sequence[Verdict], findings: Sequence[TableFinding], notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return what evidence says of an audit: what was compared, and what came of it."""
+    return {
+        "messages_version": moment.version,
+        "sequence": moment.commit.sequence,
+        "erasure": moment.erasure,
+        "span": str(span),
+        "comparisons": [
+            {
+                "expected": verdict.expected,
+                "found": verdict.found,
+                "is_compared": verdict.compared,
+                "windows": verdict.windows,
+                "messages": verdict.messages,
+                "differing": verdict.differing,
+                "notes": list(verdict.notes),
+            }
+            for verdict in verdicts
+        ],
+        "findings": [{"table": one.table, "count": one.count, "what": one.what} for one in findings],
+        "notes": list(notes),
+    }
 
 
 def as_json(verdicts: Sequence[DataclassInstance]) -> str:

@@ -25,6 +25,8 @@ class Origin(StrEnum):
     """`replay` adds them, as it sends messages again; nothing else in the lake tells what they say."""
     ERASURES = "erasures"
     """`erase` adds them; nothing else in the lake tells what they say."""
+    EVIDENCE = "evidence"
+    """Jobs that sign what they did add them."""
 
 
 class LakeTable(NamedTuple):
@@ -55,6 +57,7 @@ LAKE_TABLES: Mapping[str, LakeTable] = {
     "replay_messages": LakeTable(Origin.REPLAYS),
     "replay_rows": LakeTable(Origin.REPLAYS),
     "erasures": LakeTable(Origin.ERASURES),
+    "evidence": LakeTable(Origin.EVIDENCE),
 }
 """All tables, by name."""
 

@@ -1,0 +1,68 @@
+"""Evidence of what a job did, for the jobs that give it: the option, the key, and the documents."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from commitlake.connectors.lake.paths import LakePaths
+
+_HELP = (
+    "sign what was done with this private key, into the table evidence ('commitlake evidence key' makes one; its text "
+    "may be in COMMITLAKE_EVIDENCE_SECRET instead)"
+)
+
+
+def add_evidence_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--evidence-key`."""
+    parser.add_argument("--evidence-key", metavar="FILE", help=_HELP)
+
+
+def evidence_key(arguments: argparse.Namespace) -> Ed25519PrivateKey | None:
+    """Return the key that signs; None where no evidence is wanted.
+
+    Raises:
+        EvidenceError: if it cannot be used.
+    """
+    if not arguments.evidence_key and not os.environ.get("COMMITLAKE_EVIDENCE_SECRET"):
+        return None  # cryptography is loaded only where it is needed
+    from commitlake.pipelines.evidence.keys import private_key
+
+    return private_key(arguments.evidence_key, os.environ)
+
+
+def write_evidence(lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: Iterable[dict[str, Any]]) -> str | None:
+    """Sign documents, and add them to a lake; a sentence on the newest one, None where there was nothing to sign.
+
+    Args:
+        lake: where the tables lie.
+        key: from `evidence_key`.
+        kind: of the documents.
+        facts: of each document.
+
+    Raises:
+        EvidenceError: if the chain is damaged, or others are first again and again.
+    """
+    from commitlake.pipelines.evidence.chain import append_evidence
+
+    version = importlib.metadata.version("commitlake")
+    newest = None
+    for fact in facts:
+        newest = append_evidence(lake, key, kind, fact, version)
+    return None if newest is None else f"evidence: document {newest.number} has the SHA-256 {newest.hash}"
+
+
+def last_fact(lake: LakePaths, kind: str, name: str) -> int | None:
+    """Return a number that the newest document of a kind says; None where there is none."""
+    from commitlake.pipelines.evidence.chain import newest_document
+    from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
+
+    document = newest_document(lake, kind)
+    facts = None if document is None else document.payload["facts"]
+    return int_within(facts.get(name), 0, INT64_MAX) if isinstance(facts, dict) else None

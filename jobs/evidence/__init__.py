@@ -1,0 +1,1 @@
+"""`commitlake evidence`: keys for evidence, and whether a chain of it is whole."""

@@ -1,0 +1,147 @@
+"""Keys for evidence, and whether a chain of evidence is whole.
+
+    commitlake evidence key --out ~/.config/commitlake/evidence.pem
+    commitlake evidence verify --lake /data/lake --public-key evidence.pem.pub
+
+`archive`, `audit` and `erase` with --evidence-key sign what they did: a JSON document with inputs, counts, checksums,
+and the hash of the document before. They are rows of the table `evidence`; `evidence show` writes them as lines,
+and `verify` checks a lake or such a file. It tells what was changed, what is missing, what stands in another order, and
+which keys it does not know. That the newest documents are gone shows only with --head, the SHA-256 that the job told.
+Exit codes: 0 where all is well; 2 for a wrong file, lake or key; 3 where something is wrong with the chain.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.places import add_s3_arguments, lake_of
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+DESCRIPTION = (
+    "Make a key for evidence, and tell whether a chain of evidence is whole: signed documents on what archive runs, "
+    "audits and erasures did, each with the hash of the one before."
+)
+EXAMPLES = (
+    ("evidence key --out ~/.config/commitlake/evidence.pem", "a private key, and evidence.pem.pub for those who check"),
+    ("evidence verify --lake /data/lake --public-key evidence.pem.pub", "all documents of a lake"),
+    ("evidence show --lake /data/lake > evidence.jsonl", "the documents as lines, to keep elsewhere"),
+    ("evidence verify evidence.jsonl --public-key evidence.pem.pub", "such a file"),
+)
+KEY, VERIFY, SHOW = "key", "verify", "show"
+_SHOWN = 20
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("evidence", DESCRIPTION, EXAMPLES)
+    parser.add_argument("action", choices=(KEY, VERIFY, SHOW), help="what to do")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="of verify: documents, one a line")
+    parser.add_argument("--lake", metavar="PLACE", help="of verify and show: a folder, or s3://bucket/prefix")
+    add_s3_arguments(parser)
+    parser.add_argument("--out", metavar="FILE", help="of key: the private key; the public one is FILE.pub")
+    parser.add_argument("--public-key", action="append", default=[], metavar="FILE", help="of verify: a known key")
+    parser.add_argument("--head", metavar="SHA256", help="of verify: hash of the newest document")
+    parser.add_argument("--from-any", action="store_true", help="of verify: the first document may be of any number")
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Do what the action says."""
+    _check(arguments)
+    if arguments.action == KEY:
+        from commitlake.pipelines.evidence.keys import make_key
+
+        key_id = make_key(Path(arguments.out).expanduser())
+        print_line(f"{arguments.out}: a private key; {arguments.out}.pub: the public one, with the id {key_id}")
+        return ExitCode.OK
+    if arguments.action == SHOW:
+        for _, text in _documents(arguments):
+            print(text)
+        return ExitCode.OK
+    return _verify(arguments)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.action == KEY:
+        if not arguments.out:
+            raise JobError(
+                "evidence key: expected --out FILE, found nothing", "name a file outside of every repository"
+            )
+        return
+    if arguments.out:
+        raise JobError(f"--out has no effect with {arguments.action}", "leave it out")
+    if arguments.action == SHOW and (arguments.file or not arguments.lake):
+        raise JobError("evidence show: expected --lake", "it prints the documents of a lake")
+    if arguments.action == VERIFY:
+        if bool(arguments.file) is bool(arguments.lake):
+            raise JobError("evidence verify: expected a FILE or --lake, one of the two")
+        if not arguments.public_key:
+            raise JobError(
+                "evidence verify: expected --public-key, found none",
+                "a signature proves nothing without a key that you know: FILE.pub of 'commitlake evidence key'",
+            )
+
+
+def _verify(arguments: argparse.Namespace) -> ExitCode:
+    from commitlake.pipelines.evidence.verifying import verify_chain
+
+    first = None if arguments.from_any else 1
+    found = verify_chain(_documents(arguments), _keys(arguments), head=arguments.head, first=first)
+    for finding in found.findings[:_SHOWN]:
+        print(f"WRONG ({finding.code}): {finding.text}")
+    if len(found.findings) > _SHOWN:
+        print(f"… and {len(found.findings) - _SHOWN:,} more")
+    kinds = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(found.kinds.items()))
+    if not found.documents:
+        raise JobError("there is no document to verify", "archive, audit and erase write some with --evidence-key")
+    if found.findings:
+        print(f"{len(found.findings):,} findings in {found.documents:,} documents ({kinds or 'none can be read'})")
+        return ExitCode.DAMAGE
+    print(f"whole: {found.documents:,} documents ({kinds}); the newest has the SHA-256 {found.head}")
+    return ExitCode.OK
+
+
+def _keys(arguments: argparse.Namespace) -> dict[str, Ed25519PublicKey]:
+    from commitlake.pipelines.evidence.documents import key_id_of
+    from commitlake.pipelines.evidence.keys import public_key
+
+    keys = [public_key(path) for path in arguments.public_key]
+    return {key_id_of(key): key for key in keys}
+
+
+def _documents(arguments: argparse.Namespace) -> Iterator[tuple[int | None, str]]:
+    if arguments.file:
+        yield from _lines(arguments.file)
+        return
+    from commitlake.connectors.lake.reader import open_table
+    from commitlake.pipelines.evidence.chain import read_documents
+
+    lake = lake_of(arguments)
+    open_table(lake, "messages")  # says so where this is no lake
+    yield from read_documents(lake)
+
+
+def _lines(name: str) -> Iterator[tuple[None, str]]:
+    from commitlake.pipelines.evidence.documents import MAX_BYTES
+
+    try:
+        with Path(name).open("rb") as file:
+            while line := file.readline(MAX_BYTES + 2):
+                text = line.removesuffix(b"\n").removesuffix(b"\r")
+                if text:
+                    yield None, text.decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise JobError(f"{name}: expected a file of documents, found: {error.strerror}") from None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake evidence`."""
+    return run_job(build_parser(), job, argv)

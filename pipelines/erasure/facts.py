@@ -1,0 +1,55 @@
+"""What evidence says of erasures: counts and checksums, and no key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.erasure.ledger import ErasureState, read_rows
+from commitlake.schemas.tables.erasures import ErasureEvent
+from commitlake.schemas.times import iso_text
+
+_CHECKSUMS = ("row_before", "row_after", "lake_before", "lake_after")
+
+
+def erasure_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:
+    """Return what is to be said of each erasure that is done, up to the first one that is not.
+
+    Args:
+        lake: where the tables lie.
+        states: of erasures, oldest first.
+    """
+    for state in states:
+        if state.erased_at is None:
+            return
+        rows = read_rows(lake)
+        is_own = pc.and_(
+            pc.equal(rows.column("number"), state.number), pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE))
+        )
+        own = rows.filter(is_own)
+        sums = {name: own.column(name).to_numpy().view(np.uint64).sum(dtype=np.uint64) for name in _CHECKSUMS}
+        yield {
+            "number": state.number,
+            "erasure_id": state.erasure_id,
+            "reason": state.reason,
+            "begun_at": iso_text(state.begun_at, "milliseconds"),
+            "erased_at": iso_text(state.erased_at, "milliseconds"),
+            "messages": state.messages,
+            "messages_version": delta_table(lake.messages, lake.s3).version(),
+            "counts": dict(state.counts),
+            "checksums": {name: f"{int(value):016x}" for name, value in sums.items()},
+        }
+
+
+def purge_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
+    """Return what is to be said of each erasure that is purged, up to the first one that is not; arguments as above."""
+    for state in states:
+        if state.purged_at is None:
+            return
+        purged_at = iso_text(state.purged_at, "milliseconds")
+        yield {"number": state.number, "erasure_id": state.erasure_id, "purged_at": purged_at}

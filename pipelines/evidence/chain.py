@@ -1,0 +1,98 @@
+"""The table `evidence` of a lake: its documents in order, and the next one.
+
+Two writers at the same time cannot both write number n: the commit is a compare-and-set on the number, and the second
+one signs its document anew, after the first one's.
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.pipelines.evidence.documents import Document, parse_document, sign
+from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.schemas.tables.evidence import EVIDENCE
+
+APPLICATION_ID = "commitlake.evidence"
+_MOST_TRIES = 50
+_SCHEMA = to_arrow_schema(EVIDENCE, timezone="UTC")
+_STATISTICS = ("number", "at", "kind", "key_id")
+
+
+def _open(lake: LakePaths) -> DeltaTable | None:
+    try:
+        return delta_table(lake.evidence, lake.s3)
+    except TableNotFoundError:
+        return None
+
+
+def read_documents(lake: LakePaths) -> Iterator[tuple[int, str]]:
+    """Read the number and the text of each document of a lake, by their numbers."""
+    table = _open(lake)
+    if table is not None:
+        answer = run_sql(table, "evidence", "SELECT number, document FROM evidence ORDER BY number", sorts_all=True)
+        for batch in answer:
+            yield from zip(batch.column("number").to_pylist(), batch.column("document").to_pylist(), strict=True)
+
+
+def newest_document(lake: LakePaths, kind: str | None = None) -> Document | None:
+    """Return the newest document, of a kind or of any; None where there is none.
+
+    Raises:
+        EvidenceError: if it cannot be read.
+    """
+    table = _open(lake)
+    if table is None:
+        return None
+    where = "" if kind is None else f" WHERE kind = '{kind}'"
+    answer = run_sql(table, "evidence", f"SELECT document FROM evidence{where} ORDER BY number DESC LIMIT 1").read_all()
+    return parse_document(answer.column(0)[0].as_py()) if answer.num_rows else None
+
+
+def append_evidence(
+    lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: dict[str, Any], program: str
+) -> Document:
+    """Sign the next document, and add it to the lake.
+
+    Args:
+        lake: where the tables lie.
+        key: signs it.
+        kind: archive, audit, erasure or purge.
+        facts: what was done.
+        program: version of CommitLake.
+
+    Raises:
+        EvidenceError: if the newest document cannot be read, or others are first again and again.
+    """
+    lake_id = str(delta_table(lake.messages, lake.s3).metadata().id)
+    for _ in range(_MOST_TRIES):
+        before = newest_document(lake)
+        table = _open(lake)
+        number = None if table is None else table.transaction_version(APPLICATION_ID)
+        if (before.number if before else 0) != (number or 0):
+            raise EvidenceError(
+                f"{lake.evidence}: expected document {number or 0} as the newest, found "
+                f"{before.number if before else 'none'}: some are missing. 'commitlake evidence verify' tells which"
+            )
+        at = datetime.datetime.now(datetime.UTC)
+        document = sign(key, before, kind, facts, lake=lake_id, program=program, at=at)
+        row = {"number": document.number, "at": at, "kind": kind, "key_id": document.key_id, "document": document.text}
+        rows = pa.Table.from_pylist([row], schema=_SCHEMA)
+        name = f"part-{secrets.token_hex(16)}.zstd.parquet"
+        file = write_plain_file(rows, lake.evidence, name, s3=lake.s3, statistics=_STATISTICS)
+        if advance(lake.evidence, EVIDENCE, [file], APPLICATION_ID, (number, document.number)):
+            return document
+    raise EvidenceError(f"{lake.evidence}: others have added documents first {_MOST_TRIES} times. Run it again")

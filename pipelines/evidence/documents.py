@@ -1,0 +1,179 @@
+"""A document of evidence: a JSON object on one line, signed by Ed25519.
+
+    {"key": KEY_ID, "payload": {…}, "signature": BASE64}
+
+    payload    what is said: `format`, `version`, `number` from 1, `previous` (SHA-256 of the text of the document
+               before, null for the first), `kind`, `at` (UTC), `lake` (id of the table messages), `program`, `facts`
+    key        the first 16 bytes of the SHA-256 of the public key, as 32 hexadecimal digits
+    signature  of `_PREFIX` and the payload's text
+
+Both texts are canonical: keys sorted, no blanks, characters as they are. A document that is written otherwise, or that
+has a key twice, is refused: so a document has one text, and one hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
+from commitlake.schemas.times import iso_text
+
+FORMAT, VERSION = "commitlake-evidence", 1
+MAX_BYTES = 4 << 20
+"""Of one document: who can write to a lake can make it long."""
+_PREFIX = b"commitlake evidence 1\n"
+_HASH = re.compile(r"[0-9a-f]{64}")
+_FIELDS = {"format", "version", "number", "previous", "kind", "at", "lake", "program", "facts"}
+_SHOWN = 60
+
+
+class SignatureError(EvidenceError):
+    """A document that its key has not signed as it is."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document, as its text says.
+
+    Attributes:
+        text: the text.
+        payload: what is said.
+        key_id: of the key that signed it.
+        signature: 64 bytes.
+    """
+
+    text: str
+    payload: dict[str, Any]
+    key_id: str
+    signature: bytes
+
+    @property
+    def number(self) -> int:
+        """Its place in the chain, from 1."""
+        return int(self.payload["number"])
+
+    @property
+    def previous(self) -> str | None:
+        """Hash of the document before."""
+        return None if self.payload["previous"] is None else str(self.payload["previous"])
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the text, by which the next document names it."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def check(self, key: Ed25519PublicKey) -> None:
+        """Refuse a document that the key has not signed.
+
+        Raises:
+            SignatureError: if that is so.
+        """
+        try:
+            key.verify(self.signature, _PREFIX + _canonical(self.payload).encode())
+        except InvalidSignature:
+            raise SignatureError(
+                f"document {self.number} was changed: its signature is not that of the key {self.key_id}"
+            ) from None
+
+
+def key_id_of(key: Ed25519PublicKey) -> str:
+    """Return the id of a key."""
+    return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:32]
+
+
+def sign(
+    key: Ed25519PrivateKey,
+    before: Document | None,
+    kind: str,
+    facts: dict[str, Any],
+    *,
+    lake: str,
+    program: str,
+    at: datetime.datetime,
+) -> Document:
+    """Make the document that comes next.
+
+    Args:
+        key: signs it.
+        before: the newest document; None for the first one.
+        kind: what it is about.
+        facts: JSON values, with whole numbers.
+        lake: id of the table `messages`.
+        program: version of CommitLake.
+        at: the time, UTC.
+    """
+    payload = {
+        "format": FORMAT,
+        "version": VERSION,
+        "number": 1 if before is None else before.number + 1,
+        "previous": None if before is None else before.hash,
+        "kind": kind,
+        "at": iso_text(at, "milliseconds"),
+        "lake": lake,
+        "program": program,
+        "facts": facts,
+    }
+    signature = key.sign(_PREFIX + _canonical(payload).encode())
+    key_id = key_id_of(key.public_key())
+    text = _canonical({"key": key_id, "payload": payload, "signature": base64.b64encode(signature).decode()})
+    return Document(text, payload, key_id, signature)
+
+
+def parse_document(text: str) -> Document:
+    """Read a document; its signature is not checked.
+
+    Raises:
+        EvidenceError: if it is none.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise EvidenceError(f"expected a document of at most {MAX_BYTES:,} bytes, found more")
+    try:
+        value = json.loads(text)
+        is_canonical = _canonical(value) == text
+    except (ValueError, RecursionError) as error:
+        raise EvidenceError(f"expected a JSON object on one line, found {_shown(text)}: {_shown(str(error))}") from None
+    if not isinstance(value, dict) or value.keys() != {"key", "payload", "signature"}:
+        raise EvidenceError(f"expected an object with key, payload and signature, found {_shown(text)}")
+    if not is_canonical:
+        raise EvidenceError("the document was written again: expected sorted keys without blanks, each of them once")
+    payload = value["payload"]
+    if not isinstance(payload, dict) or payload.keys() != _FIELDS:
+        raise EvidenceError(f"expected a payload with {', '.join(sorted(_FIELDS))}, found {_shown(repr(payload))}")
+    if (payload["format"], payload["version"]) != (FORMAT, VERSION):
+        found = _shown(repr((payload["format"], payload["version"])))
+        raise EvidenceError(f"expected {FORMAT} of version {VERSION}, found {found}: another program wrote it")
+    if int_within(payload["number"], 1, INT64_MAX) is None:
+        raise EvidenceError(f"number: expected a whole number from 1 on, found {_shown(repr(payload['number']))}")
+    previous = payload["previous"]
+    if previous is not None and not (isinstance(previous, str) and _HASH.fullmatch(previous)):
+        raise EvidenceError(f"previous: expected 64 hexadecimal digits or null, found {_shown(repr(previous))}")
+    return Document(text, payload, str(value["key"]), _signature(value["signature"]))
+
+
+def _signature(value: object) -> bytes:
+    try:
+        signature = base64.b64decode(value, validate=True) if isinstance(value, str) else b""
+    except binascii.Error:
+        signature = b""
+    if len(signature) != 64:
+        raise EvidenceError(f"signature: expected 64 bytes in base64, found {_shown(repr(value))}")
+    return signature
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

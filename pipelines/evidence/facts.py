@@ -1,0 +1,70 @@
+"""What evidence says of archive runs: from their commits, and from the profiles of what they took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
+
+_CHECKSUMS = ("checksum", *OPTIONAL_CHECKSUMS)
+
+
+def archive_facts(lake: LakePaths, after: int) -> Iterator[dict[str, Any]]:
+    """Return what is to be said of each archive run after one, oldest first.
+
+    Args:
+        lake: where the tables lie.
+        after: sequence of the newest run of which something is said already.
+    """
+    for commit in commits_after(lake.messages, after):
+        yield _facts_of(lake, commit)
+
+
+def _facts_of(lake: LakePaths, commit: ArchiveCommit) -> dict[str, Any]:
+    counts = commit.counts
+    stores = {
+        broker: {"start": part.start, "end": part.end, "last_record_digest": _digest(commit, broker)}
+        for broker, part in sorted(commit.ranges.items())
+    }
+    return {
+        "sequence": commit.sequence,
+        "run_id": commit.run_id,
+        "started_at": counts.started_at if counts else None,
+        "stores": stores,
+        "messages": counts.messages if counts else None,
+        "quarantined": counts.quarantined if counts else None,
+        "gaps": counts.gaps if counts else None,
+        "bytes": commit.bytes,
+        "checksums": _checksums(lake, commit.run_id),
+    }
+
+
+def _digest(commit: ArchiveCommit, broker: str) -> str | None:
+    last = commit.stores[broker].last_record
+    return None if last is None else last.digest
+
+
+def _checksums(lake: LakePaths, run_id: str) -> dict[str, str] | None:
+    """The sums of a run's profile, modulo 2^64, in hexadecimal digits; None where it has none."""
+    try:
+        table = delta_table(lake.profiles, lake.s3)
+    except TableNotFoundError:
+        return None
+    known = {field.name for field in table.schema().fields}
+    wanted = [name for name in _CHECKSUMS if name in known]
+    rows = table.to_pyarrow_table(columns=["run_id", *wanted], filters=[("run_id", "=", run_id)])
+    if not rows.num_rows:
+        return None
+    return {
+        name: f"{int(rows.column(name).to_numpy().view(np.uint64).sum(dtype=np.uint64)):016x}"
+        for name in wanted
+        if not pc.any(pc.is_null(rows.column(name))).as_py()
+    }

@@ -1,0 +1,128 @@
+"""Keys of evidence: Ed25519, as PEM files.
+
+A private key comes from a file that nobody but its owner may read, or, as the same text, from the environment variable
+`COMMITLAKE_EVIDENCE_SECRET`. A file in a work tree of git is refused: it would be committed some day.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from commitlake.pipelines.evidence.documents import key_id_of
+from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.schemas.store_files import UnsafeFileError, create_file, read_file
+
+SECRET_VARIABLE = "COMMITLAKE_EVIDENCE_SECRET"  # noqa: S105 (the name of a variable)
+PUBLIC_SUFFIX = ".pub"
+_MAX_BYTES = 64 << 10
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_MAKE_ONE = "'commitlake evidence key --out FILE' makes one"
+
+
+def make_key(path: Path) -> str:
+    """Write a new private key, and beside it, as `PATH.pub`, the public one; its id.
+
+    Raises:
+        EvidenceError: if one of the files is there, or the folder is in a work tree of git.
+    """
+    _refuse_work_tree(path)
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    _write(path, private, 0o600)
+    _write(path.with_name(path.name + PUBLIC_SUFFIX), public, 0o644)
+    return key_id_of(key.public_key())
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    try:
+        with os.fdopen(create_file(path, replace=False), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        raise EvidenceError(f"{path} is there already: a key is never replaced. Name another file") from None
+    except OSError as error:
+        raise EvidenceError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def private_key(path: str | None, environment: Mapping[str, str]) -> Ed25519PrivateKey | None:
+    """Read the key that signs; None where none is named.
+
+    Args:
+        path: of its file; None for none.
+        environment: variables; `COMMITLAKE_EVIDENCE_SECRET` counts where no file is named.
+
+    Raises:
+        EvidenceError: if it cannot be used.
+    """
+    if path is not None:
+        file = Path(path)
+        _refuse_work_tree(file)
+        data = _read(file)
+        _refuse_others(file)
+        return _private(data, str(file))
+    text = environment.get(SECRET_VARIABLE)
+    return _private(text.encode(), f"the variable {SECRET_VARIABLE}") if text else None
+
+
+def public_key(path: str) -> Ed25519PublicKey:
+    """Read a key that signatures are checked with.
+
+    Raises:
+        EvidenceError: if the file has none.
+    """
+    try:
+        key = serialization.load_pem_public_key(_read(Path(path)))
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise EvidenceError(f"{path}: expected a public Ed25519 key in PEM, as FILE.pub of 'commitlake evidence key'")
+    return key
+
+
+def _private(data: bytes, where: str) -> Ed25519PrivateKey:
+    try:
+        key = serialization.load_pem_private_key(data, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise EvidenceError(f"{where}: expected a private Ed25519 key in PEM without a password; {_MAKE_ONE}")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_file(path, limit=_MAX_BYTES)
+    except UnsafeFileError as error:
+        raise EvidenceError(f"{error}; {_MAKE_ONE}") from None
+    except OSError as error:
+        raise EvidenceError(f"{path}: expected a file with a key, found: {error.strerror}; {_MAKE_ONE}") from None
+
+
+def _refuse_others(path: Path) -> None:
+    status = path.stat()
+    if status.st_mode & _OTHERS:
+        mode = stat.S_IMODE(status.st_mode)
+        raise EvidenceError(f"{path}: expected a file that its owner alone may read, found mode {mode:04o}: chmod 600")
+    if hasattr(os, "geteuid") and status.st_uid not in (os.geteuid(), 0):
+        raise EvidenceError(f"{path}: expected a file of this user, found one of user {status.st_uid}")
+
+
+def _refuse_work_tree(path: Path) -> None:
+    for folder in path.absolute().resolve().parents:
+        if (folder / ".git").exists():
+            raise EvidenceError(
+                f"{path}: expected a place outside of every repository, found one in {folder}: a key there is "
+                "committed some day"
+            )

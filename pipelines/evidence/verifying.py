@@ -1,0 +1,139 @@
+"""What is wrong with a chain of documents: told one by one, with the number of the document.
+
+unreadable   no document, or one that was written again
+unknown key  signed by a key that nobody has named
+changed      its signature is not its key's
+missing      numbers are left out
+order        it stands before a document that it comes after
+twice        its number is there again
+chain        it names another document as the one before
+lake         it is of another lake than the first
+place        the table has it under another number
+head         the newest document is not the one that was expected
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from commitlake.pipelines.evidence.documents import Document, SignatureError, parse_document
+from commitlake.pipelines.evidence.errors import EvidenceError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        code: see the module.
+        text: in words.
+    """
+
+    code: str
+    text: str
+
+
+@dataclass
+class Verification:
+    """What came of a look at a chain.
+
+    Attributes:
+        documents: how many were read.
+        findings: what is wrong.
+        head: hash of the newest document.
+        kinds: how many documents there are, by kind.
+    """
+
+    documents: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    head: str | None = None
+    kinds: dict[str, int] = field(default_factory=dict)
+
+    def add(self, code: str, text: str) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(code, text))
+
+
+def verify_chain(
+    texts: Iterable[tuple[int | None, str]],
+    keys: Mapping[str, Ed25519PublicKey],
+    *,
+    head: str | None = None,
+    first: int | None = 1,
+) -> Verification:
+    """Check documents in the order in which they are given.
+
+    Args:
+        texts: of each document the number under which it is kept, None for none, and its text.
+        keys: known ones, by their ids.
+        head: hash that the newest document must have; without it, nobody can see that the newest are gone.
+        first: number of the first document; None where it may be any.
+    """
+    found = Verification()
+    before: Document | None = None
+    for line, (kept_as, text) in enumerate(texts, 1):
+        found.documents += 1
+        try:
+            document = parse_document(text)
+        except EvidenceError as error:
+            found.add("unreadable", f"document {kept_as or f'in line {line}'}: {error}")
+            continue
+        kind = str(document.payload["kind"])
+        found.kinds[kind] = found.kinds.get(kind, 0) + 1
+        _check_signature(found, document, keys)
+        if kept_as is not None and kept_as != document.number:
+            found.add("place", f"document {document.number} is kept as document {kept_as}")
+        _check_place(found, document, before, first)
+        if before is None or document.number > before.number:
+            before = document
+    found.head = before.hash if before else None
+    if head is not None and found.head != head:
+        shown = f"{found.head}, of document {before.number}" if before else "none"
+        found.add("head", f"expected the newest document to have the SHA-256 {head}, found {shown}")
+    return found
+
+
+def _check_signature(found: Verification, document: Document, keys: Mapping[str, Ed25519PublicKey]) -> None:
+    key = keys.get(document.key_id)
+    if key is None:
+        known = ", ".join(sorted(keys)) or "none"
+        found.add(
+            "unknown key", f"document {document.number} is signed by the key {document.key_id}; known are: {known}"
+        )
+        return
+    try:
+        document.check(key)
+    except SignatureError as error:
+        found.add("changed", str(error))
+
+
+def _check_place(found: Verification, document: Document, before: Document | None, first: int | None) -> None:
+    number = document.number
+    if before is None:
+        if first is not None and number > first:
+            found.add("missing", f"{_range(first, number - 1)} missing: the first one is {number}")
+        if number == 1 and document.previous is not None:
+            found.add("chain", "document 1 names a document before it, expected none")
+        return
+    if document.payload["lake"] != before.payload["lake"]:
+        found.add("lake", f"document {number} is of another lake than document {before.number}")
+    if number == before.number:
+        same = "the same" if document.hash == before.hash else "another one"
+        found.add("twice", f"document {number} is there twice: the second one is {same}")
+    elif number < before.number:
+        found.add("order", f"document {number} stands after document {before.number}, which comes after it")
+    elif number > before.number + 1:
+        found.add("missing", f"{_range(before.number + 1, number - 1)} missing, between {before.number} and {number}")
+    elif document.previous != before.hash:
+        found.add(
+            "chain",
+            f"document {number} names {document.previous} as the document before, expected {before.hash}, the SHA-256 "
+            f"of document {before.number}",
+        )
+
+
+def _range(first: int, last: int) -> str:
+    return f"document {first} is" if first == last else f"documents {first} to {last} are"

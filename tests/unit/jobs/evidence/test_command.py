@@ -1,0 +1,192 @@
+"""evidence: keys, and chains that archive, audit and erase have written."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.erase import command as erase
+from commitlake.jobs.evidence import command as evidence
+from commitlake.pipelines.evidence.chain import append_evidence, read_documents
+from commitlake.pipelines.evidence.keys import SECRET_VARIABLE, private_key
+from commitlake.schemas.errors import ExitCode
+from tests.support.erased_lakes import KEY, shop_messages, write_lake
+from tests.support.lakes import GrowingLake
+
+
+@pytest.fixture
+def key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A private key, with its public one beside it."""
+    path = tmp_path / "evidence.pem"
+    assert evidence.main(["key", "--out", str(path)]) == ExitCode.OK
+    assert "the public one, with the id" in capsys.readouterr().err
+    return path
+
+
+def run_archive(growing: GrowingLake, key: Path) -> int:
+    arguments = ["--store", str(growing.store), "--lake", growing.lake.root, "--local", "--quiet"]
+    return archive.main([*arguments, "--evidence-key", str(key), "--on-gap", "record"])
+
+
+@pytest.fixture
+def growing(tmp_path: Path, key: Path) -> GrowingLake:
+    """A lake with evidence of two archive runs, an audit and an erasure that is purged."""
+    growing = GrowingLake(tmp_path)
+    for run in range(2):
+        growing.write(shop_messages(50, first=50 * run))
+        assert run_archive(growing, key) in (ExitCode.OK, ExitCode.DAMAGE)
+    root = growing.lake.root
+    signed = ["--lake", root, "--evidence-key", str(key), "--quiet"]
+    assert audit.main([*signed, "--local", "--threads", "1"]) == ExitCode.OK
+    assert erase.main([*signed, "--key", KEY, "--reason", "a test", "--yes", "--now"]) == ExitCode.OK
+    return growing
+
+
+def verify(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    capsys.readouterr()
+    code = evidence.main(["verify", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+def payloads(lake: LakePaths) -> list[dict[str, object]]:
+    return [json.loads(text)["payload"] for _, text in read_documents(lake)]
+
+
+def test_what_was_done_is_signed_and_chained(
+    growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, told = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
+    assert code == ExitCode.OK, told
+    assert "whole: 5 documents (2 of archive, 1 of audit, 1 of erasure, 1 of purge)" in told
+    documents = payloads(growing.lake)
+    facts = [document["facts"] for document in documents]
+    assert [document["kind"] for document in documents] == ["archive", "archive", "audit", "erasure", "purge"]
+    assert [fact["messages"] for fact in facts[:2]] == [50, 50]  # type: ignore[index]
+    assert set(facts[0]["checksums"]) >= {"checksum", "row_checksum"}  # type: ignore[index]
+    assert facts[2]["exit_code"] == 0  # type: ignore[index]
+    assert facts[3]["messages"] == 1  # type: ignore[index]
+    assert "CANARY" not in repr(documents)
+    assert documents[0]["lake"] == str(DeltaTable(growing.lake.messages).metadata().id)
+
+
+def test_lines_prove_the_same_elsewhere(
+    growing: GrowingLake, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert evidence.main(["show", "--lake", growing.lake.root]) == ExitCode.OK
+    file = tmp_path / "evidence.jsonl"
+    file.write_text(capsys.readouterr().out)
+    code, told = verify(capsys, str(file), "--public-key", f"{key}.pub")
+    assert code == ExitCode.OK, told
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], *lines[2:]]) + "\n")
+    code, told = verify(capsys, str(file), "--public-key", f"{key}.pub")
+    assert code == ExitCode.DAMAGE
+    assert "WRONG (missing): document 2 is missing, between 1 and 3" in told
+
+
+def test_a_row_that_was_changed_in_the_lake_is_told(
+    growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    DeltaTable(growing.lake.evidence).update(
+        predicate="number = 1", updates={"document": "replace(document, '\"messages\":50', '\"messages\":49')"}
+    )
+    code, told = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
+    assert code == ExitCode.DAMAGE
+    assert "document 1 was changed" in told
+
+
+def test_a_run_that_was_killed_is_signed_by_the_next(tmp_path: Path, key: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(10, secrets=()))
+    run_archive(growing, key)
+    growing.write(shop_messages(10, secrets=(), first=10))
+    growing.archive()  # without evidence, as if it was killed before it
+    growing.write(shop_messages(10, secrets=(), first=20))
+    run_archive(growing, key)
+    assert [document["facts"]["sequence"] for document in payloads(growing.lake)] == [1, 2, 3]  # type: ignore[index]
+    run_archive(growing, key)  # nothing new
+    assert len(payloads(growing.lake)) == 3
+
+
+def test_two_writers_at_the_same_time_make_one_chain(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = write_lake(tmp_path, runs=1)
+    signer = private_key(str(key), {})
+    assert signer is not None
+
+    def add() -> None:
+        for number in range(5):
+            append_evidence(growing.lake, signer, "audit", {"number": number}, "1")
+
+    threads = [threading.Thread(target=add) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    code, told = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
+    assert code == ExitCode.OK, told
+    assert "whole: 10 documents" in told
+
+
+def test_a_key_comes_from_the_environment_too(key: Path) -> None:
+    signer = private_key(None, {SECRET_VARIABLE: key.read_text()})
+    assert signer is not None
+    assert private_key(None, {}) is None
+
+
+def test_a_private_key_is_its_owners_alone(tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    growing = write_lake(tmp_path, runs=1)
+    arguments = ["--lake", growing.lake.root, "--local", "--threads", "1", "--evidence-key", str(key)]
+    key.chmod(0o640)
+    assert audit.main(arguments) == ExitCode.USAGE
+    assert "its owner alone may read, found mode 0640" in capsys.readouterr().err
+    key.chmod(0o600)
+    (tmp_path / ".git").mkdir()
+    assert audit.main(arguments) == ExitCode.USAGE
+    assert "outside of every repository" in capsys.readouterr().err
+    assert not Path(growing.lake.evidence).exists()
+
+
+@pytest.mark.parametrize("text", ["", "x", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
+def test_a_file_without_a_key_is_refused(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "other.pem"
+    path.write_text(text)
+    path.chmod(0o600)
+    growing = write_lake(tmp_path, runs=1)
+    assert erase.main(["--lake", growing.lake.root, "--finish", "--evidence-key", str(path)]) == ExitCode.USAGE
+    assert "expected a private Ed25519 key in PEM" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["key"], "expected --out FILE"),
+        (["verify", "--public-key", "x"], "expected a FILE or --lake"),
+        (["verify", "file"], "expected --public-key"),
+        (["show"], "expected --lake"),
+        (["show", "--lake", "/nowhere", "--out", "x"], "--out has no effect with show"),
+        (["verify", "/nowhere", "--public-key", "/nowhere"], "expected a file with a key"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evidence.main(given) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_a_key_is_never_replaced(key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = key.read_bytes()
+    assert evidence.main(["key", "--out", str(key)]) == ExitCode.USAGE
+    assert "is there already" in capsys.readouterr().err
+    assert key.read_bytes() == before

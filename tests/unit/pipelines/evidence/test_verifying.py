@@ -1,0 +1,165 @@
+"""A chain of evidence: whatever is done to it is told, with the number of the document."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from commitlake.pipelines.evidence.documents import MAX_BYTES, Document, key_id_of, parse_document, sign
+from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.pipelines.evidence.verifying import Verification, verify_chain
+
+AT = datetime.datetime(2026, 11, 20, 14, 0, tzinfo=datetime.UTC)
+KEY, OTHER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+KEYS = {key_id_of(KEY.public_key()): KEY.public_key()}
+
+
+def chain(count: int, key: Ed25519PrivateKey = KEY, lake: str = "lake-1") -> list[Document]:
+    """Some documents, each after the one before."""
+    documents: list[Document] = []
+    for number in range(count):
+        before = documents[-1] if documents else None
+        facts = {"sequence": number + 1, "messages": 10 * number}
+        documents.append(sign(key, before, "archive", facts, lake=lake, program="1", at=AT))
+    return documents
+
+
+def verified(texts: list[str], **named: object) -> Verification:
+    return verify_chain([(None, text) for text in texts], KEYS, **named)  # type: ignore[arg-type]
+
+
+def texts_of(documents: list[Document]) -> list[str]:
+    return [document.text for document in documents]
+
+
+def codes(texts: list[str]) -> list[str]:
+    return [finding.code for finding in verified(texts).findings]
+
+
+def test_a_chain_that_nobody_touched_is_whole() -> None:
+    documents = chain(5)
+    found = verified(texts_of(documents), head=documents[-1].hash)
+    assert found.findings == []
+    assert (found.documents, found.head, found.kinds) == (5, documents[-1].hash, {"archive": 5})
+
+
+def edited(text: str, change: Callable[[dict[str, object]], object]) -> str:
+    """A document with a changed payload, written as documents are."""
+    value = json.loads(text)
+    change(value["payload"])
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_changed_document_is_named_and_so_is_the_next_one_which_names_another(place: int) -> None:
+    texts = texts_of(chain(4))
+    texts[place] = edited(texts[place], lambda payload: payload.update(facts={"messages": 11}))
+    found = verified(texts).findings
+    assert found[0].code == "changed"
+    assert f"document {place + 1} was changed" in found[0].text
+    assert [finding.code for finding in found[1:]] == (["chain"] if place < 3 else [])
+
+
+def test_documents_that_are_left_out_are_named() -> None:
+    texts = texts_of(chain(6))
+    found = verified([texts[0], texts[1], texts[4], texts[5]]).findings
+    assert [(finding.code, finding.text) for finding in found] == [
+        ("missing", "documents 3 to 4 are missing, between 2 and 5")
+    ]
+    assert codes(texts[1:]) == ["missing"]
+    assert verified(texts[1:], first=None).findings == []
+
+
+def test_the_newest_ones_that_are_gone_show_by_the_head_alone() -> None:
+    documents = chain(4)
+    assert codes(texts_of(documents[:3])) == []
+    (finding,) = verified(texts_of(documents[:3]), head=documents[3].hash).findings
+    assert finding.code == "head"
+    assert "of document 3" in finding.text
+
+
+def test_documents_in_another_order_are_named() -> None:
+    texts = texts_of(chain(4))
+    found = verified([texts[0], texts[2], texts[1], texts[3]]).findings
+    assert [finding.code for finding in found] == ["missing", "order"]
+    assert "document 2 stands after document 3" in found[1].text
+
+
+def test_a_document_that_is_there_twice_is_named() -> None:
+    texts = texts_of(chain(3))
+    assert [finding.text for finding in verified([*texts, texts[2]]).findings] == [
+        "document 3 is there twice: the second one is the same"
+    ]
+
+
+def test_a_key_that_nobody_has_named_is_told() -> None:
+    (finding,) = verified(texts_of(chain(1, OTHER))).findings
+    assert finding.code == "unknown key"
+    assert key_id_of(OTHER.public_key()) in finding.text
+    assert key_id_of(KEY.public_key()) in finding.text
+
+
+def test_a_document_of_another_chain_is_told() -> None:
+    """Signed by the same key, with the number that comes next."""
+    own, other = chain(3), chain(4, lake="lake-2")
+    assert codes(texts_of([*own, other[3]])) == ["lake", "chain"]
+
+
+def test_a_signature_of_one_key_under_the_name_of_another_is_no_signature() -> None:
+    (document,) = chain(1, OTHER)
+    text = document.text.replace(document.key_id, key_id_of(KEY.public_key()))
+    assert codes([text]) == ["changed"]
+
+
+def test_a_document_that_is_kept_under_another_number_is_told() -> None:
+    first, second = chain(2)
+    found = verify_chain([(1, first.text), (3, second.text)], KEYS)
+    assert [finding.text for finding in found.findings] == ["document 2 is kept as document 3"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "7" * 5000,
+        "[" * 100_000,
+        '{"key":"a","payload":{},"signature":""}',
+        '{"key":"a","key":"b","payload":{},"signature":""}',
+        "\udcff",
+        '{"a":NaN}',
+        "x" * (MAX_BYTES + 1),
+    ],
+)  # fmt: skip
+def test_other_texts_are_an_error_and_nothing_else(text: str) -> None:
+    with pytest.raises(EvidenceError):
+        parse_document(text)
+    assert codes([text]) == ["unreadable"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("number", 0), ("number", "1"), ("number", 10**30), ("number", True), ("previous", "x"), ("version", 2),
+     ("format", "other")],
+)  # fmt: skip
+def test_a_payload_of_other_values_is_unreadable(name: str, value: object) -> None:
+    (document,) = chain(1)
+    assert codes([edited(document.text, lambda payload: payload.update({name: value}))]) == ["unreadable"]
+
+
+def test_a_document_with_other_blanks_is_unreadable() -> None:
+    (document,) = chain(1)
+    assert codes([json.dumps(json.loads(document.text))]) == ["unreadable"]
+
+
+def test_every_single_changed_character_is_noticed() -> None:
+    first, second = chain(2)
+    for place in range(len(first.text)):
+        changed = first.text[:place] + chr(ord(first.text[place]) ^ 1) + first.text[place + 1 :]
+        assert codes([changed, second.text]), f"character {place}"
