@@ -32,7 +32,7 @@ DESCRIPTION = (
 EXAMPLES = (
     ("evidence key --out ~/.config/commitlake/evidence.pem", "a private key, and evidence.pem.pub for those who check"),
     ("evidence verify --lake /data/lake --public-key evidence.pem.pub", "all documents of a lake"),
-    ("evidence show --lake /data/lake > evidence.jsonl", "the documents as lines, to keep elsewhere"),
+    ("evidence show --lake /data/lake", "the documents as lines, to keep elsewhere"),
     ("evidence verify evidence.jsonl --public-key evidence.pem.pub", "such a file"),
 )
 KEY, VERIFY, SHOW = "key", "verify", "show"

@@ -54,7 +54,10 @@ def newest_document(lake: LakePaths, kind: str | None = None) -> Document | None
     Raises:
         EvidenceError: if it cannot be read.
     """
-    table = _open(lake)
+    return _newest(_open(lake), kind)
+
+
+def _newest(table: DeltaTable | None, kind: str | None = None) -> Document | None:
     if table is None:
         return None
     where = "" if kind is None else f" WHERE kind = '{kind}'"
@@ -79,8 +82,8 @@ def append_evidence(
     """
     lake_id = str(delta_table(lake.messages, lake.s3).metadata().id)
     for _ in range(_MOST_TRIES):
-        before = newest_document(lake)
         table = _open(lake)
+        before = _newest(table)
         number = None if table is None else table.transaction_version(APPLICATION_ID)
         if (before.number if before else 0) != (number or 0):
             raise EvidenceError(

@@ -141,6 +141,11 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/cli/test_terminal.py": ("connectors.printable", "jobs.cli.store_queues"),
     "tests/unit/jobs/guard/test_layouts.py": ("pipelines.retention.watch",),
     "tests/unit/jobs/erase/test_command.py": ("connectors.lake.erasures",),
+    "tests/unit/jobs/evidence/test_command.py": (
+        "jobs.cli.evidence",
+        "pipelines.erasure.facts",
+        "pipelines.evidence.facts",
+    ),
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.data_files",),
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
     "tests/unit/jobs/query/test_command.py": ("pipelines.query.engines", "pipelines.query.sql"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-import threading
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,7 @@ from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.evidence import command as evidence
-from commitlake.pipelines.evidence.chain import append_evidence, read_documents
-from commitlake.pipelines.evidence.keys import SECRET_VARIABLE, private_key
+from commitlake.pipelines.evidence.chain import read_documents
 from commitlake.schemas.errors import ExitCode
 from tests.support.erased_lakes import KEY, shop_messages, write_lake
 from tests.support.lakes import GrowingLake
@@ -116,33 +114,6 @@ def test_a_run_that_was_killed_is_signed_by_the_next(tmp_path: Path, key: Path) 
     assert [document["facts"]["sequence"] for document in payloads(growing.lake)] == [1, 2, 3]  # type: ignore[index]
     run_archive(growing, key)  # nothing new
     assert len(payloads(growing.lake)) == 3
-
-
-def test_two_writers_at_the_same_time_make_one_chain(
-    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    growing = write_lake(tmp_path, runs=1)
-    signer = private_key(str(key), {})
-    assert signer is not None
-
-    def add() -> None:
-        for number in range(5):
-            append_evidence(growing.lake, signer, "audit", {"number": number}, "1")
-
-    threads = [threading.Thread(target=add) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    code, told = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
-    assert code == ExitCode.OK, told
-    assert "whole: 10 documents" in told
-
-
-def test_a_key_comes_from_the_environment_too(key: Path) -> None:
-    signer = private_key(None, {SECRET_VARIABLE: key.read_text()})
-    assert signer is not None
-    assert private_key(None, {}) is None
 
 
 def test_a_private_key_is_its_owners_alone(tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
