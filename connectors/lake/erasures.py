@@ -18,6 +18,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
 
 APPLICATION_ID = "commitlake.erasure"
@@ -120,11 +121,37 @@ NOTHING_ERASED = ErasedPlaces()
 
 
 def open_erasures(lake: LakePaths) -> DeltaTable | None:
-    """Open the table `erasures`; None where nothing was ever erased."""
+    """Open the table `erasures`; None where nothing was ever erased.
+
+    Raises:
+        LogDamagedError: where the table is damaged, or gone although `messages` knows of an erasure.
+    """
     try:
         return delta_table(lake.erasures, lake.s3)
     except TableNotFoundError:
+        if lacks_erasures(lake):
+            raise LogDamagedError(
+                f"{lake.erasures}: expected the table of what was erased, as {lake.messages} tells of erasures, found "
+                f"none. {WAY_OUT}"
+            ) from None
         return None
+
+
+def lacks_erasures(lake: LakePaths) -> bool:
+    """Whether `messages` tells of erasures, and the lake has no table of them."""
+    try:
+        known = erasure_number(delta_table(lake.messages, lake.s3))
+    except TableNotFoundError:
+        return False
+    if not known:
+        return False
+    try:
+        delta_table(lake.erasures, lake.s3)
+    except TableNotFoundError:
+        return True
+    except LogDamagedError:  # found as such
+        return False
+    return False
 
 
 def erasure_number(table: DeltaTable | None) -> int:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +31,7 @@ WAY_OUT = (
     "'commitlake maintain --lake LAKE --repair --dry-run' tells what can be brought back, and without --dry-run does it"
 )
 
+_MOST_LOOKS = 20
 MAX_MISSING = 1000
 """Missing entries that are told at most: anybody can make up a note of a table's newest version."""
 
@@ -122,9 +123,10 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
 def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterator[LogDamage]:
     """Find what is wrong with the files that a reader of the newest version reads; oldest first.
 
-    A file that a writer deletes during the look is not damage: the log is listed again.
+    A file that a writer deletes during the look is not damage, nor is a pointer to a checkpoint that came since the log
+    was listed: the log is listed again, until it is the same before and after.
     """
-    while True:
+    for attempt in count():
         listing = listing or folder.read_listing()
         seal, _ = newest_seal(folder, listing)
         try:
@@ -132,6 +134,9 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterato
         except FileNotFoundError:
             if folder.read_listing() == listing:
                 raise
+            listing = None
+            continue
+        if found and attempt < _MOST_LOOKS and folder.read_listing() != listing:
             listing = None
             continue
         yield from sorted(found, key=lambda damage: damage.version)

@@ -29,6 +29,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, read_last_commit
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
+from commitlake.connectors.lake.erasures import lacks_erasures
 from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
 from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs, restore_runs
 from commitlake.connectors.lake.log_check import LogDamage, LogDamagedError
@@ -51,6 +52,8 @@ from commitlake.pipelines.maintenance.derived_repair import (
     refill_tables,
 )
 from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.pipelines.maintenance.kept_repair import KEPT_TABLES, rebuild_kept_table
+from commitlake.pipelines.maintenance.kept_repair import WAY as KEPT_WAY
 from commitlake.pipelines.maintenance.log_repair import AsideFolder, LogRepair, plan_log_repair, repair_log
 from commitlake.pipelines.maintenance.minutes_repair import MINUTES, must_recount
 from commitlake.pipelines.maintenance.progress_repair import commit_repair, finished_runs, is_unfinished, lost_runs
@@ -72,7 +75,7 @@ _BEGINS_ANEW = (
 _AS_COMMITS_TELL = "no version of it is whole: it goes aside, and is made again as far as the commits of messages tell"
 _WAYS = {MINUTES: _RECOUNTED, **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW)}
 _OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
-TABLES = tables_of(Origin.ARCHIVE, Origin.COMMITS, Origin.MESSAGES, Origin.SNAPSHOTS)
+TABLES = tables_of(Origin.ARCHIVE, Origin.COMMITS, Origin.MESSAGES, Origin.SNAPSHOTS, Origin.ERASURES, Origin.EVIDENCE)
 """The tables that can be made again, or begin anew."""
 
 
@@ -135,6 +138,8 @@ class RepairPlan:
 
 
 def _way_of(table: str, repair: LogRepair) -> str:
+    if table in KEPT_TABLES:
+        return KEPT_WAY
     if repair.is_lost:
         return _WAYS.get(table, _AS_COMMITS_TELL)
     if repair.goes_back:
@@ -155,6 +160,8 @@ def _way_of_files(table: str) -> str:
         return "goes aside; its range of the log becomes a row in gaps, and the messages that were in it are lost"
     if table == _KEYS:
         return "the table is made anew from messages"
+    if table in KEPT_TABLES:
+        return KEPT_WAY
     return _WAYS.get(table, "goes aside; its rows are lost, but for those that the commits of messages tell")
 
 
@@ -178,6 +185,9 @@ def plan_repair(
     if "messages" not in logs and not has_log(lake, "messages") and followers_of(lake):
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
         logs["messages"] = LogRepair("messages", [gone], is_lost=True)
+    if "erasures" not in logs and "messages" not in logs and lacks_erasures(lake):
+        gone = LogDamage(entry_name(0), 0, "expected the log of a table, as messages tells of erasures, found none")
+        logs["erasures"] = LogRepair("erasures", [gone], is_lost=True)
     files = {}
     for table in TABLES:
         if table not in logs:
@@ -261,6 +271,8 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
         Sentences on what could not be brought back.
     """
     aside = AsideFolder(lake)
+    kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
+    losses = [line for table in kept for line in rebuild_kept_table(aside, table)]
     of_messages = plan.logs.get("messages")
     if of_messages is not None:
         if plan.adoption is not None:
@@ -274,7 +286,7 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
         note = {"first": version, "run_ids": [], "sequence": plan.ahead, "goes_back": True}
     if note is not None:
         commit_repair(lake, note)
-    missing = list(plan.adoption.losses()) if plan.adoption else []
+    missing = [*losses, *(plan.adoption.losses() if plan.adoption else ())]
     recount = [MINUTES] if must_recount(lake, {*plan.logs, *plan.files}) else []
     repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner)) for table in OF_RUNS}
     missing += [line for table, lines in repaired.items() if table not in recount for line in lines]

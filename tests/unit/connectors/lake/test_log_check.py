@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table, seal
-from commitlake.connectors.lake.log_check import LogDamagedError, check_entry, check_log
+from commitlake.connectors.lake.log_check import LogDamagedError, check_entry, check_log, find_damage
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.log_seals import Seal
 from tests.support.table_damages import DAMAGES, damage
@@ -106,6 +106,21 @@ def test_a_commit_between_the_look_at_seals_and_at_entries_is_no_damage(
     monkeypatch.setattr(LogFolder, "_infos", commit_between)
     check_log(str(copy))
     assert commits == ["_delta_log/_seals"]
+
+
+def test_a_checkpoint_that_comes_after_the_look_at_the_log_is_no_damage(copy: Path) -> None:
+    folder = LogFolder(str(copy))
+    before = folder.read_listing()
+    DeltaTable(copy).create_checkpoint()
+    assert folder.read_listing().base > before.base
+    assert list(find_damage(folder, before)) == []
+
+
+def test_a_pointer_to_a_checkpoint_that_never_comes_is_damage(copy: Path) -> None:
+    DeltaTable(copy).create_checkpoint()
+    (copy / "_delta_log" / f"{VERSIONS - 1:020}.checkpoint.parquet").unlink()
+    (found,) = find_damage(LogFolder(str(copy)))
+    assert "expected the version of a checkpoint that is there" in found.reason
 
 
 def test_a_table_of_another_program_is_opened_and_sealed_with_the_next_commit(copy: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.erasures import APPLICATION_ID
+from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.audit import command as audit
@@ -295,3 +297,39 @@ def test_the_checksums_before_and_after_are_those_of_the_rows(growing: GrowingLa
     assert rows.num_rows == 1
     assert rows.column("topic")[0].as_py() == f"topic-{SECRET % 2}"
     assert rows.column("row_before")[0] != rows.column("row_after")[0]
+
+
+@pytest.mark.parametrize("damaged", ["newest entry", "all entries", "log", "folder and note"])
+def test_a_damaged_table_of_erasures_is_an_error_and_is_made_again(growing: GrowingLake, damaged: str) -> None:
+    place = place_of(growing)
+    for key in (KEY, "order-3"):
+        run_erasure(place, plan_erasure(place, Wanted([key])), "a test", WEEK, lambda _: None)
+    before = rows_of(growing.lake.erasures)
+    log = Path(growing.lake.erasures) / "_delta_log"
+    entries = sorted(log.glob("*.json"))
+    if damaged == "log":
+        shutil.rmtree(log)
+    elif damaged == "folder and note":
+        shutil.rmtree(log)
+        (Path(growing.lake.root) / "_newest" / "erasures.json").unlink()
+    for entry in {"newest entry": entries[-1:], "all entries": entries}.get(damaged, []):
+        entry.write_bytes(b"{")
+    with pytest.raises(LogDamagedError):
+        read_states(growing.lake)
+    assert maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"]) == ExitCode.OK
+    assert rows_of(growing.lake.erasures) == before
+    assert audited(growing) == ExitCode.OK
+    run_erasure(place, plan_erasure(place, Wanted(["order-5"])), "a test", WEEK, lambda _: None)
+    assert [state.number for state in read_states(growing.lake)] == [1, 2, 3]
+    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    check_done(growing)
+
+
+def test_rows_of_a_damaged_data_file_of_erasures_are_named(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    erase(growing)
+    largest = max(Path(growing.lake.erasures).glob("*.parquet"), key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:200])
+    assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.DAMAGE
+    assert f"not brought back: erasures: the rows of data file {largest.name}" in capsys.readouterr().err
