@@ -25,11 +25,12 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
+from commitlake.connectors.lake.log_files import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import table_files
-from commitlake.pipelines.maintenance.log_repair import LOG, AsideFolder
+from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.schemas.tables.erasures import ERASURES
 from commitlake.schemas.tables.evidence import EVIDENCE
 

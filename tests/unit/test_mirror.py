@@ -146,7 +146,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.erasure.facts",
         "pipelines.evidence.facts",
     ),
-    "tests/unit/pipelines/erasure/test_run.py": ("pipelines.maintenance.kept_repair",),
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.data_files",),
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
     "tests/unit/jobs/query/test_command.py": ("pipelines.query.engines", "pipelines.query.sql"),
