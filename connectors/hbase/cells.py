@@ -7,7 +7,8 @@ to write: what costs is the number of cells, and nobody asks for one column of a
 
 Cells are written at the last millisecond of the message's store date (`cell_time`), not at the time of writing: to
 write them again changes nothing, and HBase's TTL counts from the message's own date. By day, because Thrift puts all
-cells of one call at one timestamp.
+cells of one call at one timestamp. An erased message is written a millisecond later: a follower that has read its row
+before it was erased, and writes it afterwards, does not bring it back.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from commitlake.connectors.hbase.keys import (
     time_bytes,
     topic_hash,
 )
+from commitlake.connectors.lake.erasures import MARKER
 from commitlake.schemas.tables.messages import MESSAGES
 
 FAMILY = b"m"
@@ -100,7 +102,8 @@ def _message_cells(row: dict[str, Any], salts: int, topic: bytes) -> MessageCell
         Cell(entry_prefix(salts, BY_KEY, key_hash(business_key)) + tail, REFERENCE, key)
         for business_key in dict.fromkeys(row.get("keys", ()))
     ]
-    return MessageCells(cell_time(store_us), cells)
+    is_erased = MARKER in row.get("properties", ())
+    return MessageCells(cell_time(store_us) + is_erased, cells)
 
 
 def cell_time(store_us: int | None) -> int:

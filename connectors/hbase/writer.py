@@ -74,7 +74,7 @@ def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> 
 def _deleting(client: Client) -> Callable[[Sequence[Cell], int], None]:
     def delete(cells: Sequence[Cell], timestamp_ms: int) -> None:
         if cells:
-            client.delete([cell.key for cell in cells], FAMILY, timestamp_ms)
+            client.delete([cell.key for cell in cells], FAMILY, timestamp_ms + 1)  # an erased message's, too
 
     return delete
 

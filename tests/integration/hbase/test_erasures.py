@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.keys import BY_KEY, BY_UNIQUE_KEY
 from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.writer import write_messages
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
@@ -31,6 +33,21 @@ def cells(options: Options) -> tuple[str, int]:
         rows = [row for page in client.scan(b"", b"\xff" * 8, page_rows=1000) for row in page]
     entries = sum(row.key[1:2] in (BY_KEY, BY_UNIQUE_KEY) for row in rows)
     return repr(rows), entries
+
+
+def test_a_follower_that_writes_what_it_has_read_before_does_not_bring_it_back(
+    options: Options, hbase: HBase, tmp_path: Path
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(20))
+    follow(growing, options)
+    before = DeltaTable(growing.lake.messages).to_pyarrow_table().to_batches()
+    address = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-table", options.table]
+    arguments = ["--lake", growing.lake.root, "--key", KEY, "--reason", "a test", "--yes", *address]
+    assert erase.main(arguments) == ExitCode.OK
+    with Client(options) as client:
+        write_messages(client, before, options.salts)
+    assert MARK not in cells(options)[0]
 
 
 @pytest.mark.parametrize("followed_before", [True, False], ids=["follows at once", "follows with the next archive"])

@@ -21,6 +21,7 @@ from commitlake.connectors.hbase.cells import (
     to_row,
 )
 from commitlake.connectors.hbase.errors import RowError
+from commitlake.connectors.lake.erasures import MARKER
 from commitlake.schemas.tables.messages import MESSAGES
 
 TIME = datetime.datetime(2026, 11, 21, 17, 18, 36, 446_000, tzinfo=datetime.UTC)
@@ -153,3 +154,10 @@ def test_cells_are_put_at_the_end_of_the_store_date(time: int | None, expected: 
 def test_columns_are_given_in_the_order_asked_for() -> None:
     batch = to_batch([to_row(_cells(MESSAGE).cells[0].value)], ["topic", "broker"])
     assert batch.to_pylist() == [{"topic": "orders", "broker": "broker-a"}]
+
+
+def test_an_erased_message_is_newer_than_the_message_was() -> None:
+    (before,) = to_cells(_batch(MESSAGE), 16)
+    (after,) = to_cells(_batch({**MESSAGE, "keys": None, "unique_key": None, "properties": [(MARKER, "E")]}), 16)
+    assert after.timestamp_ms == before.timestamp_ms + 1
+    assert after.cells[0].key == before.cells[0].key
