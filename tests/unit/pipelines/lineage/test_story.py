@@ -22,7 +22,7 @@ def a_story(steps: str, *edges: str) -> Story:
         asked="key k",
         as_of=START,
         steps=made,
-        edges=[Edge("retry", source, target, SECOND, "retried") for source, target in edges],
+        edges=[Edge("retry", edge[0], edge[1], SECOND, "retried") for edge in edges],
         outcomes=(),
     )
 
