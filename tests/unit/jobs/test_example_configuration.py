@@ -26,6 +26,7 @@ NEEDED = {
     "guard": [],
     "maintain": [],
     "audit": [],
+    "evidence": ["verify"],
     "offsets": ["--group", "billing", "--at", "2026-11-20"],
 }
 
