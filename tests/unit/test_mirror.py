@@ -204,7 +204,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/restore/test_known_config.py": ("connectors.lake.store_config",),
     "tests/unit/pipelines/restore/test_run.py": ("pipelines.message_keys.opening",),
     "tests/unit/pipelines/transforms/test_profile.py": ("schemas.tables.profile",),
-    "tests/unit/pipelines/transforms/test_column_hash.py": ("schemas.tables.columns",),
     "tests/unit/pipelines/verify/test_batch_queues.py": ("connectors.formats.rocketmq.batch_queues",),
     "tests/unit/pipelines/verify/test_rocketmq_damages.py": (
         "connectors.formats.rocketmq.consume_queues",
