@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from commitlake.connectors.formats.engine.cuts import find_last_cut
-from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges, take_snapshot
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import Store, segment_sizes
+from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.runtime.runner import available_cores
 from commitlake.connectors.whole_files import write_synced
@@ -98,7 +94,7 @@ def begin_or_go_on(
         RebuildError: if the folder holds anything else.
         UnsafeFileError: if it holds a link in the place of what a run makes, or another user's unfinished run.
     """
-    now = log_range(store, partition_bytes, is_live=is_live)
+    now = log_range(store, is_live=is_live)
     plan = Plan(root, out, now.start, now.end, settings, partition_bytes)
     check_own_folder(plan.work)
     check_own_folder(plan.parts)
@@ -118,27 +114,9 @@ def begin_or_go_on(
     return Plan(root, out, now.start, known["end"], settings, partition_bytes)
 
 
-def log_range(store: Store, partition_bytes: int = PARTITION_BYTES, *, is_live: bool) -> StoreRange:
-    """Return where the log begins, and where it ends for the broker that has it open, or that starts with it.
-
-    The end is looked for from the last place on that the newest segment can be divided at: to hop through all of it
-    would take as long as half of the rest of the run.
-    """
+def log_range(store: Store, *, is_live: bool) -> StoreRange:
+    """Return where the log begins, and where it ends for the broker that has it open, or that starts with it."""
     is_stopped = not is_live and store.format.accepts_zero_texts
-    for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
-        base = segment.base_offset
-        file_end = base + min(segment.file_size, size)
-        whole = Split(store.broker, segment.path, base, base, file_end, base + size, file_end, format=store.format)
-        with OpenSegment(segment.path) as file:
-            head = np.zeros(store.format.rules.head_bytes, np.uint8)
-            file.read_into(head, 0)
-            if not head.any():
-                continue  # made in advance, without a record yet
-            last = find_last_cut(file, whole, partition_bytes, DEFAULT_MAX_RECORD_BYTES)
-        if last is not None:
-            found = take_snapshot([store], {store.broker: last}, is_stopped=is_stopped).ranges[store.broker]
-            return replace(found, start=store.segments[0].base_offset)
-        break
     return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
 
 

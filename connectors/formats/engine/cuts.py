@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.files import SegmentFile
+from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.kernel.borders import NONE_AT_ALL
 from commitlake.connectors.formats.engine.splits import Split
@@ -46,14 +46,25 @@ def find_cuts(
 
 
 def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
-    """The last cut that the bytes around it tell, or None where none do: then the range is to be hopped through."""
+    """Return the last cut that the bytes around it tell, or None where none do: then the range is to be hopped through.
+
+    The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
+    being written is zeros from some place on. Where damage hides cuts, an earlier one may be found.
+    """
     first = max(_next_multiple(whole.start, max_partition_bytes), whole.start + _WORTH_A_LOOK * LOOK_BACK_BYTES)
     last = (whole.end - 1) // max_partition_bytes * max_partition_bytes
-    for at in range(last, first - 1, -max_partition_bytes):
-        cut = _looked_up(file, whole, at, max_record_bytes)
-        if cut is not None:
-            return cut
-    return None
+    places = range(-(-first // max_partition_bytes) * max_partition_bytes, last + 1, max_partition_bytes)
+    low, high = 0, len(places)
+    middle = high - 1
+    found = None
+    while low < high:
+        cut = _looked_up(file, whole, places[middle], max_record_bytes)
+        if cut is None:
+            high = middle
+        else:
+            found, low = cut, middle + 1
+        middle = (low + high) // 2
+    return found
 
 
 def find_cut(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
@@ -72,6 +83,8 @@ def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) 
     """The first record from `at` on that nothing spans, if one is near."""
     begin = at - LOOK_BACK_BYTES
     end = min(whole.end, at + LOOK_BACK_BYTES)
+    if isinstance(file, LocalFile) and _is_hole(file, begin - whole.base_offset, end - whole.base_offset):
+        return None
     windows = Windows(file, whole.base_offset, LOOK_BACK_BYTES + _WINDOW_BYTES, end - begin)
     kernel = whole.format.kernel
     parts = np.empty((kernel.part_count, 1), np.int64)
@@ -90,6 +103,11 @@ def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) 
         if is_all or found == NONE_AT_ALL:
             return None
         windows.grow()
+
+
+def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
+    data = file.next_data(begin)
+    return data is None or data >= end
 
 
 def _hopped(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:

@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.cuts import find_cuts
+from commitlake.connectors.formats.engine.cuts import find_cuts, find_last_cut
 from commitlake.connectors.formats.engine.errors import OptionError, StoreError
 from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop
@@ -35,6 +35,8 @@ from commitlake.schemas.layouts.segments import segment_name
 
 logger = logging.getLogger(__name__)
 
+END_STEP_BYTES = 32 << 20
+"""The end of a segment's data is looked for from a multiple of this on."""
 _WINDOW_BYTES = 4 << 20
 
 
@@ -149,10 +151,39 @@ def _range_of(
                 and _has_begun(file, store.format, segment, size, max_record_bytes)
             ):
                 return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
-            found = end_of_segment(file, segment, begin, size, max_record_bytes, store.format, is_stopped=is_stopped)
+            near_end = _place_near_end(file, store.format, segment, begin, size, max_record_bytes)
+            found = end_of_segment(file, segment, near_end, size, max_record_bytes, store.format, is_stopped=is_stopped)
         if found is not None:
             return replace(found, start=first)
     return StoreRange(first, first)
+
+
+def _place_near_end(
+    file: SegmentFile, log_format: Format, segment: Segment, begin: int, size: int, max_record_bytes: int
+) -> int:
+    """Return a record start from which on the end of a segment's data can be looked for; `begin` where none is known.
+
+    A cut may lie in the body of a record that is larger than what cuts look back. So there is another cut at least
+    `max_record_bytes` after the place that is returned: no record holds both, and what follows the larger record is
+    walked through, too.
+
+    Args:
+        file: the open segment.
+        log_format: what its records are.
+        segment: which one it is.
+        begin: a physical offset at which a record begins, or will.
+        size: bytes of this segment, see `stores.segment_sizes`.
+        max_record_bytes: larger sizes are faults.
+    """
+    base = segment.base_offset
+    file_end = base + min(segment.file_size, size)
+    whole = Split("", segment.path, base, begin, file_end, base + size, file_end, format=log_format)
+    last = find_last_cut(file, whole, END_STEP_BYTES, max_record_bytes)
+    if last is None or last - max_record_bytes <= begin:
+        return begin
+    earlier = replace(whole, end=last - max_record_bytes)
+    near_end = find_last_cut(file, earlier, END_STEP_BYTES, max_record_bytes)
+    return begin if near_end is None else near_end
 
 
 def _has_begun(file: SegmentFile, log_format: Format, segment: Segment, size: int, max_record_bytes: int) -> bool:

@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.pipelines.rebuild import replace
 from commitlake.pipelines.rebuild.errors import DisagreementError, RebuildError
 from commitlake.pipelines.rebuild.parts import PartReader, read_table
-from commitlake.pipelines.rebuild.plan import log_range
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted, find_settings
 from commitlake.schemas.layouts.segments import segment_name
-from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
+from tests.support.indexed_stores import write_indexed_store
 
 Rebuild = Callable[..., Rebuilt]
 Compare = Callable[[Path, Path], None]
@@ -154,17 +152,6 @@ def test_settings_that_no_broker_takes_are_refused(intact: Path, tmp_path: Path)
     (tmp_path / "consumequeue" / "CURRENT").touch()
     with pytest.raises(RebuildError, match="found queues in RocksDB"):
         find_settings(tmp_path, Wanted(), ROCKETMQ)
-
-
-@pytest.mark.parametrize("kept", [0, 1, 100, 3000, 7000, SEGMENT_BYTES - 200])
-@pytest.mark.parametrize("partition", [1500, 5000, 1 << 30])
-def test_the_logs_end_is_where_a_read_of_all_of_it_finds_it(store: Path, kept: int, partition: int) -> None:
-    newest = max((store / "commitlog").iterdir())
-    data = newest.read_bytes()
-    newest.write_bytes(data[:kept].ljust(len(data), b"\0"))
-    (found,) = find_stores(str(store), "a")
-    assert log_range(found, partition, is_live=False).end == take_snapshot([found]).ranges["a"].end
-    assert log_range(found, partition, is_live=False).start == 0
 
 
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:

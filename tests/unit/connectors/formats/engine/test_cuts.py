@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +11,14 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.engine import cuts
+from commitlake.connectors.formats.engine import cuts, plan
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.cuts import find_cuts, find_last_cut
 from commitlake.connectors.formats.engine.errors import SplitError
 from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, Window
 from commitlake.connectors.formats.engine.filters import narrow
 from commitlake.connectors.formats.engine.options import Mode, Options
-from commitlake.connectors.formats.engine.plan import plan_splits, segment_ranges, take_snapshot
+from commitlake.connectors.formats.engine.plan import StoreRange, plan_splits, segment_ranges, take_snapshot
 from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
@@ -128,6 +129,53 @@ def test_planning_looks_at_little_of_the_log(tmp_path: Path, monkeypatch: pytest
     found = cuts_of(whole)
     assert len(found) > 6
     assert sum(read) <= len(found) * 5 * LOOK_BACK
+
+
+def range_found(root: Path, *, from_cut: bool) -> StoreRange:
+    """Return the range of a store with one segment, its end looked for from a cut or from the first byte."""
+    (store,) = find_stores(str(root), "b")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "END_STEP_BYTES", PARTITION if from_cut else SIZE)
+        return take_snapshot([store], max_record_bytes=4 * LOOK_BACK).ranges["b"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_end_of_log_is_the_same_from_a_cut_and_from_the_first_byte(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    log = HostileLog(chance, SIZE, LOOK_BACK - 200, share=chance.choice([0.0, 0.3, 0.9]))
+    for data in (log.open(), log.closed(), open_segment(messages(2500, seed), SIZE)):
+        for _ in range(6):
+            kept = chance.choice([SIZE, chance.randrange(SIZE), chance.randrange(log.end)])
+            damaged = bytearray(data[:kept].ljust(SIZE, b"\0"))
+            for _ in range(chance.choice([0, 0, 1, 8])):
+                at, length = chance.randrange(kept + 1), chance.choice([1, 100, 30_000])
+                damaged[at : at + length] = bytes(len(damaged[at : at + length]))
+            root = write_store(tmp_path / "store", [(0, bytes(damaged))])
+            assert range_found(root, from_cut=True) == range_found(root, from_cut=False)
+            shutil.rmtree(root)
+
+
+def test_end_of_log_is_not_in_a_last_record_longer_than_a_look_back(tmp_path: Path) -> None:
+    root, _, end = holding(tmp_path, 2 * LOOK_BACK, LOOK_BACK + 1000)
+    segment = tmp_path / "commitlog" / f"{0:020d}"
+    kept = segment.read_bytes()[: end + BEHIND_BODY]
+    segment.write_bytes(kept.ljust(SIZE, b"\0"))
+    assert range_found(root, from_cut=True) == range_found(root, from_cut=False)
+    assert range_found(root, from_cut=True).end == len(kept)
+
+
+def test_end_of_log_is_found_without_reading_all_of_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_store(tmp_path, [(0, closed_segment(messages(3500), SIZE))])
+    read = []
+    original = LocalFile.read_into
+
+    def counting(self: LocalFile, window: Window, position: int) -> int:
+        read.append(len(window))
+        return original(self, window, position)
+
+    monkeypatch.setattr(LocalFile, "read_into", counting)
+    assert range_found(root, from_cut=True).end > SIZE // 2
+    assert sum(read) < SIZE // 2
 
 
 def holding(root: Path, inner_bytes: int, distance: int) -> tuple[Path, int, int]:
