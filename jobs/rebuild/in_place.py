@@ -9,11 +9,11 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.errors import StoreLockedError
 from commitlake.broker_lite.stores.engine.ownership import StoreLock
+from commitlake.connectors.formats.engine.plan import log_range
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.run import run_rebuild
 from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
-from commitlake.pipelines.rebuild.plan import log_range
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt
 from commitlake.pipelines.rebuild.settings import Wanted

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges, take_snapshot
+from commitlake.connectors.formats.engine.plan import StoreRange, divide, log_range, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
@@ -112,12 +112,6 @@ def begin_or_go_on(
             f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another"
         )
     return Plan(root, out, now.start, known["end"], settings, partition_bytes)
-
-
-def log_range(store: Store, *, is_live: bool) -> StoreRange:
-    """Return where the log begins, and where it ends for the broker that has it open, or that starts with it."""
-    is_stopped = not is_live and store.format.accepts_zero_texts
-    return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
 
 
 def _read(path: Path) -> dict[str, Any] | None:

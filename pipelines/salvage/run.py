@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
+from commitlake.connectors.formats.engine.plan import StoreRange, log_range, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store, segment_size
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
@@ -19,7 +19,7 @@ from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.salvage.tail import dropped_tail
-from commitlake.pipelines.verify.store_view import is_locked, range_of
+from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.store_files import (
     MAX_SMALL_FILE_BYTES,
     UnsafeFileError,
@@ -96,7 +96,7 @@ def salvage_store(
     if check_own_folder(work):
         remove_tree(work)
     make_folders(work / ROCKETMQ.folder, below=out)
-    found = range_of(store, is_live=is_locked(Path(store.root).parent))
+    found = log_range(store, is_live=is_locked(Path(store.root).parent))
     tasks = _tasks(store, found, work / ROCKETMQ.folder)
     done: dict[int, SegmentSalvaged] = {}
     for number, result in runner.run(salvage_segment, tasks):

@@ -1,4 +1,4 @@
-"""A store before its log is read: its segments' files, the headers of its index files, the small files."""
+"""Checks of a store before its log is read: segment files, headers of index files, small files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.plan import TailKind
+from commitlake.connectors.formats.engine.plan import TailKind, log_range
 from commitlake.connectors.formats.engine.stores import Store, segment_size
 from commitlake.connectors.formats.small_files import SmallFiles
 from commitlake.pipelines.verify import index_files
@@ -24,7 +24,6 @@ from commitlake.pipelines.verify.store_view import (
     last_dispatched,
     list_queues,
     queue_file_size,
-    range_of,
 )
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
@@ -36,13 +35,13 @@ DEFAULT_PARTITION_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to verify.
+    """Options of a verification.
 
     Attributes:
         delay_levels_ms: the brokers' messageDelayLevel; None to use what each store's schedule queues show.
-        delay_levels_by_broker: the same for single stores, by their names; it goes before `delay_levels_ms`.
-        partition_bytes: of the log, for one task.
-        limit: findings of a class that are kept for each store.
+        delay_levels_by_broker: the same for single stores, by name; takes precedence over `delay_levels_ms`.
+        partition_bytes: bytes of the log that one task reads.
+        limit: how many findings of a class are kept for each store; all are counted.
     """
 
     delay_levels_ms: tuple[int, ...] | None = None
@@ -51,19 +50,19 @@ class Options:
     delay_levels_by_broker: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def delay_levels_of(self, broker: str) -> tuple[int, ...] | None:
-        """Return the messageDelayLevel that was given for a store, or None."""
+        """Return the messageDelayLevel given for a store, or None."""
         return self.delay_levels_by_broker.get(broker, self.delay_levels_ms)
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """What is known of a store before its log is read.
+    """A store that is ready for its log to be read.
 
     Attributes:
-        store: which one.
-        view: what the tasks are told of it.
+        store: the store.
+        view: what the tasks need to know of it.
         small: its small files.
-        findings: what is wrong so far; the rest is added.
+        findings: findings so far; later checks add theirs.
         queues: topics and queue ids that have a folder.
     """
 
@@ -75,7 +74,7 @@ class Admitted:
 
 
 def admit(store: Store, options: Options) -> Admitted:
-    """Look at all but the log; the small files first, as the broker may go on meanwhile.
+    """Check everything but the log. Small files come first, because a running broker keeps changing them.
 
     Raises:
         VerifyError: if the store is not on a local disk.
@@ -86,12 +85,12 @@ def admit(store: Store, options: Options) -> Admitted:
     findings = Findings(options.limit)
     is_live, was_aborted = is_locked(root), os.path.lexists(root / ABORT)
     small = store.format.read_small_files(root, findings, is_live=is_live)
-    log = range_of(store, is_live=is_live)
+    log = log_range(store, is_live=is_live)
     queue_layout = store.format.queues
     queues = list_queues(root, queue_layout)
     file_size = queue_file_size(root, queues, queue_layout)
-    is_behind = is_live or was_aborted
-    dispatched = last_dispatched(root, queues, file_size, log.end, queue_layout) if is_behind else log.end
+    may_lag = is_live or was_aborted
+    dispatched = last_dispatched(root, queues, file_size, log.end, queue_layout) if may_lag else log.end
     batches, batch_file_size = [], 0
     kinds = store.format.topic_kinds(root)
     if (batch_layout := store.format.batch_queues) is not None:
@@ -99,7 +98,7 @@ def admit(store: Store, options: Options) -> Admitted:
         batch_file_size = queue_file_size(root, batches, batch_layout)
         check_kinds(root, queues, queue_layout, findings, are_batches=False)
         check_kinds(root, batches, batch_layout, findings, are_batches=True)
-        if is_behind:
+        if may_lag:
             dispatched = max(dispatched, last_dispatched(root, batches, batch_file_size, log.end, batch_layout))
     view = StoreView(
         broker=store.broker,
@@ -161,7 +160,7 @@ def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: 
         if parse_segment_name(name) is None:
             findings.add(Finding("log_stray_file", f"{view.log}/{name}", found=name, expected="20 digits as a name"))
     if view.tail is TailKind.TORN and not view.is_live:
-        # What a broker cut after a crash may stay there until its next record: it has never vouched for that.
+        # Bytes that a broker cut off after a crash stay in the file until it writes its next record.
         is_known = small.log_end is not None and small.log_end <= view.end
         code = "log_torn_tail" if view.was_aborted or is_known else "log_torn_clean"
         findings.add(
@@ -171,7 +170,7 @@ def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: 
 
 
 def _index_parts(store: Store, view: StoreView, findings: Findings) -> Iterator[IndexPart]:
-    """The IndexFiles that can be read and are about the log that is there, in its order."""
+    """Yield the readable IndexFiles that cover the existing log, in log order."""
     folder = Path(view.root) / index_files.FOLDER
     parts = []
     for path in [folder / name for name in files_in(folder, str.isdecimal)]:
@@ -193,7 +192,7 @@ def _index_parts(store: Store, view: StoreView, findings: Findings) -> Iterator[
                         expected=f"none before {before.last_offset}, where {before.name} ends")
             )  # fmt: skip
             if part.last_offset <= before.last_offset:
-                continue  # all that it says was said; to compare it, too, would be a finding for each entry
+                continue  # reported as a whole: comparing it would give one more finding for each entry
         kept.append(part)
     for part in kept:
         if part.last_offset >= view.end and not view.is_live:
@@ -216,7 +215,7 @@ def _note_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:
 
 
 def _checked_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
-    """An index file with the begin and end that its records in the log confirm."""
+    """Return an index file with the begin and end that records in the log confirm."""
     header = part.header
     first_offset, last_offset = part.first_offset, part.last_offset
     begin, is_known = part.begin_timestamp, True
@@ -249,6 +248,6 @@ def _compare_span(
 
 
 def _record_time(store: Store, offset: int) -> int | None:
-    """The store time of the record at an offset, if one proves itself there."""
+    """Return the store time of the valid record at an offset, or None."""
     message = LogRecords(store.segments, store.format).at(offset)
     return None if message is None else int(message.store_timestamp)

@@ -1,6 +1,6 @@
-"""Records against their entries in BatchConsumeQueues, found by where the records lie.
+"""Comparison of records with their entries in BatchConsumeQueues, which are found by physical offset.
 
-Entries follow one another as their records do in the log, so those of a stretch of the log are a stretch of the queue.
+Entries have the order of their records in the log, so a range of the log corresponds to a range of the queue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from commitlake.pipelines.verify.queue_check import Run, runs_of
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
 
-_OF_BATCHES = ("message_base_offset", "batch_size", "store_timestamp")
+_BATCH_FIELDS = ("message_base_offset", "batch_size", "store_timestamp")
 
 
 class BatchChecker:
@@ -26,7 +26,11 @@ class BatchChecker:
         self._findings = findings
 
     def check(self, entries: QueueEntries) -> list[Run]:
-        """Compare a queue's records of a chunk; their runs."""
+        """Compare a queue's records of a chunk with their entries.
+
+        Returns:
+            The runs of the records.
+        """
         files = self._view.batch_queue(entries.topic, entries.queue_id)
         runs = [run for run, _ in runs_of(entries, message_counts(entries))]
         if files.starts:
@@ -40,7 +44,10 @@ class BatchChecker:
         return runs
 
     def _match(self, files: QueueFiles, expected: Array, runs: list[Run]) -> None:
-        """Compare what is there of both, and tell what is not; damaged entries may be anywhere in the queue."""
+        """Compare records and entries that have each other's offset, and report the others.
+
+        All entries of the queue are read, because damaged ones may be anywhere.
+        """
         offsets = expected["physical_offset"]
         places, found = files.between(int(offsets[0]), int(offsets[-1]), by_search=False)
         _, in_found, in_expected = np.intersect1d(found["physical_offset"], offsets, return_indices=True)
@@ -53,7 +60,7 @@ class BatchChecker:
             )
         loose = np.setdiff1d(np.arange(len(found)), in_found)
         within = np.zeros(len(loose), np.bool_)
-        for run in runs:  # what lies between two runs is seen when all of the log is read
+        for run in runs:  # `BatchEnds` checks what lies between two runs, once the whole log is read
             within |= (found["physical_offset"][loose] > run.first_offset) & (
                 found["physical_offset"][loose] < run.last_offset
             )
@@ -67,7 +74,7 @@ class BatchChecker:
     def _compare(self, files: QueueFiles, places: Array, found: Array, expected: Array) -> None:
         same_size = found["size"] == expected["size"]
         same_code = found["tags_code"] == expected["tags_code"]
-        same_batch = np.logical_and.reduce([found[name] == expected[name] for name in _OF_BATCHES])
+        same_batch = np.logical_and.reduce([found[name] == expected[name] for name in _BATCH_FIELDS])
         for code, wrong in (
             ("queue_wrong_size", ~same_size),
             ("queue_wrong_tags", same_size & ~same_code),
@@ -100,7 +107,7 @@ class BatchChecker:
 
 
 def loose_finding(code: str, files: QueueFiles, place: int, found: Array, expected: str) -> Finding:
-    """An entry that leads to no record."""
+    """Return a finding for an entry that points to no record."""
     file, position = files.place_of(place)
     offset, base = int(found["physical_offset"]), int(found["message_base_offset"])
     return Finding(code, file, position, offset, files.name, base, files.layout.words(found), expected)

@@ -1,4 +1,4 @@
-"""What a BatchConsumeQueue has besides the entries of the log's records."""
+"""Checks of BatchConsumeQueues for entries and files without records in the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from commitlake.pipelines.verify.store_view import StoreView
 
 
 class BatchEnds:
-    """Looks at the BatchConsumeQueues of a store, once all of its log is read."""
+    """Checks of the BatchConsumeQueues of a store, after its whole log was read."""
 
     def __init__(self, view: StoreView, bad: BadRanges, findings: Findings) -> None:
         self._view = view
@@ -28,7 +28,11 @@ class BatchEnds:
         self._folders = QueueFolders(view, findings)
 
     def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
-        """One queue's files, its entries outside of all runs, and the numbers that its records lack."""
+        """Check one queue: its files, entries outside of all runs, and queue offsets without records.
+
+        Returns:
+            The queue offsets that a consumer may ask for.
+        """
         files = self._view.batch_queue(topic, queue_id)
         ranges = claimed(runs)
         if not files.starts:
@@ -48,23 +52,23 @@ class BatchEnds:
         ends = np.array([run.last_offset for run in runs], np.int64)
         begins.sort()
         ends.sort()
-        behind = 0
+        queue_end = 0
         for first_place, entries in files.blocks():
             written = files.layout.is_written(entries)
             offsets = entries["physical_offset"].astype(np.int64)
             if written.any():
                 last = entries[np.flatnonzero(written)[-1]]
-                behind = int(last["message_base_offset"]) + int(last["batch_size"])
+                queue_end = int(last["message_base_offset"]) + int(last["batch_size"])
             in_a_run = np.searchsorted(begins, offsets, "right") > np.searchsorted(ends, offsets, "left")
             for row in np.flatnonzero(written & ~in_a_run & (offsets >= self._view.start)).tolist():
                 self._note(files, first_place + row, entries[row])
-        first = ranges[0][0] if ranges else behind
-        return QueueBounds(first, max(behind, ranges[-1][1] if ranges else 0))
+        first = ranges[0][0] if ranges else queue_end
+        return QueueBounds(first, max(queue_end, ranges[-1][1] if ranges else 0))
 
     def _note(self, files: QueueFiles, place: int, entry: Array) -> None:
         offset = int(entry["physical_offset"])
         if self._bad.has(offset) or (offset >= self._view.end and self._view.is_live):
-            return  # the log has said enough of its damage; and what is newer than its end was not read
+            return  # damage of the log is reported once; entries newer than the log's end were not compared
         code, expected = "queue_dangling_entry", "a record there, or no entry"
         if offset >= self._view.end:
             code, expected = "queue_beyond_log", f"an offset before the log's end, {self._view.end}"

@@ -1,8 +1,4 @@
-"""Compiled: the chains of one IndexFile, entry by entry and slot by slot; and a stretch of entries against the log.
-
-All that is called here and is not the source's kernel is in this file, because numba keeps what it compiled by the
-file's time.
-"""
+"""Compiled loops: the chains of one IndexFile, and the entries of a range of the log against its records."""
 
 from __future__ import annotations
 
@@ -16,11 +12,11 @@ from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, HEADER, SLOT
 
 EMPTY, LOOP, WRONG_CHAIN, UNREACHABLE, DISORDER, BAD_SLOT = range(6)
-"""Rows of what `check_chains` finds; `USED_SLOTS` is a number only."""
+"""Kinds of problems that `check_chains` counts. `USED_SLOTS` is a plain count, not a problem."""
 USED_SLOTS, CHAIN_COUNTS = 6, 7
 
 MISSING, WRONG_HASH, DANGLING, WRONG_TIME, REPEATED = range(5)
-"""What `compare_entries` finds: numbers in the first row of `problems`."""
+"""Kinds of problems that `compare_entries` writes into the first row of `problems`."""
 
 _SLOT_SIZE, _ENTRY_SIZE, _FIRST_SLOT = SLOT.size, ENTRY.size, HEADER.size
 _AT_OFFSET, _AT_PREVIOUS = ENTRY.offset_of("physical_offset"), ENTRY.offset_of("previous_entry")
@@ -28,7 +24,7 @@ _AT_OFFSET, _AT_PREVIOUS = ENTRY.offset_of("physical_offset"), ENTRY.offset_of("
 
 @compiled
 def _is_other(memory: Array, at: Any, slots: int, slot: Any) -> Any:
-    """Whether an entry is of another slot; one that is empty, which is found by itself, is of any."""
+    """Return whether an entry belongs to another slot. An empty entry, which is reported by itself, fits any slot."""
     key_hash = np.int64(load_be_i32(memory, at))
     if key_hash == 0 and load_be_i64(memory, at + _AT_OFFSET) == 0 and load_be_i64(memory, at + _ENTRY_SIZE - 8) == 0:
         return False
@@ -47,16 +43,16 @@ def _note(kind: int, number: Any, counts: Array, first: Array) -> None:
 def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
     memory: Array, slots: int, last: int, room: int, references: Array, counts: Array, first: Array
 ) -> None:
-    """See that every slot and entry leads to an older entry of its own chain, and that every entry is led to.
+    """Check that every slot and entry points to an older entry of its own chain, and that every entry is reachable.
 
     Args:
-        memory: the file.
-        slots: how many it has.
+        memory: the file's bytes.
+        slots: number of slots.
         last: number of the last entry.
-        room: what numbers are below: `last + 1`, or more where entries may have been added meanwhile.
-        references: uint8 zeros, a place for every entry up to the last, and one more.
-        counts: int64[CHAIN_COUNTS] zeros; out, how many there are of each kind, and used slots.
-        first: int64[6, n] out, the numbers of the first n of each kind: of entries, or of slots.
+        room: upper bound of entry numbers: `last + 1`, or more where entries may have been added meanwhile.
+        references: uint8[last + 2], zeros; scratch.
+        counts: int64[CHAIN_COUNTS], zeros; receives the count of each kind, and of used slots.
+        first: int64[6, n]; receives the numbers of the first n entries, or slots, of each kind.
     """
     entries = _FIRST_SLOT + _SLOT_SIZE * slots
     before = np.int64(-1)
@@ -82,7 +78,7 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
         if newest == 0:
             continue
         counts[USED_SLOTS] += 1
-        while last < newest < room:  # added meanwhile: what they lead to is what the slot led to before
+        while last < newest < room:  # added meanwhile: follow them to the entry that the slot pointed to before
             older = np.int64(load_be_i32(memory, entries + _ENTRY_SIZE * newest + _AT_PREVIOUS))
             newest = older if older < newest else np.int64(0)
             if newest == 0:
@@ -109,10 +105,10 @@ def _add_problem(problems: Array, found: int, kind: int, row: int, at: int) -> i
 
 @compiled
 def _add_missing(problems: Array, found: int, row: int, keys: np.int64, wrong: int) -> tuple[int, int]:
-    """Add some keys of a record as missing, but for those in whose place a wrong entry was found.
+    """Add keys of a record as missing, except for as many as wrong entries were found in their place.
 
     Returns:
-        How many problems there are, and how many wrong entries are left that stand in no key's place.
+        The number of problems, and the number of wrong entries that are not yet matched with a key.
     """
     for _ in range(keys):
         if wrong > 0:
@@ -127,7 +123,7 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
     offsets: Array, store_times: Array, key_ends: Array, key_hashes: Array, tags_hashes: Array,
     entry_offsets: Array, entry_hashes: Array, entry_times: Array, begin_times: Array, problems: Array,
 ) -> int:  # fmt: skip
-    """Compare the entries of a stretch of the log with its records; how many problems there are.
+    """Compare the entries of a range of the log with its records.
 
     A record has an entry for each of its keys, in order, and then, by brokers since 5.5, one for its tags.
 
@@ -140,9 +136,12 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
         entry_offsets: int64, where entries lead to.
         entry_hashes: int32.
         entry_times: int32, seconds.
-        begin_times: int64, what each entry's time is measured from, ms; -1 where it is not to be compared.
-        problems: int64[3, room] out: kind, row of the record or -1, index of the entry or -1. There is room for as
-            many as there are keys, tags and entries together.
+        begin_times: int64, the time from which each entry's time is measured, ms; -1 where it is not compared.
+        problems: int64[3, n], receives for each problem its kind, the row of the record or -1, and the index of the
+            entry or -1; n is at least the number of keys, tags and entries together.
+
+    Returns:
+        The number of problems.
     """
     found = 0
     at = 0
@@ -161,7 +160,7 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
             if at >= count:
                 break
             if entry_offsets[at] != offset:
-                # An entry that leads elsewhere, between two that lead here, or where one is wanted and the next fits.
+                # A wrong offset between two entries of this record, or in the place of a key whose next entry fits.
                 more = key < end and at + 1 < count and entry_offsets[at + 1] == offset
                 if not more:
                     break
@@ -190,7 +189,7 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
                         again |= key_hashes[known] == entry_hashes[at]
                     kind = REPEATED if again else WRONG_HASH
                     found = _add_problem(problems, found, kind, row, at)
-                    if again:  # it stands in nobody's place
+                    if again:  # it takes no key's place
                         pass
                     elif key < end:
                         key += 1

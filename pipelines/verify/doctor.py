@@ -1,4 +1,4 @@
-"""All that is verified of stores: the tasks, and what is seen only when they are done."""
+"""Verification of stores: the tasks, and the checks that need the results of all tasks."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ Advance = Callable[[int], None]
 
 @dataclass
 class StoreReport:
-    """What a store came to.
+    """Result of verifying one store.
 
     Attributes:
-        broker: its name.
-        root: its folder.
-        findings: what is not as it must be.
-        segments: how many it has.
-        records: how many were read.
-        bytes: of the log.
-        queues: that have a folder, or a record.
-        index_files: that could be read.
-        groups: whose offsets were compared.
-        is_live: a broker has it open.
+        broker: the store's name.
+        root: the store's folder.
+        findings: the findings.
+        segments: number of segments.
+        records: number of records that were read.
+        bytes: bytes of the log that were read.
+        queues: number of queues that have a folder or a record.
+        index_files: number of readable IndexFiles.
+        groups: number of consumer groups whose offsets were compared.
+        is_live: True if a broker has the store open.
         first_time: store time of its first record, ms since 1970; None where it has no record.
-        last_time: the latest store time.
+        last_time: the latest store time; None where it has no record.
     """
 
     broker: str
@@ -73,8 +73,8 @@ def join_findings(reports: Sequence[StoreReport]) -> Findings:
 
 
 @dataclass
-class _Patient:
-    """One store under way: its ranges of the log, and the reports of those, and of index files, that are done."""
+class _StoreInProgress:
+    """A store whose tasks are running: its ranges of the log, and the results so far of ranges and index files."""
 
     admitted: Admitted
     splits: list[Split]
@@ -93,33 +93,33 @@ def verify_stores(
 
     Args:
         stores: from `find_stores`.
-        options: how.
-        runner: what runs the tasks.
-        advance: is told how many bytes of log more are done.
+        options: what to compare with, and how large tasks are.
+        runner: runs the tasks.
+        advance: called with the number of bytes of log that another task has read.
 
     Raises:
         VerifyError: for a store that is not on a local disk.
         StoreError: for one that may not be read.
     """
-    patients = [
-        _Patient(admitted, _splits(admitted, options)) for admitted in (admit(each, options) for each in stores)
+    started = [
+        _StoreInProgress(admitted, _splits(admitted, options)) for admitted in (admit(each, options) for each in stores)
     ]
     tasks: list[Task] = []
     places: list[int] = []
-    for number, patient in enumerate(patients):
-        view = patient.admitted.view
-        tasks += [(number, view, split) for split in patient.splits]
+    for number, store in enumerate(started):
+        view = store.admitted.view
+        tasks += [(number, view, split) for split in store.splits]
         tasks += [(number, view, part) for part in view.index]
-        places += [*range(len(patient.splits)), *range(len(view.index))]
+        places += [*range(len(store.splits)), *range(len(view.index))]
     for done, result in runner.run(_run, tasks):
-        patient = patients[tasks[done][0]]
+        store = started[tasks[done][0]]
         if isinstance(result, LogReport):
-            patient.reports[places[done]] = result
+            store.reports[places[done]] = result
             if advance is not None:
                 advance(result.bytes)
         else:
-            patient.chains[places[done]] = result
-    return [_conclude(patient) for patient in patients]
+            store.chains[places[done]] = result
+    return [_conclude(store) for store in started]
 
 
 def _run(task: Task) -> LogReport | Findings:
@@ -136,13 +136,13 @@ def _splits(admitted: Admitted, options: Options) -> list[Split]:
     ]
 
 
-def _conclude(patient: _Patient) -> StoreReport:
-    """What is seen only over all of a store's log."""
-    admitted, view, findings = patient.admitted, patient.admitted.view, patient.admitted.findings
-    reports = [patient.reports[place] for place in sorted(patient.reports)]
-    queues = _join(patient.splits, reports, findings)
-    for place in sorted(patient.chains):
-        findings.merge(patient.chains[place])
+def _conclude(store: _StoreInProgress) -> StoreReport:
+    """Run the checks that need the whole log of a store, and return its report."""
+    admitted, view, findings = store.admitted, store.admitted.view, store.admitted.findings
+    reports = [store.reports[place] for place in sorted(store.reports)]
+    queues = _join(store.splits, reports, findings)
+    for place in sorted(store.chains):
+        findings.merge(store.chains[place])
     bad = BadRanges.of(each for report in reports for each in report.bad)
     ends, batch_ends = QueueEnds(view, bad, findings), BatchEnds(view, bad, findings)
     batch_topics = view.kinds.batch.union(*(report.batch_topics for report in reports))
@@ -183,7 +183,7 @@ def _conclude(patient: _Patient) -> StoreReport:
 def _join(
     splits: Sequence[Split], reports: Sequence[LogReport], findings: Findings
 ) -> Mapping[tuple[str, int], list[Run]]:
-    """The runs of every queue in the order of the log; findings, those between two ranges included."""
+    """Collect the runs of every queue in log order, and the findings, including those between two ranges."""
     queues: Mapping[tuple[str, int], list[Run]] = defaultdict(list)
     last_time = None
     for split, report in zip(splits, reports, strict=True):

@@ -1,4 +1,4 @@
-"""What keeps a store from being verified at all.
+"""Errors that prevent a store from being verified.
 
 VerifyError     a store that is not on a local disk, or options that do not fit it
 """
@@ -9,6 +9,6 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class VerifyError(CommitLakeError):
-    """A store that cannot be verified; the message is for a user."""
+    """A store cannot be verified, as it is not on a local disk, or options do not fit it."""
 
     exit_code = ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""Findings of a run: all are counted, the first of each class are kept."""
+"""Findings of a run. All are counted; the first of each class are kept."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ DEFAULT_LIMIT = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it must be.
+    """One finding.
 
     Attributes:
-        code: of its class.
-        file: its file, from the store's folder on.
+        code: the code of its class.
+        file: path of the file, relative to the store's folder.
         position: byte in that file.
-        physical_offset: place in the log that it is about.
-        queue: topic and queue id, `orders/3`.
-        number: of the message in its queue, or of the entry in its index file.
-        found: what stands there.
-        expected: what must.
+        physical_offset: physical offset in the log.
+        queue: topic and queue id, such as `orders/3`.
+        number: queue offset of the message, or number of the entry in its index file.
+        found: the value that was found.
+        expected: the value that was expected.
         broker: the store's name.
     """
 
@@ -39,12 +39,12 @@ class Finding:
 
     @property
     def kind(self) -> FindingClass:
-        """Its class."""
+        """The class of the finding."""
         return CLASSES[self.code]
 
     @property
     def place(self) -> str:
-        """Where it is, in words."""
+        """The place of the finding in words."""
         words = [self.file]
         if self.position is not None:
             words.append(f"byte {self.position}")
@@ -59,12 +59,12 @@ class Finding:
 
 @dataclass
 class Findings:
-    """What was found.
+    """Findings by class, bounded in memory.
 
     Attributes:
-        limit: findings of a class that are kept.
-        counts: how many there are of each class.
-        kept: the first of each class.
+        limit: how many findings of a class are kept.
+        counts: number of findings by class.
+        kept: the first findings of each class.
     """
 
     limit: int = DEFAULT_LIMIT
@@ -72,7 +72,7 @@ class Findings:
     kept: dict[str, list[Finding]] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
-        """Count one, and keep it if there is room."""
+        """Count a finding, and keep it if its class has room."""
         self.add_many(finding.code, 1, [finding])
 
     def note(
@@ -85,11 +85,11 @@ class Findings:
         found: str,
         expected: str,
     ) -> None:
-        """See `connectors.formats.small_files.Problems`."""
+        """Add a finding of a small file; see `connectors.formats.small_files.Problems`."""
         self.add(Finding(code, file, position, physical_offset, found=found, expected=expected))
 
     def add_many(self, code: str, count: int, first: Iterable[Finding]) -> None:
-        """Count several of a class; of the first, as many are taken as there is room for.
+        """Count findings of one class, and keep as many of the given ones as there is room for.
 
         Raises:
             KeyError: if there is no such class.
@@ -104,30 +104,30 @@ class Findings:
                 kept.append(finding)
 
     def merge(self, other: Findings) -> None:
-        """Take over what another part of the run found."""
+        """Add the findings of another part of the run."""
         for code, count in other.counts.items():
             self.add_many(code, count, other.kept.get(code, ()))
 
     def of_broker(self, broker: str) -> Findings:
-        """The same, each finding with the store's name."""
+        """Return a copy whose findings have the store's name."""
         kept = {code: [replace(each, broker=broker) for each in found] for code, found in self.kept.items()}
         return Findings(self.limit, Counter(self.counts), kept)
 
     def __iter__(self) -> Iterator[Finding]:
-        """Those that were kept, in the order of the classes."""
+        """Iterate over the kept findings, in the order of the classes."""
         for code in CLASSES:
             yield from self.kept.get(code, ())
 
     @property
     def codes(self) -> set[str]:
-        """The classes that occur."""
+        """The codes of classes with findings."""
         return set(self.counts)
 
     def count(self, severity: Severity) -> int:
-        """How many there are of a severity."""
+        """Return the number of findings of a severity."""
         return sum(count for code, count in self.counts.items() if CLASSES[code].severity is severity)
 
     @property
     def worst(self) -> Severity | None:
-        """The worst severity that occurs; None where nothing was found."""
+        """The worst severity with findings; None if there are none."""
         return next((severity for severity in Severity if self.count(severity)), None)

@@ -1,4 +1,4 @@
-"""Records against the entries of the IndexFiles, a chunk of the log at a time; and the chains of one file."""
+"""Comparison of records with their entries in IndexFiles, chunk by chunk, and checks of a file's chains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class IndexChecker:
         self._findings = findings
 
     def check(self, facts: Facts) -> None:
-        """Compare a chunk."""
+        """Compare the records of a chunk with their index entries."""
         view = self._view
         if not view.index:
             return
@@ -58,9 +58,9 @@ class IndexChecker:
         self._compare(facts, rows, [each for each in stretches if len(each[2])])
 
     def _note_outside(self, facts: Facts, rows: slice, begin: int) -> None:
-        """Records before the first index file, and behind the last."""
+        """Report records with keys before the first index file, and after the last."""
         counts = np.diff(facts.key_ends, prepend=0)
-        before, behind = np.flatnonzero(counts[: rows.start]), np.flatnonzero(counts[rows.stop :]) + rows.stop
+        before, after = np.flatnonzero(counts[: rows.start]), np.flatnonzero(counts[rows.stop :]) + rows.stop
         if len(before):
             offset = int(facts.physical_offset[before[0]])
             self._findings.add_many(
@@ -76,11 +76,11 @@ class IndexChecker:
         code = "index_not_dispatched" if self._view.may_lag else "index_missing_entry"
         self._findings.add_many(
             code,
-            len(behind),
+            len(after),
             (
                 Finding(code, "index", physical_offset=int(facts.physical_offset[row]), found="no entry",
                         expected=f"entries for {counts[row]} keys")
-                for row in behind[: self._view.limit].tolist()
+                for row in after[: self._view.limit].tolist()
             ),
         )  # fmt: skip
 
@@ -89,7 +89,7 @@ class IndexChecker:
         numbers = np.concatenate([np.empty(0, np.int64), *(n + np.arange(len(e)) for _, n, e in stretches)])
         of_part = np.repeat(np.arange(len(stretches)), [len(each) for _, _, each in stretches])
         written = np.logical_or.reduce([entries[name] != 0 for name in ENTRY_DTYPE.names or ()])
-        if not written.all():  # the empty ones are found in their chains
+        if not written.all():  # empty entries are reported by `check_chains`
             entries, numbers, of_part = entries[written], numbers[written], of_part[written]
         offsets = entries["physical_offset"].astype(np.int64)
         begins = np.array([part.begin_timestamp for part, _, _ in stretches], np.int64)[of_part]
@@ -114,10 +114,10 @@ class IndexChecker:
             self._findings.add_many(code, chosen.shape[1], first)
 
     def _without_edges(self, facts: Facts, rows: slice, offsets: Array, chosen: Array) -> Array:
-        """Leave out what cannot be known, and what is known already.
+        """Remove problems that cannot be decided, or that are reported already.
 
-        Keys of the first record may be in a file that is gone, those of the last one under way; entries of records that
-        are damaged lead to damage, of which the log says enough.
+        Keys of the first record may be in a file that was deleted. Keys of the last record may be still to be written.
+        Entries of damaged records point to damage, which is a finding of the log.
         """
         kept = np.ones(chosen.shape[1], bool)
         of_row = chosen[1] >= 0
@@ -156,7 +156,7 @@ class IndexChecker:
 
 
 def check_chains(view: StoreView, part: IndexPart) -> Findings:
-    """Check every slot and entry of a file."""
+    """Check every slot and entry of an IndexFile."""
     descriptor = open_file(part.path)
     try:
         return _check_open_file(view, part, descriptor)
@@ -165,7 +165,7 @@ def check_chains(view: StoreView, part: IndexPart) -> Findings:
 
 
 def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findings:
-    """Check an open file, mapped: one that is cut meanwhile is a finding, and does not end the process."""
+    """Check an open file through a mapping. A file that is cut meanwhile is a finding, and does not end the process."""
     size = part.geometry.file_size
     mapping = Mapping.of(descriptor, 0, size)
     if mapping is None:
@@ -181,7 +181,7 @@ def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findi
 
 
 def _cut(view: StoreView, part: IndexPart, size: int) -> Findings:
-    """A file that was cut since it was opened first: nothing that was seen of it can be believed."""
+    """Return the finding of a file that became shorter while it was checked; other findings of it are dropped."""
     findings = Findings(view.limit)
     expected = f"{part.geometry.file_size} bytes, as when it was opened"
     findings.add(Finding("index_file_size", part.name, found=f"{size} bytes", expected=expected))
@@ -223,14 +223,13 @@ def _chain_finding(part: IndexPart, memory: Array, kind: int, code: str, number:
 
 
 def _check_header(part: IndexPart, used_slots: int, *, is_live: bool, findings: Findings) -> None:
-    """Compare the counts; those of the newest file are written when it is full, and may be behind until then."""
+    """Compare the header's counts. A broker updates those of the newest file only when the file is full."""
     claimed, header = part.claimed, part.header
-    may_be_behind = part.is_newest
-    if claimed > part.last or (claimed < part.last and not may_be_behind) or claimed < 0:
+    may_be_stale = part.is_newest
+    if claimed > part.last or (claimed < part.last and not may_be_stale) or claimed < 0:
         findings.add(Finding("index_header_count", part.name, 36, found=f"{claimed} entries", expected=f"{part.last}"))
     elif not is_live and (
-        header.used_slots > used_slots
-        or (header.used_slots < used_slots and claimed == part.last and not may_be_behind)
+        header.used_slots > used_slots or (header.used_slots < used_slots and claimed == part.last and not may_be_stale)
     ):
         findings.add(
             Finding("index_header_slots", part.name, 32, found=f"{header.used_slots} slots", expected=f"{used_slots}")

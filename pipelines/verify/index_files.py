@@ -1,4 +1,4 @@
-"""IndexFiles as they lie there: header, geometry, entries by number."""
+"""Access to IndexFiles: header, geometry, entries by number."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """One IndexFile that can be read.
+    """A readable IndexFile.
 
     Attributes:
-        path: the file.
-        slots: from its size.
-        entries: likewise.
-        header: as it was first read.
-        last: number of the last entry; the header may be behind it.
-        first_offset: physical offset that entry 1 leads to.
-        last_offset: that the last entry leads to.
-        begin_timestamp: store time that entries' times are measured from, ms.
-        is_newest: no other file is about a later part of the log.
+        path: path of the file.
+        slots: number of slots, from the file's size.
+        entries: number of entries that fit, from the file's size.
+        header: the header as it was first read.
+        last: number of the last entry; may be larger than the header says.
+        first_offset: physical offset to which entry 1 points.
+        last_offset: physical offset to which the last entry points.
+        begin_timestamp: store time from which the entries' times are measured, ms.
+        is_newest: True if no other file covers a later part of the log.
     """
 
     path: str
@@ -45,22 +45,22 @@ class IndexPart:
 
     @property
     def geometry(self) -> Geometry:
-        """Where things stand in the file."""
+        """The positions of slots and entries in the file."""
         return Geometry(self.slots, self.entries)
 
     @property
     def name(self) -> str:
-        """The file, from the store's folder on."""
+        """The path of the file, relative to the store's folder."""
         return f"{FOLDER}/{Path(self.path).name}"
 
     @property
     def claimed(self) -> int:
-        """Entries that the header counts."""
+        """The number of entries by the header."""
         return max(0, self.header.index_count - 1)
 
 
 def open_part(path: Path) -> IndexPart | None:
-    """What an IndexFile is about, or None where it has no entry.
+    """Open an IndexFile and return its description, or None if it has no entry.
 
     Raises:
         LayoutError: if the file's size is that of no IndexFile.
@@ -90,12 +90,16 @@ def open_part(path: Path) -> IndexPart | None:
 
 
 def _entry_at(descriptor: int, geometry: Geometry, number: int) -> bytes:
-    """The bytes of an entry; zeros where the file was cut meanwhile."""
+    """Return the bytes of an entry; zeros where the file has become shorter."""
     return os.pread(descriptor, ENTRY.size, geometry.entry_position(number)).ljust(ENTRY.size, b"\0")
 
 
 def read_between(part: IndexPart, start: int, end: int) -> tuple[int, Array]:
-    """The entries that lead to a range of the log, by halving: the first one's number, and all of them."""
+    """Find the entries that point to a range of the log, by bisection.
+
+    Returns:
+        The number of the first entry, and the entries.
+    """
     with os.fdopen(open_file(part.path), "rb", buffering=0) as file:
         descriptor = file.fileno()
         position = part.geometry.entry_position
@@ -106,11 +110,11 @@ def read_between(part: IndexPart, start: int, end: int) -> tuple[int, Array]:
             return found
 
         def offset_of(number: int) -> int:
-            # Of three neighbours the middle one: a damaged entry leads nobody astray.
+            # The median of three neighbours, so that one damaged entry does not mislead the search.
             return sorted(map(offset_at, (number - 1, number, number + 1)))[1]
 
         numbers = range(1, part.last + 1)
         first = 1 + bisect_left(numbers, start, key=offset_of)
-        behind = 1 + bisect_left(numbers, end, key=offset_of)
-        data = os.pread(descriptor, max(0, behind - first) * ENTRY.size, position(first))
+        stop = 1 + bisect_left(numbers, end, key=offset_of)
+        data = os.pread(descriptor, max(0, stop - first) * ENTRY.size, position(first))
     return first, np.frombuffer(data, ENTRY_DTYPE, len(data) // ENTRY.size)

@@ -1,4 +1,4 @@
-"""A range of the log: its damage, the order of its times, and each record against its entries in the indexes."""
+"""Checks of a range of the log: damage, order of store times, and each record against its index entries."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ _CODES = {
     Fault.MISSING_SEGMENT: "log_missing_segment",
 }
 _EXPECTED_QUEUE = "a topic in UTF-8 that a folder can have as its name, and a queue from 0 on"
-_MOST_SHOWN = 100
+_MAX_SHOWN_CHARS = 100
 
 
 @dataclass
 class LogReport:
-    """What one range of the log came to.
+    """Result of checking one range of the log.
 
     Attributes:
-        findings: all but what needs more than this range to be seen.
+        findings: the findings that this range alone shows.
         runs: the runs of all queues, in the order of the log.
         bad: ranges without an intact record.
-        records: how many there are.
-        with_keys: how many of them have keys.
-        bytes: of the log that were read.
+        records: number of records.
+        with_keys: number of records with keys.
+        bytes: bytes of the log that were read.
         first_time: store time of the first record, ms; None without one.
-        last_time: of the last.
-        newest_time: the latest of all.
-        batch_topics: topics of BatchConsumeQueues that have records here.
+        last_time: store time of the last record, ms; None without one.
+        newest_time: the latest store time, ms; 0 without a record.
+        batch_topics: topics with BatchConsumeQueues that have records in this range.
     """
 
     findings: Findings
@@ -69,7 +69,7 @@ class LogReport:
 
 
 def check_range(view: StoreView, split: Split) -> LogReport:
-    """Read a range, and compare every record in it with what the indexes say of it."""
+    """Read a range, and compare every record with its index entries."""
     report = LogReport(Findings(view.limit))
     queues, index = QueueChecker(view, report.findings), IndexChecker(view, report.findings)
     batches = BatchChecker(view, report.findings)
@@ -124,7 +124,7 @@ def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> N
 
 
 def _can_have_queue(view: StoreView, entries: QueueEntries) -> bool:
-    """Whether there can be files for what a record says of its queue, which no checksum covers."""
+    """Return whether a broker can have files for the record's topic and queue, which no checksum covers."""
     return entries.queue_id >= 0 and can_be_folder(entries.topic) and view.queues.has_queues(entries.topic)
 
 
@@ -142,7 +142,7 @@ def _note_bad_topic(entries: QueueEntries, split: Split, findings: Findings) -> 
 
 
 def _shown(topic: str) -> str:
-    return repr(topic if len(topic) <= _MOST_SHOWN else f"{topic[:_MOST_SHOWN]}...")
+    return repr(topic if len(topic) <= _MAX_SHOWN_CHARS else f"{topic[:_MAX_SHOWN_CHARS]}...")
 
 
 def _check_receive_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:
@@ -162,7 +162,7 @@ def _check_receive_times(facts: Facts, split: Split, report: LogReport, limit: i
 
 
 def time_back(split: Split, offset: int, time: int, before: int) -> Finding:
-    """A store time that is before that of the record before."""
+    """Return a finding for a store time that is earlier than that of the previous record."""
     return Finding(
         "log_time_back", segment_file(split), offset - split.base_offset, offset,
         found=f"{time} ms", expected=f"{before} ms, as before, or later",
@@ -170,7 +170,7 @@ def time_back(split: Split, offset: int, time: int, before: int) -> Finding:
 
 
 def segment_file(split: Split) -> str:
-    """A segment, from the store's folder on."""
+    """Return the path of a segment, relative to the store's folder."""
     return f"{split.format.folder}/{split.path.rsplit('/', 1)[-1]}"
 
 
@@ -178,7 +178,7 @@ def _check_bad(bad: Sequence[BadRange], split: Split, findings: Findings, view: 
     cut_at = -1
     for each in bad:
         code = _CODES[each.fault]
-        if each.fault is Fault.CUT:  # the record that is cut, and what the file should have behind it, are one
+        if each.fault is Fault.CUT:  # the record that is cut and the missing rest of the file are one finding
             cut_at, before = each.end, cut_at
             if each.start == before:
                 continue

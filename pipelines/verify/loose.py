@@ -1,4 +1,4 @@
-"""What a queue has besides the entries of the log's records: files, and entries that no record claims."""
+"""Checks of queues for files, and for entries without a record in the log."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from commitlake.pipelines.verify.runs import BadRanges, claimed
 from commitlake.pipelines.verify.store_view import StoreView
 
 _AT_ONCE = 4096
-"""Entries that are read at once; and how many of expired ones are looked at, as the others are older still."""
+"""Number of entries that are read at once, and of expired entries that are checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """The numbers of a queue's first message that can be consumed, and behind the last."""
+    """The queue offsets that can be consumed: from `first` to before `end`."""
 
     first: int
     end: int
 
 
 class QueueEnds:
-    """Looks at the queues of a store, once all of its log is read."""
+    """Checks of the ConsumeQueues of a store, after its whole log was read."""
 
     def __init__(self, view: StoreView, bad: BadRanges, findings: Findings) -> None:
         self._view = view
@@ -39,7 +39,11 @@ class QueueEnds:
         self._folders = QueueFolders(view, findings)
 
     def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
-        """One queue's files, and its entries that no record claims."""
+        """Check one queue: its files, and its entries without a record.
+
+        Returns:
+            The queue offsets that can be consumed.
+        """
         files = self._view.queue(topic, queue_id)
         ranges = claimed(runs)
         if self._view.queues_in_rocksdb:
@@ -57,7 +61,7 @@ class QueueEnds:
             self._check_head(files, written)
             return QueueBounds(written, written)
         if self._queues.fills_gaps and self._view.start == 0:
-            self._check_gap(files, 0, ranges[0][0])  # nothing can have been deleted by its age
+            self._check_gap(files, 0, ranges[0][0])  # the log begins at 0, so nothing has expired
         else:
             self._check_head(files, ranges[0][0])
         for (_, first), (end, _) in pairwise(ranges):
@@ -66,7 +70,7 @@ class QueueEnds:
         return QueueBounds(ranges[0][0], max(end, written))
 
     def _check_head(self, files: QueueFiles, end: int) -> None:
-        """Entries before those of the log's records: all of messages that are deleted by their age."""
+        """Check entries before those of the log's records: they may only belong to expired messages."""
         first = max(files.first_number, end - _AT_ONCE)
         for number, entries in _read(files, first, end):
             leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
@@ -74,7 +78,7 @@ class QueueEnds:
             self._note(files, number, entries, loose)
 
     def _check_gap(self, files: QueueFiles, first: int, end: int) -> None:
-        """Numbers that no record of the log has, between those that some have."""
+        """Check queue offsets that no record has, between those of two records."""
         explained = 0
         for number, entries in _read(files, max(first, files.first_number), min(end, files.end_number)):
             explained += self._note(files, number, entries, self._queues.is_loose(entries))
@@ -89,7 +93,7 @@ class QueueEnds:
         )  # fmt: skip
 
     def _check_tail(self, files: QueueFiles, first: int) -> int:
-        """Entries behind those of the log's records; the number behind the last that the broker has."""
+        """Check entries after those of the log's records, and return the end of the queue as the broker sees it."""
         end = first
         for number, entries in _read(files, max(first, files.first_number), files.end_number):
             valid = self._queues.is_written(entries)
@@ -103,7 +107,7 @@ class QueueEnds:
         return end
 
     def _note(self, files: QueueFiles, first: int, entries: Array, loose: Array) -> int:
-        """Say that entries lead to no record; how many of them lead to damage, of which the log has said enough."""
+        """Report entries that point to no record. Return how many point to damage, which the log check reports."""
         places = np.flatnonzero(loose)
         explained = 0
         for place in places.tolist():
@@ -112,7 +116,7 @@ class QueueEnds:
                 explained += 1
                 continue
             if offset >= self._view.end and self._view.is_live:
-                continue  # newer than the end of the log that was taken
+                continue  # written after the log's end was fixed
             code = "queue_beyond_log" if offset >= self._view.end else "queue_dangling_entry"
             file, position = files.place_of(first + place)
             expected = (

@@ -1,4 +1,4 @@
-"""The delays that a store's own schedule queues show, level by level.
+"""Delays of the delay levels, read from a store's own schedule queues.
 
 A broker enters a delayed message with its delivery time: store time plus the delay of its level. So the difference of
 the two is the level's delay, whatever `messageDelayLevel` the broker was started with, and no settings file is needed

@@ -1,4 +1,4 @@
-"""Records against their queue entries: what of each is there, and right."""
+"""Comparison of records with their ConsumeQueue entries."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
 
 _EXTENDED = -(1 << 31) - 1
-"""Codes up to this are no hashes but addresses in a ConsumeQueueExt file."""
+"""Codes up to this value are addresses in a ConsumeQueueExt file, not hashes."""
 MAX_NUMBER = (1 << 63) // 40
-"""A larger number, times the size of an entry, would not be an offset; only a damaged or forged record has it."""
-
-
-_SHORT = 16
-"""Records at most whose numbers are believed to be wrong, rather than those before and behind."""
+"""Largest queue offset whose entry has a valid file position; only a damaged or forged record has a larger one."""
+_MAX_WRONG_RECORDS = 16
+"""A longer run with unexpected queue offsets is not taken for records with wrong numbers."""
 
 
 class Run(NamedTuple):
-    """Records of one queue whose numbers follow one another, in the order of the log.
+    """Records of one queue with consecutive queue offsets, in log order.
 
     Attributes:
         topic: the queue's topic.
-        queue_id: the queue's number there.
-        first: number of the first record.
-        end: number behind the last.
+        queue_id: the queue's number in its topic.
+        first: queue offset of the first record.
+        end: queue offset after the last record.
         first_offset: physical offset of the first record.
-        last_offset: of the last.
+        last_offset: physical offset of the last record.
     """
 
     topic: str
@@ -47,11 +45,11 @@ class Run(NamedTuple):
 
 
 def runs_of(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Run, slice]]:
-    """The runs of a queue in a chunk, with their places in its entries.
+    """Yield the runs of a queue in a chunk, each with its slice of the entries.
 
     Args:
-        entries: of the queue.
-        counts: how many messages each record holds.
+        entries: expected entries of one queue.
+        counts: number of messages in each record.
     """
     numbers, offsets = entries.queue_offset, entries.physical_offset
     following = numbers + counts
@@ -76,10 +74,14 @@ class QueueChecker:
         self._begins: dict[str, int] = {}
 
     def check(self, entries: QueueEntries) -> list[Run]:
-        """Compare a queue's records of a chunk; their runs."""
+        """Compare a queue's records of a chunk with their entries.
+
+        Returns:
+            The runs of the records, wrong queue offsets corrected.
+        """
         found = list(runs_of(entries))
         files = self._view.queue(entries.topic, entries.queue_id)
-        # A queue without a file is one finding, and not as many as it has records.
+        # A queue without files is reported once, by `QueueFolders`.
         if files.starts and not self._view.queues_in_rocksdb:
             if len(found) > 1:
                 found = self._with_right_numbers(files, found)
@@ -90,10 +92,10 @@ class QueueChecker:
         return [run for run, _ in found]
 
     def _begun_at(self, files: QueueFiles) -> int:
-        """Where the log has the record of the queue's first entry.
+        """Return the physical offset of the record of the queue's first entry; 0 where that record is not in the log.
 
-        A record before it that has its number, or a later one, is of a topic of the same name that was deleted: its
-        entries went with it, and those under its number are another's. Without such a record all are compared.
+        Earlier records with the same or later queue offsets belong to a deleted topic of the same name. Their entries
+        were deleted, and the entries under their numbers belong to other records, so they are not compared.
         """
         if files.name not in self._begins:
             number = files.first_number
@@ -108,11 +110,11 @@ class QueueChecker:
         return self._begins[files.name]
 
     def _with_right_numbers(self, files: QueueFiles, found: list[tuple[Run, slice]]) -> list[tuple[Run, slice]]:
-        """The runs, those with a wrong number under the one that their entry has."""
+        """Return the runs; short runs with wrong queue offsets get the offsets of their entries, and are reported."""
         right: list[tuple[Run, slice]] = []
         for place, (run, rows) in enumerate(found):
             expected = right[-1][0].end if right else found[place + 1][0].first - (run.end - run.first)
-            if run.first != expected and run.end - run.first <= _SHORT and 0 <= expected <= MAX_NUMBER:
+            if run.first != expected and run.end - run.first <= _MAX_WRONG_RECORDS and 0 <= expected <= MAX_NUMBER:
                 entry = files.read(expected, expected + 1)[0]
                 if int(entry["physical_offset"]) == run.first_offset:
                     self._findings.add_many(
@@ -126,7 +128,7 @@ class QueueChecker:
         if not 0 <= run.first <= MAX_NUMBER:
             return
         for first, end, is_there in files.pieces(run.first, run.end):
-            # Files that are missing before or between others are one finding each; behind them there is a lag.
+            # A missing file before or between others is one finding. After the last one, entries are not written yet.
             if is_there or first >= files.end_number:
                 begin = rows.start + first - run.first
                 self._compare(files, first, files.read(first, end), entries, slice(begin, begin + end - first))
@@ -139,7 +141,7 @@ class QueueChecker:
         if layout.code_field is not None:
             codes = found[layout.code_field]
             same_code = codes == entries.tags_code[rows]
-            if files.has_extension:  # else such a code is damage, or one of BoltMQ's hashes of 64 bits
+            if files.has_extension:  # otherwise such a code is damage, or one of BoltMQ's 64-bit hashes
                 extended = codes <= _EXTENDED
         valid = layout.is_written(found)
         wrong = ~(same_offset & same_size & same_code & valid)

@@ -1,4 +1,4 @@
-"""The entries of a queue by their numbers, whatever of its files is there."""
+"""Access to the entries of a queue by number, whichever of its files exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlake.schemas.layouts.segments import is_segment_name, segment_name
 from commitlake.schemas.store_files import files_in, open_file
 
 _AT_ONCE = 4096
-"""Entries that are read at once."""
+"""Number of entries that are read at once."""
 _EXTENSIONS = "consumequeue_ext"
 
 
@@ -23,19 +23,19 @@ class QueueFiles:
     """The files of one queue.
 
     Attributes:
-        topic: its topic.
-        queue_id: its number there.
-        folder: where they are.
-        file_size: bytes that each should have.
-        layout: what they are.
-        origin: where each file begins, counted from a multiple of their size; 0 where the layout says so.
+        topic: the queue's topic.
+        queue_id: the queue's number in its topic.
+        folder: the folder of the files.
+        file_size: expected size of each file, bytes.
+        layout: the kind of queue.
+        origin: start of each file modulo the file size, bytes; 0 for layouts with aligned files.
         starts: byte position of the first entry of each file, rising.
         has_extension: whether the broker keeps a ConsumeQueueExt for it (enableConsumeQueueExt), whose addresses may
             stand where codes do.
     """
 
     def __init__(self, root: Path, topic: str, queue_id: int, file_size: int, layout: QueueLayout) -> None:
-        """List the files; a queue without a folder has none.
+        """List the files. A queue without a folder has none.
 
         Raises:
             UnsafeFileError: for a link, or something else that is no file, with the name of one.
@@ -55,42 +55,42 @@ class QueueFiles:
         self.has_extension = (root / _EXTENSIONS / topic / str(queue_id)).is_dir()
 
     def _origin_of(self, starts: Iterable[int]) -> int:
-        """Where in a file's size most files begin."""
+        """Return the most frequent start of files, modulo the file size."""
         places = Counter(start % self.file_size for start in starts if start % self.layout.entry_size == 0)
         return places.most_common(1)[0][0] if places else 0
 
     def is_start(self, position: int) -> bool:
-        """Whether a file may begin at a byte position."""
+        """Return whether a file may begin at a byte position."""
         return (position - self.origin) % self.file_size == 0
 
     @property
     def name(self) -> str:
-        """Topic and queue id."""
+        """The topic and queue id, such as `orders/3`."""
         return f"{self.topic}/{self.queue_id}"
 
     @property
     def first_number(self) -> int:
-        """The number of the first entry of the first file, 0 where there is none."""
+        """The number of the first entry of the first file; 0 without a file."""
         return self.starts[0] // self.layout.entry_size if self.starts else 0
 
     @property
     def end_number(self) -> int:
-        """The number behind the last entry that the last file has room for."""
+        """The number after the last entry that fits into the last file."""
         return (self.starts[-1] + self.file_size) // self.layout.entry_size if self.starts else 0
 
     def place_of(self, number: int) -> tuple[str, int]:
-        """The file of an entry, from the store's folder on, and its byte there."""
+        """Return the path of an entry's file, relative to the store's folder, and the entry's byte position there."""
         start = max(0, self.file_start(number))
         name = self._known.get(start, segment_name(start))
         return f"{self.layout.folder}/{self.topic}/{self.queue_id}/{name}", number * self.layout.entry_size - start
 
     def file_start(self, number: int) -> int:
-        """Byte position of the file that an entry belongs in; below 0 where that would begin before the queue."""
+        """Return the byte position of an entry's file; below 0 where the file would begin before the queue."""
         position = number * self.layout.entry_size
         return position - (position - self.origin) % self.file_size
 
     def pieces(self, first: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """Ranges of numbers that lie in one file each, and whether that file is there."""
+        """Yield ranges of numbers that lie in one file each: first, end, and whether the file exists."""
         while first < end:
             start = self.file_start(first)
             stop = min(end, (start + self.file_size) // self.layout.entry_size)
@@ -98,11 +98,11 @@ class QueueFiles:
             first = stop
 
     def read(self, first: int, end: int) -> Array:
-        """Entries of one file; what the file does not have is zeros.
+        """Return entries of one file; zeros where the file is missing or too short.
 
         Args:
-            first: number of the first.
-            end: number behind the last; in the same file.
+            first: number of the first entry.
+            end: number after the last entry, in the same file.
         """
         start = self.file_start(first)
         wanted = (end - first) * self.layout.entry_size
@@ -118,7 +118,7 @@ class QueueFiles:
         return entries
 
     def written_end(self) -> int:
-        """The number behind the last valid entry, by halving the last file that has one."""
+        """Return the number after the last valid entry, found by bisection of the last file that has one."""
         for start in reversed(self.starts):
             first = start // self.layout.entry_size
             end = first + self.file_size // self.layout.entry_size
@@ -128,7 +128,7 @@ class QueueFiles:
         return self.first_number
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
-        """Number of the first entry and entries, all that the files have, some thousands at once."""
+        """Yield all entries of the files in blocks: the number of the first entry, and the entries."""
         for start in self.starts:
             first = start // self.layout.entry_size
             end = first + self.file_size // self.layout.entry_size
@@ -139,12 +139,15 @@ class QueueFiles:
                 yield number, entries
 
     def between(self, first_offset: int, last_offset: int, *, by_search: bool = True) -> tuple[Array, Array]:
-        """Numbers and entries of the written ones that lead to a stretch of the log.
+        """Return the written entries that point to a range of the log.
 
         Args:
-            first_offset: physical offset of its first record.
-            last_offset: of its last.
-            by_search: halve the queue, whose entries rise with the log where none is damaged; else look at all.
+            first_offset: physical offset of the first record.
+            last_offset: physical offset of the last record.
+            by_search: find them by bisection, which needs undamaged entries; otherwise read the whole queue.
+
+        Returns:
+            The numbers of the entries, and the entries.
         """
         blocks = self.blocks()
         if by_search:
@@ -159,13 +162,13 @@ class QueueFiles:
         return np.concatenate(numbers), np.concatenate(found)
 
     def _first_from(self, offset: int) -> int:
-        """The number of the first entry that does not lead before an offset of the log."""
+        """Return the number of the first entry that points to an offset of the log or after it."""
         return self._first_not(
             self.first_number, self.written_end(), lambda entries: entries["physical_offset"] < offset
         )
 
     def _first_not(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
-        """Return by halving the first number whose entry does not meet a condition, or `high` where all do."""
+        """Return the first number whose entry does not meet a condition, by bisection; `high` where all do."""
         first, block = low, None
         while low < high:
             if block is None and high - low <= _AT_ONCE and self.file_start(low) == self.file_start(high - 1):

@@ -1,4 +1,4 @@
-"""The files of a queue: which should be there, under which names, and how large."""
+"""Checks of queue folders: which files exist, their names and sizes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from commitlake.schemas.store_files import files_in
 
 
 class QueueFolders:
-    """Looks at the files of queues, and not into them."""
+    """Checks of the names and sizes of queue files; their content is not read."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
         self._findings = findings
 
     def check_absent(self, files: QueueFiles, runs: Sequence[Run]) -> None:
-        """A queue without a file: all of its records lack their entries."""
+        """Check a queue that has no file: if it has records, they lack their entries."""
         self._check_names(files)
         if not runs:
             return
@@ -42,12 +42,12 @@ class QueueFolders:
         )  # fmt: skip
 
     def check(self, files: QueueFiles, first_number: int | None) -> None:
-        """Names, sizes, and what is missing.
+        """Check names and sizes of a queue's files, and report missing files.
 
         Args:
-            files: of a queue that has some.
-            first_number: what the entry of the log's first record of this queue is; None where that does not say which
-                file should be there.
+            files: the files of a queue that has some.
+            first_number: number of the entry of the log's first record of this queue; None where that does not tell
+                which file should exist.
         """
         folder = f"{files.layout.folder}/{files.name}"
         self._check_names(files)

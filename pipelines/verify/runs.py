@@ -1,4 +1,4 @@
-"""The runs of each queue, put together over the whole log: what repeats, goes back, or is not there."""
+"""Checks of queue offsets over the whole log: repeated, decreasing and missing ones."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from commitlake.pipelines.verify.queue_check import MAX_NUMBER, Run
 
 @dataclass(frozen=True)
 class BadRanges:
-    """Where the log holds no intact record; ranges in order, none overlapping."""
+    """Ranges of the log without an intact record, in order and not overlapping."""
 
     starts: Sequence[int]
     ends: Sequence[int]
 
     @classmethod
     def of(cls, bad: Iterable[BadRange]) -> BadRanges:
-        """From those of all parts of the log."""
+        """Collect the bad ranges of all parts of the log."""
         ordered = sorted(bad, key=lambda each: each.start)
         return cls([each.start for each in ordered], [each.end for each in ordered])
 
     def has(self, offset: int) -> bool:
-        """Whether an offset is in one."""
+        """Return whether an offset lies in a bad range."""
         place = bisect_right(self.starts, offset) - 1
         return place >= 0 and offset < self.ends[place]
 
     def any_between(self, first: int, last: int) -> bool:
-        """Whether one begins between two offsets."""
+        """Return whether a bad range begins between two offsets."""
         return bisect_left(self.starts, first) < bisect_left(self.starts, last)
 
 
 def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings, log: str) -> Sequence[Run]:
-    """See that the numbers of one queue rise along the log.
+    """Check that the queue offsets of one queue increase along the log.
 
     Args:
-        runs: of one queue, in the order of the log.
-        bad: what of the log cannot be read.
-        findings: takes what is not so; numbers that are left out are another matter, see `loose`.
-        log: the folder of the log.
+        runs: the runs of one queue, in log order.
+        bad: ranges of the log that cannot be read.
+        findings: receives offsets that repeat or decrease; missing ones are checked in `loose`.
+        log: name of the log's folder.
 
     Returns:
-        The runs from where the queue began for the last time: those before are of a topic that was deleted.
+        The runs since the queue last began at 0. Earlier runs belong to a deleted topic of the same name.
     """
     expected, last_offset, begin = None, -1, 0
     for place, run in enumerate(runs):
         if expected is not None and run.first < expected:
-            code = _code_of(run, expected, is_behind_damage=bad.any_between(last_offset, run.first_offset))
+            code = _code_of(run, expected, is_after_damage=bad.any_between(last_offset, run.first_offset))
             findings.add(
                 Finding(code, log, None, run.first_offset, f"{run.topic}/{run.queue_id}", run.first,
                         f"number {run.first}", f"number {expected}")
@@ -62,8 +62,8 @@ def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings, log: st
     return runs[begin:]
 
 
-def _code_of(run: Run, expected: int, *, is_behind_damage: bool) -> str:
-    if is_behind_damage:
+def _code_of(run: Run, expected: int, *, is_after_damage: bool) -> str:
+    if is_after_damage:
         return "log_stale_records"
     if run.first == 0 and expected > 1:
         return "log_queue_restarted"
@@ -71,7 +71,7 @@ def _code_of(run: Run, expected: int, *, is_behind_damage: bool) -> str:
 
 
 def claimed(runs: Iterable[Run]) -> list[tuple[int, int]]:
-    """The numbers that records have: ranges in order, first and behind the last, none touching another."""
+    """Return the queue offsets of records as disjoint ranges (first, end), in order."""
     ranges: list[tuple[int, int]] = []
     for first, end in sorted((run.first, run.end) for run in runs):
         if first < 0 or end > MAX_NUMBER:

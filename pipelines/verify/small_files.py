@@ -1,4 +1,4 @@
-"""Checkpoint, abort, and the offsets of groups and of delay levels, against the log and its queues."""
+"""Comparison of checkpoint, abort file, and offsets of groups and delay levels with the log and its queues."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Bounds = Mapping[tuple[str, int], QueueBounds]
 
 
 def check_marks(view: StoreView, files: SmallFiles, newest_time: int, findings: Findings) -> None:
-    """Checkpoint and abort against the log.
+    """Compare checkpoint and abort file with the log.
 
     Args:
-        view: of the store.
+        view: the store.
         files: its small files.
-        newest_time: the latest store time in the log, ms; 0 where it has no record.
-        findings: takes what is not as it must be.
+        newest_time: the latest store time in the log, ms; 0 without a record.
+        findings: receives the findings.
     """
     if view.was_aborted and not view.is_live:
         findings.add(Finding("abort_present", ABORT, found="the file, and nobody who holds the lock", expected="none"))
@@ -33,7 +33,7 @@ def check_marks(view: StoreView, files: SmallFiles, newest_time: int, findings: 
 
 
 def check_offsets(files: SmallFiles, bounds: Bounds, findings: Findings, schedule_topic: str) -> None:
-    """Every group's and delay level's offset against its queue."""
+    """Compare the offset of every consumer group and delay level with its queue."""
     for topic, group, queue_id, offset in sorted(files.group_offsets):
         for code, expected in _judge(offset, bounds.get((topic, queue_id))):
             findings.add(

@@ -1,8 +1,8 @@
-"""What is known of a store before its log is read: where the log ends, what is dispatched, which index files there are.
+"""Facts about a store that are fixed before its log is read: the log's end, what is dispatched, its index files.
 
-A broker may be writing meanwhile. So the small files are read first, then the log's end is taken, then the log is read
-up to there, and then the indexes, which by then say at least as much as they must. What the log has behind the last
-entry of all queues is "not dispatched yet", and what an index says of the log behind the end that was taken is newer.
+A broker may be writing meanwhile. So the small files are read first, then the log's end is fixed, then the log is read
+up to there, and then the indexes, which by then have at least the entries of these records. Records after the last
+entry of all queues count as not dispatched yet, and entries after the fixed end of the log are ignored as newer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, take_snapshot
+from commitlake.connectors.formats.engine.plan import TailKind
 from commitlake.connectors.formats.engine.stores import Segment, Store
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
@@ -30,22 +30,22 @@ from commitlake.schemas.store_files import files_in, folders_in, open_file
 
 ABORT, LOCK = "abort", "lock"
 MAX_MAPPED_FILE_BYTES = (1 << 31) - 1
-"""What a Java broker can map, as its sizes are int: a larger file is none of its queues'."""
+"""Largest file that a Java broker can map; a larger file does not belong to its queues."""
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
 @dataclass(frozen=True)
 class StoreView:
-    """One store.
+    """A store as the tasks see it.
 
     Attributes:
-        broker: its name.
+        broker: the store's name.
         root: the store's folder.
         segments: the log's files, in order of their offsets.
         start: physical offset of the log's first byte.
-        end: behind the last record that proves itself.
-        tail: what lies behind it.
-        tail_bytes: how much of it is torn.
+        end: physical offset after the last valid record.
+        tail: what follows that record.
+        tail_bytes: how many bytes of the tail are torn.
         is_live: a process holds the store's lock.
         was_aborted: `abort` is there.
         queue_file_size: bytes of a queue's file.
@@ -84,44 +84,44 @@ class StoreView:
 
     @property
     def log(self) -> str:
-        """The folder of its log."""
+        """Name of the log's folder."""
         return self.format.folder
 
     @property
     def queues(self) -> QueueLayout:
-        """What its queues are."""
+        """The kind of its queues."""
         return self.format.queues
 
     @property
     def has_key_index(self) -> bool:
-        """Whether the store has IndexFiles in which keys can be found."""
+        """True if the store has IndexFiles that answer look-ups by key."""
         return self.format.has_index_files and self.dialect.has_key_index
 
     @property
     def may_lag(self) -> bool:
-        """Whether the indexes may be behind the log: a broker that stops in peace lets them catch up."""
+        """True if indexes may lag record_end the log. After a clean shutdown they never do."""
         return self.is_live or self.was_aborted
 
     def is_deleted(self, topic: str) -> bool:
-        """Return whether a topic of the log was deleted: a broker forgets its settings, and deletes its queues."""
+        """Return whether a topic of the log was deleted: topics.json no longer has it."""
         return self.topics is not None and topic not in self.topics and is_listed(topic)
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
-        """A queue's files as they are now."""
+        """Return the files of a queue as they are now."""
         return QueueFiles(Path(self.root), topic, queue_id, self.queue_file_size, self.queues)
 
     def batch_queue(self, topic: str, queue_id: int) -> QueueFiles:
-        """A BatchConsumeQueue's files as they are now."""
+        """Return the files of a BatchConsumeQueue as they are now."""
         layout = self.format.batch_queues
         assert layout is not None  # no topic of the store has batches otherwise
         return QueueFiles(Path(self.root), topic, queue_id, self.batch_file_size, layout)
 
 
 def folder_of(store: Store) -> Path:
-    """The store's folder.
+    """Return the store's folder.
 
     Raises:
-        VerifyError: if it is not on this machine.
+        VerifyError: if the store is not on this machine.
     """
     if "://" in store.root:
         raise VerifyError(f"{store.root}: expected a store on a local or mounted disk; 'commitlake audit' reads others")
@@ -129,15 +129,15 @@ def folder_of(store: Store) -> Path:
 
 
 def is_locked(root: Path) -> bool:
-    """Whether a process has the store open: it holds the lock on the file `lock`."""
+    """Return whether a process has the store open, which holds a lock on the file `lock`."""
     path = root / LOCK
     try:
         inode = path.lstat().st_ino
     except OSError:
         return False
     with suppress(OSError):
-        # To open the file, and close it, would take the lock away from this process, if it is the one that holds it.
-        # Of others the file itself is asked: a file of another disk can have the same inode.
+        # If this process holds the lock, opening and closing the file would release it: look in /proc/locks first.
+        # For other processes ask the file itself, as files of different disks can have the same inode.
         for line in Path("/proc/locks").read_text().splitlines():
             if f" {os.getpid()} " in line and f":{inode} " in line:
                 return True
@@ -149,7 +149,7 @@ def is_locked(root: Path) -> bool:
 
 
 def list_queues(root: Path, layout: QueueLayout) -> list[tuple[str, int]]:
-    """List topics and queue ids that have a folder; what has no number for a name is passed over, as brokers do.
+    """List the topics and queue ids that have a folder. Like brokers, skip folders whose name is not a number.
 
     Raises:
         UnsafeFileError: for a link among the folders.
@@ -163,7 +163,7 @@ def list_queues(root: Path, layout: QueueLayout) -> list[tuple[str, int]]:
 
 
 def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
-    """Return the size that most of the queues' files have: one setting is for all of them."""
+    """Return the most frequent size of queue files; a broker has one setting for all of them."""
     sizes: Counter[int] = Counter()
     top = root / layout.folder
     for topic, queue_id in queues[:1000]:
@@ -175,13 +175,13 @@ def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayo
 
 
 def likely_file_size(sizes: Counter[int], layout: QueueLayout) -> int | None:
-    """Return the most frequent of the sizes that a queue's file can have; None without one.
+    """Return the most frequent of the possible sizes of a queue file; None without one.
 
-    Of sizes that are as frequent it is the default, else the largest: files are cut, and do not grow.
+    Among equally frequent sizes, the default wins, then the largest, because damage makes files shorter.
 
     Args:
-        sizes: How many files have each size.
-        layout: What they are.
+        sizes: The number of files by size.
+        layout: The kind of queue.
     """
     possible = {
         size: count
@@ -193,21 +193,15 @@ def likely_file_size(sizes: Counter[int], layout: QueueLayout) -> int | None:
     )  # fmt: skip
 
 
-def range_of(store: Store, *, is_live: bool) -> StoreRange:
-    """Return where the log begins, and where it ends for the broker that has it open, or that starts with it."""
-    is_stopped = not is_live and store.format.accepts_zero_texts
-    return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
-
-
 def last_dispatched(root: Path, queues: list[tuple[str, int]], file_size: int, end: int, layout: QueueLayout) -> int:
-    """Physical offset behind the newest record that has an entry; entries that lead behind the log do not count."""
+    """Return the physical offset after the newest record with an entry; entries beyond the log do not count."""
     newest = 0
     for topic, queue_id in queues:
         files = QueueFiles(root, topic, queue_id, file_size, layout)
         number = files.written_end() - 1
         if number >= files.first_number and files.starts:
             entry = files.read(number, number + 1)[0]
-            behind = int(entry["physical_offset"]) + int(entry["size"])
-            if behind <= end:
-                newest = max(newest, behind)
+            record_end = int(entry["physical_offset"]) + int(entry["size"])
+            if record_end <= end:
+                newest = max(newest, record_end)
     return newest

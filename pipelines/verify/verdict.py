@@ -1,4 +1,4 @@
-"""The verdict on stores: one object for the summary, the page and the exit code."""
+"""The verdict on stores, which summary, page and exit code share."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from commitlake.pipelines.verify.findings import Findings
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came out.
+    """The verdict on all stores of a run.
 
     Attributes:
-        text: in a sentence.
-        kind: its colour on the page: `good`, or the worst severity.
-        is_damage: whether something is wrong, and not only worth knowing.
+        text: one sentence.
+        kind: `good`, or the worst severity; selects the colour on the page.
+        is_damage: True if a finding is worse than information.
     """
 
     text: str
