@@ -6,8 +6,11 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.consumer.store.OffsetStore;
+import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -109,6 +112,29 @@ final class Clients {
             Thread.sleep(200);
         }
         throw new IllegalStateException("no " + what + " within " + seconds + " s", reason);
+    }
+
+    /**
+     * Waits until a consumer has gone past every message of its queues, and ends it.
+     *
+     * <p>The broker stores a retry or a dead letter before the client knows: a client that ends in between gives the next
+     * one of its group the same message again, or sends it back a second time.
+     */
+    static void endAtTheEnd(DefaultMQPushConsumer consumer, DefaultMQProducer asker, int seconds) throws Exception {
+        OffsetStore offsets = consumer.getDefaultMQPushConsumerImpl().getOffsetStore();
+        waitUntil("offsets at the ends of the queues", seconds, () -> {
+            for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl()
+                    .getRebalanceImpl()
+                    .getProcessQueueTable()
+                    .keySet()) {
+                long end = asker.maxOffset(queue);
+                if (end > 0 && offsets.readOffset(queue, ReadOffsetType.READ_FROM_MEMORY) < end) {
+                    return false;
+                }
+            }
+            return true;
+        });
+        consumer.shutdown(); // stores the offsets
     }
 
     /**

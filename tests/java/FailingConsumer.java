@@ -33,7 +33,7 @@ public final class FailingConsumer {
                 Integer.parseInt(arguments[4]),
                 () -> arrivals.count("%DLQ%" + group) >= messages);
         // Shutting down flushes the trace.
-        consumer.shutdown();
+        Clients.endAtTheEnd(consumer, asker, Integer.parseInt(arguments[4]));
         Lines.print(Lines.row("event", "dead", "count", arrivals.count("%DLQ%" + group)));
         asker.shutdown();
     }

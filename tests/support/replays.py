@@ -15,13 +15,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.rocketmq import Admin, NoRouteError, Options, Producer, ProducerOptions, Puller
+from commitlake.connectors.rocketmq import Admin, Options, Producer, ProducerOptions, Puller
 from commitlake.jobs.replay.command import main as replay
 from commitlake.pipelines.replay.parts import COLUMNS
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.tables.messages import MESSAGES
-from tests.support.waiting import wait_until
+from tests.support.topic_reading import make_topic
 
 SCHEMA = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
 AT = datetime.datetime(2026, 11, 17, 14, 0, 0, 123_000, datetime.UTC)
@@ -80,14 +80,7 @@ class ReplayWorld:
 
     def make_topic(self, queues: int = 4, *, perm: int = 6) -> None:
         """Make the topic, and wait until the name server knows it."""
-        self.client.admin.create_topic(self.topic, queues, perm=perm)
-        wait_until(self._is_known, 60, look_seconds=0.05)
-
-    def _is_known(self) -> bool:
-        try:
-            return bool(self.client.puller.routing.route(self.topic).queue_datas)
-        except NoRouteError:
-            return False
+        make_topic(self.client.admin, self.topic, queues, perm=perm)
 
     def replay(self, *arguments: str, into: str | None = None) -> int:
         """Run `commitlake replay` without asking."""

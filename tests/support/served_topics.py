@@ -15,7 +15,7 @@ from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.times import EPOCH, MILLISECOND
 from tests.support.lakes import archive_store
-from tests.support.topic_reading import wait_for
+from tests.support.topic_reading import make_topic, wait_for
 from tests.support.waiting import let_pass
 
 BROKER = "broker-a"
@@ -41,8 +41,7 @@ class ServedTopic:
 
     def make(self, queues: int, *groups: str) -> None:
         """Make the topic and the groups, and wait until they are known."""
-        self.client.admin.create_topic(self.topic, queues=queues)
-        wait_for(self.client.admin.topics, lambda topics: self.topic in topics)
+        make_topic(self.client.admin, self.topic, queues)
         self.client.puller.routing.forget(self.topic)
         for group in groups:
             self.client.admin.create_group(SubscriptionGroupConfig(group))

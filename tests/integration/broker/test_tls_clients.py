@@ -26,6 +26,7 @@ from tests.servers.remoting import knows_broker
 from tests.servers.rocketmq import VERSIONS, RocketMQ
 from tests.support.certificates import Certificates
 from tests.support.replicas import MemberLite, log_files, master_lite
+from tests.support.topic_reading import make_topic, read_all
 from tests.support.waiting import wait_until
 
 SHOP, ADMIN = Credentials("the-shop", "secret-of-the-shop"), Credentials("the-admin", "secret-of-the-admin")
@@ -97,12 +98,11 @@ def test_mqadmin_administers_over_tls(enforcing: BrokerLite, java_tls: list[str]
 def test_this_projects_client_is_served(enforcing: BrokerLite, client_file: str) -> None:
     options = Options(enforcing.name_server_address, tls_config=client_file)
     with Admin(options, ADMIN) as admin:
-        admin.create_topic("OwnClient", queues=1)
+        make_topic(admin, "OwnClient", 1)
         with Producer("own-producer", options, credentials=SHOP) as producer:
             producer.send(OutgoingMessage("OwnClient", b"encrypted"))
         with Puller("own-puller", options, credentials=SHOP) as puller:
-            (queue,) = puller.queues("OwnClient")
-            assert [message.body for message in puller.pull(queue, 0).messages] == [b"encrypted"]
+            assert [message.body for message in read_all(puller, "OwnClient", 1)] == [b"encrypted"]
         admin.delete_topic("OwnClient")
     with Admin(options, SHOP) as shop, pytest.raises(RefusedError, match="expected an administrator"):
         shop.delete_topic("OwnClient")

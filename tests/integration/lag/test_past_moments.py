@@ -30,7 +30,7 @@ from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
 from commitlake.schemas.remoting.json_fields import serialize_body
 from tests.servers.rocketmq import VERSIONS, RocketMQ
-from tests.support.topic_reading import wait_for
+from tests.support.topic_reading import make_topic
 from tests.support.waiting import let_pass
 
 pytestmark = pytest.mark.long("two minutes of producing and consuming")
@@ -70,8 +70,7 @@ class World:
         options = Options(servers.name_server_address)
         self.lake = lake
         self.admin = stack.enter_context(Admin(options))
-        self.admin.create_topic(TOPIC, queues=QUEUES)
-        wait_for(self.admin.topics, lambda topics: TOPIC in topics)
+        make_topic(self.admin, TOPIC, QUEUES)
         for group in SPEEDS:
             self.admin.create_group(SubscriptionGroupConfig(group))
         self.producer = stack.enter_context(Producer("Recorded", options))

@@ -29,7 +29,7 @@ from tests.servers.java_programs import CLIENT, JVM, programs_class_path
 from tests.servers.mqadmin import mqadmin
 from tests.servers.process import ServerProcess
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
-from tests.support.topic_reading import wait_for
+from tests.support.topic_reading import make_topic, wait_for
 
 BROKER, TOPIC, QUEUES = "broker-a", "Orders", 2
 TAGS = ("paid", "open", "sent")
@@ -108,8 +108,7 @@ def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
     with RocketMQ(version, folder / "rocketmq", options=OPTIONS) as servers:
         world = World(servers, folder)
         with Admin(world.options) as admin:
-            admin.create_topic(TOPIC, queues=QUEUES)
-            wait_for(admin.topics, lambda topics: TOPIC in topics)
+            make_topic(admin, TOPIC, QUEUES)
             for group in WANTED:
                 admin.create_group(SubscriptionGroupConfig(group))
         world.send(60)

@@ -36,7 +36,7 @@ from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, Subs
 from commitlake.schemas.remoting.json_fields import serialize_body
 from tests.servers.recording import has_pop as has_timers
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
-from tests.support.topic_reading import wait_for
+from tests.support.topic_reading import make_topic, wait_for
 
 BROKER, TOPIC, GROUP = "broker-a", "Orders", "Behind"
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
@@ -78,8 +78,7 @@ def stopped(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with RocketMQ(version, folder / "rocketmq", options=OPTIONS) as servers:
         options = Options(servers.name_server_address)
         with Admin(options) as admin:
-            admin.create_topic(TOPIC, queues=1)
-            wait_for(admin.topics, lambda topics: TOPIC in topics)
+            make_topic(admin, TOPIC, 1)
             for group in (GROUP, "Undertaker", "Radio"):
                 admin.create_group(SubscriptionGroupConfig(group))
             now_ms = _send(options, has_timers=has_timers(version))
@@ -148,7 +147,7 @@ def _give_back(options: Options, client: Network, address: str) -> None:
         wait_for(lambda: puller.max_offset(retries), lambda end: end == 3)
         puller.commit(retries, 1)
     with Puller("Undertaker", options) as puller:
-        (dead,) = puller.queues(DEAD)
+        (dead,) = wait_for(lambda: puller.queues(DEAD), lambda queues: len(queues) == 1)
         wait_for(lambda: puller.max_offset(dead), lambda end: end == 2)
         puller.commit(dead, 1)
 

@@ -9,6 +9,7 @@ import pytest
 
 from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller, UnreachableError
 from tests.support.certificates import Certificates
+from tests.support.topic_reading import make_topic, read_all
 
 
 def test_messages_go_and_come_over_tls(options: Options, topic: str, tmp_path: Path) -> None:
@@ -17,14 +18,13 @@ def test_messages_go_and_come_over_tls(options: Options, topic: str, tmp_path: P
     encrypted = replace(options, tls_config=str(settings))
     body = bytes(3000)  # not compressed; all of them are more than a record of TLS
     with Admin(encrypted) as admin:
-        admin.create_topic(topic, queues=1)
+        make_topic(admin, topic, 1)
     with Producer("tls-producer", encrypted) as producer:
         for number in range(20):
             producer.send(OutgoingMessage(topic, body + bytes([number])))
         assert all(connection._tls is not None for connection in producer.network._connections.values())
     with Puller("tls-puller", encrypted) as puller:
-        (queue,) = puller.queues(topic)
-        assert [message.body[-1] for message in puller.pull(queue, 0).messages] == list(range(20))
+        assert [message.body[-1] for message in read_all(puller, topic, 20)] == list(range(20))
 
 
 def test_a_certificate_that_nobody_trusted_has_signed_is_refused(options: Options, tmp_path: Path) -> None:

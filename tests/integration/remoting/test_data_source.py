@@ -19,6 +19,7 @@ from commitlake.schemas.times import epoch_ms
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 from tests.support.comparing import with_entries
 from tests.support.live_reading import parsed, rows
+from tests.support.topic_reading import make_topic, wait_for
 from tests.support.waiting import wait_until
 
 WAIT_SECONDS = 120
@@ -33,7 +34,10 @@ def registered(spark: SparkSession) -> SparkSession:
 
 def wait_for_messages(admin: Admin, topic: str, count: int) -> None:
     """Wait until a topic's queues hold so many messages."""
-    wait_until(lambda: sum(one.max_offset for one in admin.topic_stats(topic).offset_table.values()) == count, 30)
+    wait_for(
+        lambda: admin.topic_stats(topic),
+        lambda found: sum(one.max_offset for one in found.offset_table.values()) == count,
+    )
 
 
 def read(spark: SparkSession, servers: RocketMQ, topic: str, **given: object) -> DataFrame:
@@ -46,7 +50,7 @@ def test_rows_are_those_of_the_log_and_can_be_written_again(
 ) -> None:
     spark, copy = registered, f"{topic}Copy"
     for name in (topic, copy):
-        admin.create_topic(name, queues=3)
+        make_topic(admin, name, 3)
     with Producer("DataSource", options) as producer:
         producer.send_batch([OutgoingMessage(topic, b"in a batch", tags="batch"), OutgoingMessage(topic, b"x")])
         for number in range(70):
@@ -82,7 +86,7 @@ def test_rows_are_those_of_the_log_and_can_be_written_again(
 def test_filters_times_and_tls_reach_the_broker(
     servers: RocketMQ, admin: Admin, options: Options, topic: str, tmp_path: Path
 ) -> None:
-    admin.create_topic(topic, queues=2)
+    make_topic(admin, topic, 2)
     with Producer("DataSource", options) as producer:
         for number in range(60):
             producer.send(OutgoingMessage(topic, b"x", tags=f"tag{number % 3}", properties={"n": str(number)}))
@@ -106,7 +110,7 @@ def test_a_stream_from_topic_to_topic_gives_each_message_once(
 ) -> None:
     spark, copy = registered, f"{topic}Copy"
     for name in (topic, copy):
-        admin.create_topic(name, queues=2)
+        make_topic(admin, name, 2)
 
     def send(first: int, count: int) -> None:
         with Producer("DataSource", options) as producer:
@@ -145,7 +149,7 @@ def test_keys_of_the_environment_sign_reads_and_writes(tmp_path: Path, monkeypat
         monkeypatch.setenv(ACCESS_KEY_VARIABLE, "the-shop")
         monkeypatch.setenv(SECRET_KEY_VARIABLE, "secret-of-the-shop")
         with Admin(Options(servers.name_server_address)) as admin:
-            admin.create_topic("Signed", queues=1)
+            make_topic(admin, "Signed", 1)
         given = {"namesrv": servers.name_server_address, "retrySeconds": "5"}
         batch = pa.RecordBatch.from_pydict({"body": [body] * 3, "topic": ["Signed"] * 3})
         with SinkOptions.parse(given).open_sender() as sender:

@@ -15,7 +15,7 @@ from commitlake.jobs.dlq.command import main as dlq
 from commitlake.schemas.errors import ExitCode
 from tests.servers.java_programs import Row, fail_every_message, run_java
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
-from tests.support.topic_reading import wait_for
+from tests.support.topic_reading import make_topic
 
 TOPIC, GROUP = "Payments", "billing"
 KEYS = [f"order-{number}" for number in range(4)]
@@ -50,8 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         running.callback(servers.kill)  # nobody needs what it would write at its end
         options = Options(servers.name_server_address)
         with Admin(options) as admin, Producer("Shop", options) as producer:
-            admin.create_topic(TOPIC, queues=2)
-            wait_for(admin.topics, lambda topics: TOPIC in topics)
+            make_topic(admin, TOPIC, 2)
             for key in KEYS:
                 producer.send(OutgoingMessage(TOPIC, json.dumps({"order": key}).encode(), keys=(key,)))
         fail_every_message(servers, TOPIC, GROUP, max_reconsume_times=0)

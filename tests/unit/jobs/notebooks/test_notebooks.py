@@ -28,7 +28,7 @@ from tests.support.failing_groups import failing_group
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 from tests.support.replays import target_client
-from tests.support.waiting import wait_until
+from tests.support.topic_reading import make_topic
 
 NOTEBOOKS = Path(__file__).parents[4] / "notebooks"
 NAMES = ("archive_health", "dead_letters", "lag_analysis", "replay_a_time_range", "tps_and_capacity")
@@ -163,9 +163,8 @@ def test_a_dry_run_is_told_in_words_that_its_tables_have(outputs: Mapping[str, O
 def test_a_replay_is_sent_once_and_its_outcome_is_told(growing: GrowingLake, tmp_path: Path) -> None:
     with BrokerLite(tmp_path / "target") as target, target_client(target.name_server_address) as client:
         topic = "Again"
-        client.admin.create_topic(topic, queues=2)
+        make_topic(client.admin, topic, 2)
         client.admin.create_group(SubscriptionGroupConfig("billing"))
-        wait_until(lambda: topic in client.admin.topics())
         asked = ("--namesrv", target.name_server_address, "--to_topic", topic, "--from", "2023-11-15T06:00")
         with failing_group("billing", target.name_server_address) as consumer:
             consumer.pass_all(topic)
