@@ -28,7 +28,7 @@ from tests.support.peer import reply
 from tests.support.small_stores import all_messages
 
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-QUICK = SendSettings(answer_seconds=2, retry_seconds=5)
+QUICK = SendSettings(answer_seconds=10, retry_seconds=30)
 PROPERTIES = pa.map_(pa.string(), pa.string())
 
 
@@ -271,7 +271,7 @@ def test_lost_answers_are_sent_again_and_said_to_be_twice(cluster: LiveCluster, 
         return b""
 
     broker.interfere = lose_answer
-    outcomes = send(cluster, numbered(5), replace(QUICK, answer_seconds=0.2))
+    outcomes = send(cluster, numbered(5), replace(QUICK, answer_seconds=1))
     assert {(one["status"], one["attempts"], one["may_be_twice"]) for one in outcomes} == {("sent", 2, True)}
     assert sorted(Counter(one.unique_key for one in stored(broker).values()).values()) == [2] * 5
 

@@ -171,7 +171,7 @@ def test_a_broker_that_is_away_keeps_its_queues(
     create_topic(second)
     put(second, 2)
     put(broker, 2)
-    queries.append(query := Query(cluster, timeoutMs=200, **EARLIEST))
+    queries.append(query := Query(cluster, timeoutMs=600, **EARLIEST))
     query.checkpoint = query.reader.initialOffset()
     second.interfere = lambda request: b"" if request.code == RequestCode.GET_MAX_OFFSET else None
     with caplog.at_level(logging.WARNING):
