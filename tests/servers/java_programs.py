@@ -18,7 +18,7 @@ from typing import Any
 from tests.servers.cache import build_once, cache_folder, digest
 from tests.servers.class_archives import JAVA_SOURCES, archive_options, rocketmq_archives
 from tests.servers.jars import java_command
-from tests.servers.rocketmq import RocketMQ, rocketmq_jars, write_quiet_logging
+from tests.servers.rocketmq import FAST_JVM, RocketMQ, rocketmq_jars, write_quiet_logging
 
 PROGRAMS = "programs"
 """Names their archive of classes."""
@@ -135,6 +135,11 @@ def fail_every_message(rocketmq: RocketMQ, topic: str, group: str, max_reconsume
 def consume_all(rocketmq: RocketMQ, *topics: str) -> list[Row]:
     """Pull every message of some topics, as a consumer sees them."""
     return run_java(rocketmq, "ConsumeAll", [rocketmq.name_server_address, *topics])
+
+
+def count_origins(rocketmq: RocketMQ, topic: str, timeout_seconds: float = 600) -> list[Row]:
+    """Tell which replayed messages each queue of a topic has, in their order, as a consumer sees them."""
+    return run_java(rocketmq, "CountOrigins", [rocketmq.name_server_address, topic], timeout_seconds, jvm=FAST_JVM)
 
 
 def look_up(rocketmq: RocketMQ, *questions: tuple[str, str, str]) -> list[Row]:

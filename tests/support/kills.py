@@ -1,7 +1,7 @@
 """Processes that are killed: what one has printed until then, and how many kills a test makes.
 
-Tests make few kills in every run, and TEST_KILLS in the long one. That variable has no name of this project's: jobs
-warn of a COMMITLAKE_ variable that they do not know.
+Tests make few kills in every run, and TEST_KILLS in the long one; TEST_MESSAGES makes what they work on larger. These
+variables have no names of this project's: jobs warn of a COMMITLAKE_ variable that they do not know.
 """
 
 from __future__ import annotations
@@ -22,6 +22,15 @@ def kill_count(short: int, *, share: int = 1) -> int:
     """
     asked = os.environ.get("TEST_KILLS")
     return max(short, int(asked) // share) if asked else short
+
+
+def message_count(short: int) -> int:
+    """Return the number of messages of a test with kills: `TEST_MESSAGES`, where that is set and more.
+
+    Args:
+        short: the number otherwise.
+    """
+    return max(short, int(os.environ.get("TEST_MESSAGES") or 0))
 
 
 def numbers_until_killed(program: str, *arguments: object, seconds: float) -> list[tuple[int, ...]]:

@@ -1,4 +1,9 @@
-"""Replays into a real RocketMQ, while the replay and the broker are killed: each message is there once, in order."""
+"""Replays into a real RocketMQ, while the replay and the broker are killed: each message is there once, in order.
+
+    TEST_KILLS=100 TEST_MESSAGES=1000000 pytest tests/integration/replay/test_killed_replays.py
+
+kills the replay 100 times and the broker 20 times while a million messages are sent.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,25 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
-from tests.servers.java_programs import consume_all
+from tests.servers.java_programs import count_origins
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
-from tests.support.kills import kill_count
+from tests.support.kills import kill_count, message_count
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.replays import ReplayWorld, target_client
 from tests.support.waiting import let_pass
 
-MESSAGES = 20_000
-RATE = 2_000
+MESSAGES = message_count(20_000)
+RATE = max(2_000, MESSAGES // 250)
 """Messages per second: so slow that the kills come while it sends."""
+MAX_SECONDS = 3.0 if MESSAGES <= 20_000 else 8.0
+"""How long the replay runs before it is killed, at most."""
 TOPICS, QUEUES = 5, 4
 OPTIONS = BrokerOptions(flush_disk_type="SYNC_FLUSH")
 FINISHED, KILLED = 0, -9
@@ -64,7 +74,7 @@ def test_each_message_is_there_once_in_order_whatever_is_killed(world: ReplayWor
     process = begin(world)
     codes = []
     for end in ends:
-        let_pass(chance.uniform(0.5, 3.0), "it is killed at any moment")
+        let_pass(chance.uniform(0.5, MAX_SECONDS), "it is killed at any moment")
         if end == "broker":
             servers.kill_broker()
             let_pass(chance.uniform(0.0, 1.0), "it is away for a while")
@@ -77,27 +87,33 @@ def test_each_message_is_there_once_in_order_whatever_is_killed(world: ReplayWor
         process = start(world, "resume", world.replay_id()) if _is_planned(world) else begin(world)
     assert process.wait() == FINISHED
     assert codes.count(KILLED) >= min(3, kills)
-    rows = world.archived()
-    expected: dict[int, list[int]] = {queue: [] for queue in range(QUEUES)}
-    for row in rows:
-        expected[row["queue_id"]].append(row["physical_offset"])
-    found = origins_for_java(servers, world.topic)
+    rows = in_log_order(world.lake.messages, ["physical_offset", "msg_id", "queue_id"])
+    expected: dict[int, list[tuple[int, str]]] = {queue: [] for queue in range(QUEUES)}
+    for offset, message_id, queue in zip(*rows.values(), strict=True):
+        expected[queue].append((offset, message_id))
+    found = {
+        row["queue_id"]: list(zip(row["offsets"], row["ids"], strict=True))
+        for row in count_origins(servers, world.topic)
+    }
     assert {queue: len(origins) for queue, origins in found.items()} == {
         queue: len(origins) for queue, origins in expected.items()
     }
     assert found == expected
-    ledger = world.ledger()
-    assert [row["physical_offset"] for row in ledger] == [row["physical_offset"] for row in rows]
-    places = {(row["target_queue_id"], row["target_offset"]): row["physical_offset"] for row in ledger}
-    assert places == {(queue, number): origin for queue in found for number, origin in enumerate(found[queue])}
+    assert len({message_id for _, message_id in chain(*found.values())}) == MESSAGES
+    ledger = in_log_order(world.lake.replay_messages, ["physical_offset", "target_queue_id", "target_offset"])
+    assert ledger["physical_offset"] == rows["physical_offset"]
+    places = dict(
+        zip(
+            zip(ledger["target_queue_id"], ledger["target_offset"], strict=True), ledger["physical_offset"], strict=True
+        )
+    )
+    assert places == {(queue, number): origin for queue in found for number, (origin, _) in enumerate(found[queue])}
 
 
-def origins_for_java(servers: RocketMQ, topic: str) -> dict[int, list[int]]:
-    """Of each queue, the physical offsets that its messages had at first, as RocketMQ's own client gets them."""
-    found: dict[int, list[int]] = {queue: [] for queue in range(QUEUES)}
-    for row in consume_all(servers, topic):
-        found[row["queue_id"]].append(int(row["properties"]["ORIGIN_PHYSICAL_OFFSET"]))
-    return found
+def in_log_order(table: str, columns: list[str]) -> dict[str, list[Any]]:
+    """Some columns of a table of the lake, in the order of the archived log."""
+    rows = DeltaTable(table).to_pyarrow_table(columns=columns).sort_by("physical_offset")
+    return {name: rows.column(name).to_pylist() for name in columns}
 
 
 def _is_planned(world: ReplayWorld) -> bool:
