@@ -14,7 +14,7 @@ _HELP = (
 )
 
 
-def add_layout_argument(parser: argparse.ArgumentParser) -> None:
+def add_layout_argument(parser: argparse._ActionsContainer) -> None:
     """Add `--layout`."""
     choices = tuple(log_format.folder for log_format in all_formats())
     parser.add_argument("--layout", type=_folder_of, choices=choices, help=_HELP)

@@ -12,6 +12,7 @@ from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.choice import Chosen, choose, explaining_where
 from commitlake.jobs.dlq.outcome import follow
 from commitlake.jobs.replay.send import send_condition
+from commitlake.jobs.replay.source import lake_source
 from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
 from commitlake.pipelines.dead_letters.narrowing import sent_before, without_places
 from commitlake.pipelines.replay.ledger import read_states
@@ -20,7 +21,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 _SHOWN = 3
-_FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE)
+_FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN)
 
 
 def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
@@ -38,7 +39,7 @@ def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if not arguments.again:
         _check_unfinished(lake, chosen, condition)
     arguments.output = "table"
-    sent = send_condition(arguments, lake, chosen.table, condition, _in_words(arguments, chosen))
+    sent = send_condition(arguments, lake, lake_source(lake, chosen.table), condition, _in_words(arguments, chosen))
     if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
         if sent.plan is not None and not arguments.quiet:
             print_line(f"'commitlake dlq outcome {sent.plan.replay_id} --lake {lake.root}' tells what becomes of them")

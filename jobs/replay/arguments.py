@@ -7,6 +7,7 @@ import re
 
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.layouts import add_layout_argument
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments, parse_time
 from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
@@ -25,8 +26,8 @@ ACTIONS = {
 }
 _OF_ONE = (SHOW, RESUME, STOP, THROTTLE, VERIFY, UNDO)
 _CHOOSING = (
-    "topic", "queue", "key", "key_file", "tag", "id", "broker", "start", "end", "where", "dlq_of", "not_consumed_by",
-    "to_topic", "limit", "transform", "mask",
+    "store", "from_broker", "topic", "queue", "key", "keys_file", "tag", "id", "broker", "start", "end", "where",
+    "dlq_of", "not_consumed_by", "all_copies", "to_topic", "limit", "transform", "mask", "again",
 )  # fmt: skip
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
 
@@ -67,12 +68,19 @@ def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same"
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_argument_group("where from", "the lake's messages, unless one of these is given; what is sent "
+                                       "of others is copied into the lake's replay_rows first")  # fmt: skip
+    store_help = "the log of a store in this folder, or of several by a glob; nothing has to be archived"
+    source.add_argument("--store", metavar="FOLDER", help=store_help)
+    live_help = "live topics of the brokers that these name servers know; with --topic or --dlq-of"
+    source.add_argument("--from-broker", metavar="HOST:PORT", help=live_help)
+    add_layout_argument(source)
     group = parser.add_argument_group("which messages")
     group.add_argument("--topic", action="append", default=[], help="stored in this topic")
     group.add_argument("--queue", type=int, help="in the queue of this number")
     group.add_argument("--key", action="append", default=[], help="with this business key")
-    group.add_argument("--key-file", metavar="FILE", help="with any of the keys in a file, one a line")
-    group.add_argument("--tag", action="append", default=[], help="with this tag")
+    group.add_argument("--keys-file", "--key-file", metavar="FILE", help="with any of the keys in a file, one a line")
+    group.add_argument("--tag", "--tags", action="append", default=[], help="with this tag; may be repeated")
     group.add_argument("--id", action="append", default=[], help="with this offset message id or UNIQ_KEY")
     group.add_argument("--broker", action="append", default=[], help="of this store")
     add_time_arguments(parser)
@@ -85,6 +93,13 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--not-consumed-by", metavar="GROUP", help=not_help)
     at_help = "with --not-consumed-by: its offsets at this time (default: the newest)"
     group.add_argument("--offsets-at", type=parse_time, metavar="TIME", help=at_help)
+    copies_help = (
+        "also the copies of messages for retries, and dead letters, each to the topic that it was sent to at first "
+        "(default: one of each message, or what --topic names)"
+    )
+    group.add_argument("--all-copies", action="store_true", help=copies_help)
+    again_help = "also messages that another replay to the same target has begun to send; else they are refused"
+    group.add_argument("--again", action="store_true", help=again_help)
     group.add_argument("--include-replayed", action="store_true", help="also messages that a replay has sent; else "
                        "they are left out")  # fmt: skip
 
@@ -184,7 +199,7 @@ def check(arguments: argparse.Namespace) -> None:
     if action == SEND:
         _check_send(arguments)
         return
-    given = [name for name in _CHOOSING if getattr(arguments, name) not in (None, [], 0)]
+    given = [name for name in _CHOOSING if getattr(arguments, name) not in (None, [], 0, False)]
     if given:
         raise JobError(
             f"--{_option(given[0])} and 'replay {action}' do not go together",
@@ -215,12 +230,21 @@ def check_sending(arguments: argparse.Namespace) -> None:
 
 def _check_send(arguments: argparse.Namespace) -> None:
     check_sending(arguments)
-    chosen = ("topic", "key", "key_file", "id", "start", "where", "dlq_of", "not_consumed_by", "broker", "tag")
+    chosen = ("topic", "key", "keys_file", "id", "start", "where", "dlq_of", "not_consumed_by", "broker", "tag")
     if not any(getattr(arguments, name) for name in chosen):
         raise JobError(
             "expected a choice of messages", "as in --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20"
         )
     if arguments.offsets_at is not None and arguments.not_consumed_by is None:
         raise JobError("--offsets-at goes with --not-consumed-by")
+    if arguments.store is not None and arguments.from_broker is not None:
+        raise JobError("--store reads a broker's files, and --from-broker does without", "leave one of them out")
+    if arguments.store is not None or arguments.from_broker is not None:
+        name = "store" if arguments.store is not None else "from-broker"
+        for option in ("offsets_at", "bodies"):
+            if getattr(arguments, option) is not None:
+                raise JobError(f"--{_option(option)} goes with messages of the lake, and not with --{name}")
+    if arguments.dlq_of is not None and arguments.all_copies:
+        raise JobError("--dlq-of and --all-copies do not go together", "it chooses dead letters alone")
     if arguments.dlq_of is not None and arguments.topic:
         raise JobError("--dlq-of and --topic do not go together", "the group names the topic of its dead letters")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from deltalake import DeltaTable
-
+from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import QueryError, open_table
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.jobs.cli.command import JobError
@@ -27,17 +27,21 @@ from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.changes import changes_of, show_changes, write_changes
 from commitlake.jobs.replay.choice import chosen_condition
+from commitlake.jobs.replay.source import MessageSource, open_source
 from commitlake.jobs.replay.target import target_client
 from commitlake.jobs.replay.verify import verify_sent
 from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.changes import Changes
-from commitlake.pipelines.replay.consumed import count_consumed, group_offsets
-from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, add_event, check_is_free, read_state
+from commitlake.pipelines.replay.changing import write_copied
+from commitlake.pipelines.replay.consumed import Places, count_consumed, live_offsets
+from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, check_is_free, read_state
+from commitlake.pipelines.replay.others import OtherReplay, announce, check_unfinished, find_others
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned import PlannedMessages, open_planned
 from commitlake.pipelines.replay.planning import (
     QueueChoice,
+    check_queue_numbers,
     count_choice,
     cut_parts,
     make_plan,
@@ -56,6 +60,11 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+_USUAL_MESSAGES, _USUAL_BYTES = 20_000, 50 << 20
+"""A second, of one broker: what an estimate goes by where nothing limits the rate."""
+_MAX_OTHERS = 5
+
+
 class Sent(NamedTuple):
     """What became of a new replay.
 
@@ -70,19 +79,21 @@ class Sent(NamedTuple):
 
 def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Plan a new replay, tell what it sends, ask, and send."""
-    table = open_table(lake, "messages")
-    return send_condition(arguments, lake, table, chosen_condition(arguments, lake), _in_words(arguments)).exit_code
+    with open_source(arguments, lake) as source:
+        condition = chosen_condition(arguments, lake, source)
+        code = send_condition(arguments, lake, source, condition, _in_words(arguments)).exit_code
+        return max(code, ExitCode.DAMAGE) if source.damaged and code == ExitCode.OK else code
 
 
 def send_condition(
-    arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable, condition: str, choice_in_words: str
+    arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, condition: str, choice_in_words: str
 ) -> Sent:
     """Plan a new replay of the messages that a condition holds for, tell what it sends, ask, and send.
 
     Args:
-        arguments: those of `add_sending_arguments`, `--bodies`, `--quiet`, `--where` and `--output`.
+        arguments: those of `add_sending_arguments`, `--again`, `--bodies`, `--quiet`, `--where` and `--output`.
         lake: the lake.
-        table: `messages`.
+        source: what is chosen from.
         condition: SQL about its rows.
         choice_in_words: the condition for people, for `replay list`.
 
@@ -91,74 +102,100 @@ def send_condition(
         ReplayError: if it cannot be sent.
     """
     changes = changes_of(arguments)
-    try:
-        choice = count_choice(table, condition)
-    except QueryError as error:
-        if arguments.where is None:
-            raise
-        refuse_damaged_files(lake.messages, str(error))
-        raise JobError(f"--where is not understood: {error}") from None
+    choice = _choice(arguments, lake, source, condition)
     if not choice:
         print("no message is chosen: nothing is sent", file=sys.stderr)
         return Sent(ExitCode.OK)
     if arguments.namesrv is None:
         _show_choice(arguments, choice)
         nowhere = Target("", None, QueueMapping(arguments.queues), ())
-        _show_changes(
-            arguments, lake, table, _plan(arguments, table, condition, choice, nowhere, choice_in_words), changes
-        )
+        if changes:
+            plan = _plan(arguments, source, condition, choice, nowhere, choice_in_words)
+            show_changes(arguments, lake, _messages(arguments, lake, source, plan), changes)
         return Sent(ExitCode.OK)
     with target_client(arguments.namesrv) as client:
-        origins = origin_topics(table, condition) if arguments.to_topic is None else []
+        origins = origin_topics(source.table, condition) if arguments.to_topic is None else []
         topics = topics_of(choice, arguments.to_topic, origins)
         queues = target_queue_ends(client, topics)
         target = Target(arguments.namesrv, arguments.to_topic, QueueMapping(arguments.queues), queues)
-        plan = _plan(arguments, table, condition, choice, target, choice_in_words)
+        check_queue_numbers(choice, target)
+        plan = _plan(arguments, source, condition, choice, target, choice_in_words)
+        others = _others(lake, source, plan)
         if arguments.dry_run or not arguments.quiet:
             _show_choice(arguments, choice)
-            _show_target(arguments, lake, table, plan, choice, client.admin)
+            _show_target(arguments, source, plan, choice, client.admin)
+            _show_others(others)
         if arguments.dry_run:
-            _show_changes(arguments, lake, table, plan, changes)
+            if changes:
+                show_changes(arguments, lake, _messages(arguments, lake, source, plan), changes)
             return Sent(ExitCode.OK)
+        if not arguments.again:
+            check_unfinished(others)
         _confirm(arguments, plan)
-        if changes:
-            plan = _changed(arguments, lake, table, plan, changes)
-        add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
+        if source.is_copied:
+            open_for_append(lake.messages)  # the ledger lies in a lake, which may be a new one
+        sent = _written(arguments, lake, source, plan, changes)
+        announce(lake, sent, source.table, others)
         if not arguments.quiet:
             print_line(f"replay {plan.replay_id} begins")
-        return Sent(_run(arguments, lake, plan, client, is_resumed=False), plan)
+        return Sent(_run(arguments, lake, sent, client, is_resumed=False), sent)
+
+
+def _choice(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, condition: str) -> list[QueueChoice]:
+    try:
+        return count_choice(source.table, condition)
+    except QueryError as error:
+        if arguments.where is None:
+            raise
+        if not source.is_copied:
+            refuse_damaged_files(lake.messages, str(error))
+        raise JobError(f"--where is not understood: {error}") from None
 
 
 def _plan(
     arguments: argparse.Namespace,
-    table: DeltaTable,
+    source: MessageSource,
     condition: str,
     choice: Sequence[QueueChoice],
     target: Target,
     choice_in_words: str,
 ) -> ReplayPlan:
-    return make_plan(
-        choice, cut_parts(table, condition), condition, target, limit=arguments.limit, command=choice_in_words
-    )
+    parts = cut_parts(source.table, condition)
+    return make_plan(choice, parts, condition, target, limit=arguments.limit, command=choice_in_words)
 
 
-def _show_changes(
-    arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable, plan: ReplayPlan, changes: Changes
-) -> None:
-    if changes:
-        show_changes(arguments, lake, PlannedMessages(plan, table, open_store(bodies_of(arguments, lake))), changes)
+def _others(lake: LakePaths, source: MessageSource, plan: ReplayPlan) -> list[OtherReplay]:
+    try:
+        return find_others(lake, plan, source.table)
+    except LakeError:
+        if source.is_copied:  # the lake of its ledger is not there yet
+            return []
+        raise
 
 
-def _changed(
-    arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable, plan: ReplayPlan, changes: Changes
+def _messages(
+    arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, plan: ReplayPlan
+) -> PlannedMessages:
+    """Return the messages of a plan before they are changed or copied."""
+    packs = None if source.is_copied else open_store(bodies_of(arguments, lake))
+    return PlannedMessages(plan, source.table, packs)
+
+
+def _written(
+    arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, plan: ReplayPlan, changes: Changes
 ) -> ReplayPlan:
-    """Write all messages as they are sent, and return the plan that sends those."""
-    write_changes(lake, PlannedMessages(plan, table, open_store(bodies_of(arguments, lake))), changes)
-    changed = plan_of_changed(plan, open_table(lake, "replay_rows"))
-    left_out = plan.wanted - changed.wanted
+    """Write all messages as they are sent, where the lake does not have them so; return the plan that sends those."""
+    if changes:
+        write_changes(lake, _messages(arguments, lake, source, plan), changes)
+    elif source.is_copied:
+        write_copied(lake, _messages(arguments, lake, source, plan))
+    else:
+        return plan
+    sent = plan_of_changed(plan, open_table(lake, "replay_rows"))
+    left_out = plan.wanted - sent.wanted
     if left_out and not arguments.quiet:
         print_line(f"{left_out:,} messages are left out by {arguments.transform}")
-    return changed
+    return replace(sent, selection="") if source.is_copied else sent
 
 
 def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
@@ -167,6 +204,8 @@ def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     plan = state.plan
     if state.event is ReplayEvent.UNDONE:
         raise JobError(f"the replay {plan.replay_id} was undone for some groups: plan a new one for what is to be sent")
+    if state.event is ReplayEvent.WITHDRAWN:
+        raise JobError(f"the replay {plan.replay_id} was withdrawn: {state.detail}")
     if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
     check_is_free(state, Ledger(lake, plan.replay_id).last_written())
@@ -246,8 +285,7 @@ def _row(queue: QueueChoice) -> Row:
 
 def _show_target(
     arguments: argparse.Namespace,
-    lake: LakePaths,
-    table: DeltaTable,
+    source: MessageSource,
     plan: ReplayPlan,
     choice: Sequence[QueueChoice],
     admin: Admin,
@@ -257,7 +295,8 @@ def _show_target(
     for queue in plan.target.queues:
         topics[queue.topic] = topics.get(queue.topic, 0) + 1
     lines = [f"into {topic}: {queues} queues" for topic, queues in topics.items()]
-    known = group_offsets(lake, sorted({queue.broker for queue in choice}))
+    brokers = sorted({queue.broker for queue in choice})
+    known = source.offsets(brokers)
     for topic in topics:
         try:
             groups = admin.groups_of_topic(topic)
@@ -265,16 +304,53 @@ def _show_target(
             lines.append(f"the groups that consume {topic} are not known: {error}")
             continue
         for group in sorted(groups):
-            consumed = count_consumed(table, plan.condition, choice, known[group]) if group in known else None
-            had = "" if consumed is None else f"; it has consumed {consumed:,} of these messages before"
-            lines.append(f"{group} consumes {topic}, and gets them{had}")
+            places, by = known.get(group), "it"
+            if places is None:
+                places, by = _offsets_in_target(admin, group, brokers), "by its offsets in the target, it"
+            text = "; what it has consumed of these messages is not known"
+            if places:
+                consumed = count_consumed(source.table, plan.condition, choice, places)
+                text = f"; {by} has consumed {consumed:,} of these messages before"
+            lines.append(f"{group} consumes {topic}, and gets them{text}")
         if not groups:
             lines.append(f"no group that the target knows consumes {topic}")
     if plan.limit and plan.limit < plan.messages:
         lines.append(f"only the first {plan.limit:,} are sent")
-    if arguments.rate:
-        lines.append(f"at {arguments.rate:g} messages/s that takes {plan.wanted / arguments.rate:,.0f} s")
+    lines.append(_time_needed(arguments, plan, choice))
     print("\n".join(lines), file=sys.stderr)
+
+
+def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Places:
+    """Return a group's offsets where the target's brokers have the names of the messages' stores; else none."""
+    try:
+        return live_offsets(admin, group, brokers)
+    except RocketMQError:
+        return {}
+
+
+def _time_needed(arguments: argparse.Namespace, plan: ReplayPlan, choice: Sequence[QueueChoice]) -> str:
+    """Return how long sending takes, as far as the pace says it."""
+    slowest: list[tuple[float, str]] = []
+    if arguments.rate:
+        slowest.append((plan.wanted / arguments.rate, f"at {arguments.rate:g} messages/s"))
+    times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
+    if arguments.speed and times:
+        seconds = (max(times) - min(times)).total_seconds() / arguments.speed
+        slowest.append((seconds, f"at {arguments.speed:g} times the pace at which they were stored"))
+    if slowest:
+        seconds, pace = max(slowest)
+        return f"{pace} that takes {seconds:,.0f} s"
+    size = plan.bytes * plan.wanted / max(1, plan.messages)
+    seconds = max(plan.wanted / _USUAL_MESSAGES, size / _USUAL_BYTES)
+    return f"without a limit that takes about {max(1.0, seconds):,.0f} s where a broker takes {_USUAL_MESSAGES:,}/s"
+
+
+def _show_others(others: Sequence[OtherReplay]) -> None:
+    for other in others[-_MAX_OTHERS:]:
+        state, name = other.state, other.state.plan.replay_id
+        what = f"has not finished ({state.event})" if other.is_unfinished else f"is {state.event}"
+        print(f"{other.messages:,} of these messages are of the replay {name} to the same queues, which {what}",
+              file=sys.stderr)  # fmt: skip
 
 
 def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
@@ -293,19 +369,22 @@ def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
 
 def _in_words(arguments: argparse.Namespace) -> str:
     names = (
+        "store",
+        "from_broker",
         "topic",
         "queue",
         "key",
-        "key_file",
+        "keys_file",
         "tag",
         "id",
         "broker",
         "where",
         "dlq_of",
         "not_consumed_by",
+        "all_copies",
         "transform",
         "mask",
     )
-    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) not in (None, [])}
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) not in (None, [], False)}
     times = {name: time_text(moment) for name, moment in (("from", arguments.start), ("to", arguments.end)) if moment}
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in {**given, **times}.items())

@@ -13,6 +13,11 @@ _SEND_SECONDS = 15.0
 _REQUEST_SECONDS = 10.0
 
 
+def client_options(name_servers: str) -> Options:
+    """Return how brokers are asked; keys and TLS are the environment's."""
+    return Options(name_servers, request_seconds=_REQUEST_SECONDS)
+
+
 @contextmanager
 def target_client(name_servers: str) -> Iterator[TargetClient]:
     """Open clients of a target, and close them.
@@ -20,7 +25,7 @@ def target_client(name_servers: str) -> Iterator[TargetClient]:
     Args:
         name_servers: `host:port` of each, with semicolons between.
     """
-    options = Options(name_servers, request_seconds=_REQUEST_SECONDS)
+    options = client_options(name_servers)
     with (
         Producer(_GROUP, options, ProducerOptions(send_seconds=_SEND_SECONDS)) as producer,
         Puller(_GROUP, options) as puller,

@@ -17,6 +17,8 @@ from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
 from commitlake.schemas.remoting.batch import MIN_ITEM_SIZE
 
+OWN_COLUMNS = pa.array([props.KEYS, props.TAGS])
+"""Properties that rows have in columns of their own, too."""
 _TOO_LONG = "its properties and those of the replay are longer than 32,767 bytes"
 _SEPARATORS = "a property, key, tag or topic of it has the character 0x01 or 0x02, which ends a property in a message"
 

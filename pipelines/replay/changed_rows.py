@@ -1,4 +1,4 @@
-"""The table `replay_rows`: the messages of a replay that changes them, as they are sent."""
+"""The table `replay_rows`: the messages of a replay that changes or copies them, as they are sent."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
 from commitlake.pipelines.replay.parts import COLUMNS, Bodies, part_condition, sending_order
 from commitlake.pipelines.replay.plan import LogRange
 from commitlake.schemas.tables.messages import MESSAGES
@@ -22,6 +23,8 @@ SCHEMA = to_arrow_schema(REPLAY_ROWS, timezone="UTC")
 _AS_MESSAGES = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
 _FORMAT = "replay_rows"
 """Not a format of a log: keys and tags are in columns, and not among the properties."""
+_COPIED_FORMAT = "rocketmq"
+"""Of a message that is sent as it was stored: keys and tags are among the properties, too."""
 
 
 def changed_condition(replay_id: str) -> str:
@@ -48,7 +51,7 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
     rows = rows.take(pa.array(sending_order(rows)))
     known = {name: rows.column(name) for name in COLUMNS if name in rows.column_names}
     known |= {
-        "format": pa.repeat(_FORMAT, rows.num_rows),
+        "format": _formats(rows),
         "body_size": pc.binary_length(rows.column("body")),
     }
     columns = {
@@ -57,6 +60,14 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
     }
     sent = pa.table(columns).cast(_AS_MESSAGES)
     return sent.append_column("body", rows.column("body")).append_column("error", rows.column("error"))
+
+
+def _formats(rows: pa.Table) -> pa.Array:
+    lengths, names, _ = property_entries(rows.column("properties").combine_chunks())
+    owners = np.repeat(np.arange(len(lengths)), lengths)[np.asarray(pc.is_in(names, value_set=OWN_COLUMNS))]
+    is_copied = np.zeros(rows.num_rows, np.bool_)
+    is_copied[owners] = True
+    return pc.if_else(pa.array(is_copied), _COPIED_FORMAT, _FORMAT)
 
 
 def bodies_of_changed(rows: pa.Table) -> Bodies:

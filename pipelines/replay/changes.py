@@ -19,17 +19,15 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, compress
-from commitlake.pipelines.replay.batches import property_entries
+from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.masking import Mask, MaskError, Message, apply_masks
 from commitlake.pipelines.replay.parts import Bodies
-from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec
 from commitlake.schemas.tables.replay_rows import IDENTITY, TRANSFORMED
 
 Transform = Callable[[DataFrame], DataFrame]
 SCHEMA = to_arrow_schema(TRANSFORMED, timezone="UTC")
-_OWN_COLUMNS = pa.array([props.KEYS, props.TAGS])
 _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 
 
@@ -80,7 +78,7 @@ def as_produced(rows: pa.Table, bodies: Bodies) -> tuple[pa.Table, list[str | No
 def _without_own(entries: pa.MapArray) -> pa.MapArray:
     """Leave out the properties that have columns of their own."""
     lengths, names, values = property_entries(entries)
-    is_kept = np.asarray(pc.invert(pc.is_in(names, value_set=_OWN_COLUMNS)))
+    is_kept = np.asarray(pc.invert(pc.is_in(names, value_set=OWN_COLUMNS)))
     owners = np.repeat(np.arange(len(lengths)), lengths)[is_kept]
     starts = np.searchsorted(owners, np.arange(len(lengths) + 1))
     kept = pa.array(is_kept)

@@ -1,4 +1,4 @@
-"""Writes the table `replay_rows`: all messages of a replay that changes them, before the first one is sent."""
+"""Writes the table `replay_rows`: all messages of a replay that changes or copies them, before the first is sent."""
 
 from __future__ import annotations
 
@@ -55,6 +55,27 @@ def write_changed(
         _delete(lake, f"replay_id = {text_literal(replay_id)}")
         raise
     _delete(lake, f"replay_id = {text_literal(replay_id)} AND NOT is_changed")
+
+
+def write_copied(lake: LakePaths, messages: PlannedMessages) -> None:
+    """Write the messages of a plan to `replay_rows` as they are, so that they can be sent when their source is gone.
+
+    Args:
+        lake: the lake.
+        messages: those of a plan that is on a table copied from a log or from topics.
+
+    Raises:
+        QueryError: if the table cannot be read.
+    """
+    _commit(lake, messages.plan.replay_id, "copied", _copied_files(lake, messages))
+
+
+def _copied_files(lake: LakePaths, messages: PlannedMessages) -> Iterator[DataFile]:
+    before = 0
+    for number in range(len(messages.plan.parts)):
+        rows = messages.rows(number, before)
+        before += rows.num_rows
+        yield _file(lake, messages.plan.replay_id, rows, [None] * rows.num_rows, is_changed=True)
 
 
 def _commit(lake: LakePaths, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.planning import QueueChoice
@@ -38,6 +39,24 @@ def group_offsets(lake: LakePaths, brokers: Sequence[str], at: datetime.datetime
         for position, offset in ({} if moment is None else moment.offsets).items():
             found.setdefault(position.group, {})[broker, position.topic, position.queue_id] = offset.low
     return found
+
+
+def live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = None) -> Places:
+    """Return a group's next offsets as live brokers tell; none where they do not know the group.
+
+    Args:
+        admin: asks them.
+        group: the group.
+        brokers: only these; None for all.
+
+    Raises:
+        RocketMQError: if a broker cannot be asked.
+    """
+    return {
+        (queue.broker_name, queue.topic, queue.queue_id): max(0, stats.consumer_offset)
+        for queue, stats in admin.consume_stats(group).items()
+        if brokers is None or queue.broker_name in brokers
+    }
 
 
 def offsets_of(lake: LakePaths, group: str, brokers: Sequence[str], at: datetime.datetime | None = None) -> Places:

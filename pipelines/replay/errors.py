@@ -15,6 +15,12 @@ class UnknownReplayError(ReplayError):
     """A replay that the lake does not know."""
 
 
+class OtherReplayError(ReplayError):
+    """Messages that another replay, which has not finished, may have sent or may still send."""
+
+    exit_code = ExitCode.REFUSED
+
+
 class TargetError(ReplayError):
     """A target that cannot take the messages: it lacks a topic or queues, or is not what it was."""
 

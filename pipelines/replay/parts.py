@@ -23,7 +23,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.replay.plan import LogRange
-from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.messages import BODY, MESSAGES, SOURCE
 
 COLUMNS = (
     "broker", "physical_offset", "size", "msg_id", "topic", "queue_id", "queue_offset", "keys", "tags",
@@ -58,22 +58,25 @@ def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa
     """Return the rows of a part, in the order in which they are sent.
 
     Args:
-        table: `messages`.
+        table: `messages`, of a lake or copied from a log or from topics.
         condition: the plan's.
         part: stretches of logs.
 
     Returns:
-        `COLUMNS` of `messages`.
+        `COLUMNS` of `messages`, and `body` where the table has it.
 
     Raises:
         QueryError: The table cannot be read.
     """
     known = {field.name for field in table.schema().fields}
-    columns = ", ".join(name if name in known else f"CAST(NULL AS VARCHAR) AS {name}" for name in COLUMNS)
-    sql = f"SELECT {columns} FROM messages WHERE {part_condition(part)} AND {condition}"
-    schema = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
+    columns = [SOURCE[name] if name == BODY.name else MESSAGES[name] for name in (*COLUMNS, BODY.name)]
+    present = to_arrow_schema(StructType([column for column in columns if column.name in known]), timezone="UTC")
+    sql = f"SELECT {', '.join(present.names)} FROM messages WHERE {part_condition(part)} AND {condition}"
     # The engine gives texts in a form that Arrow's functions do not all know.
-    rows = pa.Table.from_batches([batch.cast(schema) for batch in run_sql(table, "messages", sql)], schema)
+    rows = pa.Table.from_batches([batch.cast(present) for batch in run_sql(table, "messages", sql)], present)
+    for place, field in enumerate(to_arrow_schema(StructType(columns[:-1]), timezone="UTC")):
+        if field.name not in known:
+            rows = rows.add_column(place, field, pa.nulls(rows.num_rows, field.type))
     return rows.take(pa.array(sending_order(rows)))
 
 
@@ -95,6 +98,11 @@ def sending_order(rows: pa.Table) -> Array:
         of_broker = codes[order] == code
         reached[of_broker] = np.maximum.accumulate(reached[of_broker])
     return order[np.lexsort((offsets[order], codes[order], reached))]
+
+
+def bodies_in_rows(rows: pa.Table) -> Bodies:
+    """Return the bodies of rows that have them in a column."""
+    return Bodies(pc.fill_null(rows.column(BODY.name).combine_chunks().cast(pa.large_binary()), b""), {})
 
 
 def read_bodies_of(rows: pa.Table, store: PackStore) -> Bodies:

@@ -69,6 +69,7 @@ class ReplayPlan:
         batch_bytes: of a batch, at most, unless one message is larger.
         command: the selection in words, for a person.
         is_changed: the messages are in `replay_rows`, as they are sent; the condition is on that table.
+        selection: SQL about a row of `messages` by which they were chosen, before anything was changed.
     """
 
     replay_id: str
@@ -82,6 +83,7 @@ class ReplayPlan:
     batch_bytes: int
     command: str = ""
     is_changed: bool = False
+    selection: str = ""
 
     @property
     def wanted(self) -> int:

@@ -60,6 +60,7 @@ def plan_from_json(text: str) -> ReplayPlan:
         batch_bytes=_integer(fields, "batch_bytes", 1, _MAX_BATCH_BYTES),
         command=_text(fields, "command"),
         is_changed=_truth(fields, "is_changed"),
+        selection=_text(fields, "selection"),
     )
 
 

@@ -11,7 +11,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.replay.changed_rows import bodies_of_changed, read_changed
-from commitlake.pipelines.replay.parts import Bodies, read_bodies_of, read_part
+from commitlake.pipelines.replay.parts import Bodies, bodies_in_rows, read_bodies_of, read_part
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.schemas.tables.replay_messages import Outcome
 
@@ -22,13 +22,14 @@ class PlannedMessages:
 
     Attributes:
         plan: what is sent.
-        table: the lake's `messages`, or `replay_rows` where the replay changes them.
-        packs: the lake's packs.
+        table: the lake's `messages`, or `replay_rows` where the replay changes or copies them; before that is done,
+            `messages` as copied from a log or from topics.
+        packs: the lake's packs; None where the table has the bodies.
     """
 
     plan: ReplayPlan
     table: DeltaTable
-    packs: PackStore
+    packs: PackStore | None
 
     def rows(self, number: int, before: int) -> pa.Table:
         """Return the rows of a part, in the order in which they are sent.
@@ -54,7 +55,9 @@ class PlannedMessages:
         Raises:
             PackStoreError: if the packs cannot be reached at all.
         """
-        return bodies_of_changed(rows) if self.plan.is_changed else read_bodies_of(rows, self.packs)
+        if self.plan.is_changed:
+            return bodies_of_changed(rows)
+        return bodies_in_rows(rows) if self.packs is None else read_bodies_of(rows, self.packs)
 
     @property
     def failure(self) -> Outcome:

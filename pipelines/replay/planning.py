@@ -15,11 +15,12 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.pipelines.replay.changed_rows import changed_condition
 from commitlake.pipelines.replay.errors import ReplayError, TargetError
+from commitlake.pipelines.replay.mapping import target_queues
 from commitlake.pipelines.replay.origins import origin_sql
-from commitlake.pipelines.replay.plan import LogRange, QueueEnd, ReplayPlan, Target
+from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
-from commitlake.schemas.remoting.routes import publish_queues
+from commitlake.schemas.remoting.routes import MessageQueue, publish_queues
 from commitlake.schemas.times import EPOCH
 
 STRETCH_BYTES = 16 << 20
@@ -202,6 +203,31 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
     return tuple(found)
 
 
+def check_queue_numbers(choice: Sequence[QueueChoice], target: Target) -> None:
+    """Refuse a target that lacks a queue of the same number, where queues follow by number.
+
+    Dead letters and retries that go to the topics that they were sent to at first are looked at when they are sent.
+
+    Args:
+        choice: from `count_choice`.
+        target: where the messages go.
+
+    Raises:
+        TargetError: naming the first queue.
+    """
+    if target.mapping is not QueueMapping.SAME:
+        return
+    known = [queue for queue in choice if target.topic is not None or kind_of(queue.topic) is Kind.NORMAL]
+    rows = pa.table(
+        {
+            "broker": [queue.broker for queue in known],
+            "queue_id": pa.array([queue.queue_id for queue in known], "int32"),
+        }
+    )
+    topics = pa.array([target.topic or queue.topic for queue in known], pa.string())
+    target_queues(rows, topics, target, [MessageQueue(*queue[:3]) for queue in target.queues])
+
+
 def new_replay_id(now: datetime.datetime) -> str:
     """Return a name for a replay that no other one has, and that tells its time."""
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
@@ -240,6 +266,7 @@ def make_plan(
         target=target,
         batch_bytes=batch_bytes,
         command=command,
+        selection=condition,
     )
 
 

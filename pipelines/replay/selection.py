@@ -2,8 +2,9 @@
 
 A message may be in the log several times: as a half message or a delayed one in a topic of the broker's, in its own
 topic, and as retries and a dead letter of each group that failed on it. Only the record in its own topic is chosen,
-or the dead letter where dead letters are asked for, so that each message is sent once. Records of other kinds, and
-messages that a replay has sent, are chosen only where somebody asks for them.
+or the dead letter where dead letters are asked for, so that each message is sent once. Retries and dead letters are
+chosen where their topic is named, or all copies are asked for; messages that a replay has sent, where somebody asks for
+them. Half messages and delayed ones that wait are never chosen: they are not, or not yet, messages of their topic.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.stamping import REPLAY_ID
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of
 
-_SENDABLE = (Kind.NORMAL, Kind.RETRY, Kind.DLQ)
+SENDABLE = (Kind.NORMAL, Kind.RETRY, Kind.DLQ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Selection:
     """Which messages are sent again.
 
     Attributes:
-        conditions: topics, queue, keys, brokers, kinds, store time and SQL; kinds without any are normal messages.
+        conditions: topics, queue, keys, brokers, kinds, store time and SQL; without kinds, those of the named topics
+            are meant, and normal messages where no topic is named.
         tags: any of these.
         ids: any of these offset message ids or unique keys.
         born: the time in `conditions` is when messages were born.
@@ -52,7 +54,7 @@ def condition(selection: Selection) -> str:
     """
     asked = selection.conditions
     for topic in asked.topics:
-        if kind_of(topic) not in _SENDABLE:
+        if kind_of(topic) not in SENDABLE:
             raise ReplayError(f"the topic {topic} is the broker's own: its records cannot be sent again")
     parts = predicates(_without_time(asked) if selection.born else asked, Engine.DELTALAKE)
     if selection.born:
@@ -60,7 +62,8 @@ def condition(selection: Selection) -> str:
     if selection.dead_letters_of is not None:
         parts.append(f"topic = {text_literal(DLQ_PREFIX + selection.dead_letters_of)}")
     elif not asked.kinds:
-        parts.append(f"kind = '{Kind.NORMAL}'")
+        kinds = sorted({kind_of(topic) for topic in asked.topics} or {Kind.NORMAL})
+        parts.append(f"kind IN ({', '.join(map(text_literal, kinds))})")
     if selection.tags:
         parts.append(_one_of("tags", selection.tags))
     if selection.ids:

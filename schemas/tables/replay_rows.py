@@ -1,7 +1,8 @@
-"""`replay_rows`: messages that a replay changes on the way, one row per message, as they are sent.
+"""`replay_rows`: messages that a replay changes on the way or copies, one row per message, as they are sent.
 
-A replay with `--transform` or `--mask` writes all of them before it sends the first one, so that a replay that goes on
-after a crash sends the same. While a function changes them, the table also has the rows as they were.
+A replay with `--transform` or `--mask`, or of a store or live topics, writes all of them before it sends the first one,
+so that a replay that goes on after a crash sends the same. While a function changes them, the table also has the rows
+as they were.
 
 Key: (`replay_id`, `is_changed`, `broker`, `physical_offset`).
 """
@@ -45,7 +46,7 @@ _MESSAGE = [
     column(
         "properties",
         MapType(StringType(), StringType(), valueContainsNull=False),
-        "all others: keys and tags have columns of their own",
+        "of a changed message, without keys and tags, which have columns of their own; else as stored",
     ),
     column("body", BinaryType(), "as its producer gave it to a function; once changed, as it is sent"),
 ]

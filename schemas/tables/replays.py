@@ -12,6 +12,7 @@ The first row of a replay holds its plan, which never changes. Its state is that
     finished     all of its messages have an outcome in `replay_messages`
     verified     the target was read back: `detail` has what was found
     undone       offsets were set so that groups step over what it sent: `detail` has them
+    withdrawn    another replay of the same messages was planned at the same time: it has sent nothing, and will not
 
 Key: (`replay_id`, `at`, `event`).
 """
@@ -37,14 +38,15 @@ class ReplayEvent(StrEnum):
     FINISHED = "finished"
     VERIFIED = "verified"
     UNDONE = "undone"
+    WITHDRAWN = "withdrawn"
 
 
 REPLAYS = StructType(
     [
         column("replay_id", StringType(), "names the replay; each message that it sent has it as property REPLAY_ID"),
         column("at", TimestampType(), "when, UTC, by the clock of the host that wrote the row"),
-        column("event", StringType(), "planned, started, throttled, stopping, stopped, failed, finished, verified or "
-                                      "undone"),
+        column("event", StringType(), "planned, started, throttled, stopping, stopped, failed, finished, verified, "
+                                      "undone or withdrawn"),
         column("owner", StringType(), "host, process id and start of the process that wrote the row"),
         column("plan", StringType(), "JSON, in the row 'planned': what is sent, where to, and where the target ended"),
         column("rate", DoubleType(), "in a row 'throttled': messages per second; 0 is without a limit"),

@@ -180,6 +180,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.replay.changes",
         "pipelines.replay.changing",
     ),
+    "tests/unit/jobs/replay/test_source.py": ("pipelines.replay.copied",),
     "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),
     "tests/unit/jobs/dlq/test_command.py": ("pipelines.replay.outcomes",),
     "tests/unit/jobs/offsets/test_command.py": (
@@ -197,7 +198,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/replay/test_undo.py": ("pipelines.replay.undo",),
     "tests/unit/jobs/replay/test_command.py": (
         "pipelines.replay.consumed",
-        "pipelines.replay.ledger",
         "pipelines.replay.planned",
         "pipelines.replay.run",
     ),

@@ -77,7 +77,7 @@ def test_the_choice_is_by_time_key_tag_and_sql(world: ReplayWorld) -> None:
 def test_keys_come_from_a_file(world: ReplayWorld, tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
     keys.write_text("order-3\n\norder-5 \norder-3\n")
-    assert world.replay("--key-file", str(keys)) == 0
+    assert world.replay("--keys-file", str(keys)) == 0
     assert sorted(row["queue_offset"] for row in world.ledger()) == sorted(
         row["queue_offset"] for row in world.archived() if row["keys"][0] in {"order-3", "order-5"}
     )
@@ -88,12 +88,12 @@ def test_a_file_of_keys_is_read_as_a_whole_or_not_at_all(
 ) -> None:
     keys = tmp_path / "keys.txt"
     keys.write_text("order-3\r\norder-5\u2028order-7\n")  # a key may have what other programs take for a line's end
-    assert world.replay("--key-file", str(keys)) == 0
+    assert world.replay("--keys-file", str(keys)) == 0
     assert {key for row in world.archived() if row["queue_offset"] == world.ledger()[0]["queue_offset"]
             for key in row["keys"]} >= {"order-3"}  # fmt: skip
     assert len(world.ledger()) == sum(row["keys"][0] == "order-3" for row in world.archived())
     monkeypatch.setattr("commitlake.jobs.replay.choice._MAX_KEY_FILE_BYTES", 10)
-    assert world.replay("--key-file", str(keys)) == 2
+    assert world.replay("--keys-file", str(keys)) == 2
     assert "expected at most 10 B, found more" in capsys.readouterr().err
 
 
@@ -334,7 +334,7 @@ def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
         (["--topic", TOPIC, "--limit", "-1"], "--limit: expected 0 or more, found -1"),
         (["--topic", TOPIC, "--from", "2026-01-02", "--to", "2026-01-01"], "is not before"),
         (["--not-consumed-by", "nobody"], "the lake has no offsets of the group 'nobody'"),
-        (["--key-file", "/no/such/file"], "--key-file /no/such/file"),
+        (["--keys-file", "/no/such/file"], "--keys-file /no/such/file"),
         (["--topic", TOPIC, "--offsets-at", "2026-01-01"], "--offsets-at goes with --not-consumed-by"),
         (["--dlq-of", "billing", "--topic", TOPIC], "--dlq-of and --topic do not go together"),
         (["list", "--topic", TOPIC], "--topic and 'replay list' do not go together"),

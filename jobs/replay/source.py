@@ -1,0 +1,149 @@
+"""Where the messages of a new replay come from: a lake, a store's log, or live topics.
+
+Those of a log or of topics are copied into a temporary folder first, so that they are chosen like those of a lake. What
+is sent of them is in the lake's table `replay_rows` before the first message goes: a replay that goes on later, when a
+broker has deleted them, sends the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.rocketmq import Admin
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.progress import counted_progress
+from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.target import client_options
+from commitlake.pipelines.replay.consumed import Places, group_offsets, live_offsets
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.replay.copied import Narrowed
+
+_STEPS = 1000
+"""Of a progress bar, as how much there is to read is known only once reading begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSource:
+    """Messages to choose from.
+
+    Attributes:
+        table: `messages`.
+        offsets: gives the next offsets of all groups in the queues of some brokers.
+        is_copied: the table is a copy that is deleted at the end, and has the bodies.
+        damaged: how many ranges of the log hold no intact record.
+    """
+
+    table: DeltaTable
+    offsets: Callable[[Sequence[str]], Mapping[str, Places]]
+    is_copied: bool = False
+    damaged: int = 0
+
+
+def lake_source(lake: LakePaths, table: DeltaTable) -> MessageSource:
+    """Return the messages of a lake."""
+    return MessageSource(table, partial(group_offsets, lake))
+
+
+@contextmanager
+def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[MessageSource]:
+    """Open what the arguments name.
+
+    Raises:
+        JobError: if a store gives no log, or no topic of live ones is named.
+        LakeError: if there is no lake.
+        CommitLogError: if a log cannot be read.
+        RocketMQError: if a broker cannot be asked.
+    """
+    if arguments.store is None and arguments.from_broker is None:
+        yield lake_source(lake, open_table(lake, "messages"))
+        return
+    with tempfile.TemporaryDirectory(prefix="commitlake-replay-") as folder:
+        copy = LakePaths(folder)
+        source = (_copy_topics if arguments.store is None else _copy_store)(arguments, copy)
+        if source.damaged:
+            warn(PROG, f"{source.damaged:,} ranges of the log hold no intact record, and nothing of them is sent: "
+                 "'commitlake verify' tells more")  # fmt: skip
+        yield source
+
+
+def _copy_store(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource:
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.pipelines.offsets.sources import store_sources
+    from commitlake.pipelines.replay.copied import copy_store
+
+    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
+    stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
+    if not stores:
+        raise JobError(f"--broker: {arguments.store} gives no store of that name")
+
+    def offsets(_: Sequence[str]) -> Mapping[str, Places]:
+        found: dict[str, Places] = {}
+        for source in store_sources(stores):
+            for place, offset in source.newest.items():
+                found.setdefault(place.group, {})[source.broker, place.topic, place.queue_id] = offset
+        return found
+
+    with _progress(arguments, f"reading {arguments.store}") as advance:
+        damaged = copy_store(stores, _narrowed(arguments), copy, advance)
+    return MessageSource(open_table(copy, "messages"), offsets, is_copied=True, damaged=damaged)
+
+
+def _copy_topics(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource:
+    from commitlake.pipelines.replay.copied import copy_topics
+
+    wanted = _narrowed(arguments)
+    if not wanted.topics:
+        raise JobError("--from-broker: expected topics", "as in --topic orders, or --dlq-of billing")
+
+    def offsets(_: Sequence[str]) -> Mapping[str, Places]:
+        with Admin(client_options(arguments.from_broker)) as admin:
+            groups = {group for topic in wanted.topics for group in admin.groups_of_topic(topic)}
+            if arguments.not_consumed_by is not None:
+                groups.add(arguments.not_consumed_by)
+            return {group: places for group in sorted(groups) if (places := live_offsets(admin, group))}
+
+    with _progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
+        damaged = copy_topics(arguments.from_broker, wanted, copy, advance)
+    return MessageSource(open_table(copy, "messages"), offsets, is_copied=True, damaged=damaged)
+
+
+def _narrowed(arguments: argparse.Namespace) -> Narrowed:
+    from commitlake.pipelines.replay.copied import Narrowed
+
+    has_time = not arguments.born
+    dead = [] if arguments.dlq_of is None else [DLQ_PREFIX + arguments.dlq_of]
+    return Narrowed(
+        topics=tuple(dict.fromkeys([*arguments.topic, *dead])),
+        queue_id=arguments.queue,
+        start=arguments.start if has_time else None,
+        end=arguments.end if has_time else None,
+        has_bodies=bool(not arguments.dry_run or arguments.transform or arguments.mask),
+    )
+
+
+@contextmanager
+def _progress(arguments: argparse.Namespace, what: str) -> Iterator[Callable[[int, int], None]]:
+    with counted_progress(what, _STEPS, "parts in a thousand", quiet=arguments.quiet) as advance:
+        shown = 0
+
+        def on_read(done: int, total: int) -> None:
+            nonlocal shown
+            reached = done * _STEPS // max(1, total)
+            advance(reached - shown)
+            shown = reached
+
+        yield on_read

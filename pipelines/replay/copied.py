@@ -1,0 +1,177 @@
+"""Messages of a store's log, or of live topics, copied into a table so that they are chosen as those of a lake are.
+
+The table is `messages` of a folder that its caller deletes, with the bodies in a column. What is read is narrowed first
+by what a log or a queue can tell by itself: topics, queue and store time. Every other condition is SQL on the table.
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.filters import Filters, narrow
+from commitlake.connectors.formats.engine.options import BodyForm, Mode, Options
+from commitlake.connectors.formats.engine.plan import take_snapshot
+from commitlake.connectors.formats.engine.read_plan import plan_snapshot
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.engine.uncut import check_uncut
+from commitlake.connectors.lake.committer import append_files
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.rocketmq.source.options import SourceOptions
+from commitlake.connectors.rocketmq.source.ranges import plan_batch
+from commitlake.connectors.rocketmq.source.rows import RangeReader
+from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE, STORE_DATE
+from commitlake.schemas.times import epoch_ms
+
+_MAX_BYTES = 64 << 20
+"""Of rows in memory, before they are written."""
+_STATISTICS = ("broker", "physical_offset", "topic", "queue_id", "queue_offset", "kind", "store_timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """What is read of a log or of queues; more may be read than is wanted, never less.
+
+    Attributes:
+        topics: stored topics; all where empty.
+        queue_id: only this one; None for all.
+        start: of the store time; None for no limit, as for the end.
+        end: of the store time, exclusive.
+        has_bodies: whether the table has a column of bodies.
+    """
+
+    topics: Sequence[str] = ()
+    queue_id: int | None = None
+    start: datetime.datetime | None = None
+    end: datetime.datetime | None = None
+    has_bodies: bool = True
+
+    @property
+    def columns(self) -> StructType:
+        """The columns that are read."""
+        without = {CORRUPT_RECORD.name} | (set() if self.has_bodies else {BODY.name})
+        return StructType([field for field in SOURCE if field.name not in without])
+
+
+def copy_store(
+    stores: Sequence[Store], wanted: Narrowed, lake: LakePaths, advance: Callable[[int, int], None] = lambda *_: None
+) -> int:
+    """Copy messages of logs as they are now.
+
+    Args:
+        stores: from `find_stores`.
+        wanted: what is read.
+        lake: where the table is made; nothing is there yet.
+        advance: is told how many bytes have been read, and how many there are in all.
+
+    Returns:
+        How many ranges hold no intact record, or are missing.
+
+    Raises:
+        CommitLogError: if a log cannot be read.
+    """
+    options = Options(
+        path="",
+        mode=Mode.PERMISSIVE,
+        body=BodyForm.STORED,
+        topics=frozenset(wanted.topics) or None,
+        queue_ids=None if wanted.queue_id is None else frozenset([wanted.queue_id]),
+        starting_timestamp=None if wanted.start is None else epoch_ms(wanted.start),
+        ending_timestamp=None if wanted.end is None else epoch_ms(wanted.end),
+    )
+    splits = plan_snapshot(stores, take_snapshot(stores), options, narrow(options)).splits
+    # A read that filters by content says nothing of damage: so rows are filtered here.
+    request = Request.of(options, Filters(), _read_schema(wanted))
+    total = sum(split.size for split in splits)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        done = 0
+        for split in splits:
+            yield from read_split(split, request)
+            check_uncut(split)
+            done += split.size
+            advance(done, total)
+
+    return _copy(batches(), wanted, lake)
+
+
+def copy_topics(
+    name_servers: str, wanted: Narrowed, lake: LakePaths, advance: Callable[[int, int], None] = lambda *_: None
+) -> int:
+    """Copy messages of live topics, up to where their queues end now; as `copy_store`.
+
+    Args:
+        name_servers: `host:port` of each, with semicolons between.
+        wanted: what is read; it names topics.
+        lake: where the table is made; nothing is there yet.
+        advance: is told how many queue offsets have been read, and how many there are in all.
+
+    Raises:
+        RocketMQError: if a broker cannot be asked.
+        DataLossError: if messages are deleted while they are read.
+    """
+    given = {"namesrv": name_servers, "topics": ",".join(wanted.topics), "mode": str(Mode.PERMISSIVE), "body": "stored"}
+    if wanted.start is not None:
+        given["startingTimestamp"] = str(epoch_ms(wanted.start))
+    if wanted.end is not None:
+        given["endingTimestamp"] = str(epoch_ms(wanted.end))
+    options = SourceOptions.parse(given).for_batch()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with options.open_puller() as puller:
+            ranges = [each for partition in plan_batch(puller, options) for each in partition]
+            if wanted.queue_id is not None:
+                ranges = [each for each in ranges if each.queue.queue_id == wanted.queue_id]
+            reader = RangeReader(puller, options, _read_schema(wanted))
+            total, done = sum(each.size for each in ranges), 0
+            for each in ranges:
+                yield from reader.read([each])
+                done += each.size
+                advance(done, total)
+
+    return _copy(batches(), wanted, lake)
+
+
+def _read_schema(wanted: Narrowed) -> pa.Schema:
+    return to_arrow_schema(StructType([*wanted.columns, CORRUPT_RECORD]), timezone="UTC")
+
+
+def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: LakePaths) -> int:
+    damaged = 0
+    files: list[DataFile] = []
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+
+    def write() -> None:
+        rows = pa.Table.from_batches(waiting)
+        dates = rows.column("store_timestamp").cast(pa.date32())
+        name = f"part-{secrets.token_hex(16)}.zstd.parquet"
+        rows = rows.append_column(STORE_DATE.name, dates)
+        files.append(write_plain_file(rows, lake.messages, name, statistics=_STATISTICS))
+
+    for batch in batches:
+        intact = batch.filter(pc.is_valid(batch.column("size"))).drop_columns([CORRUPT_RECORD.name])
+        damaged += batch.num_rows - intact.num_rows
+        if wanted.topics:
+            intact = intact.filter(pc.is_in(intact.column("topic"), pa.array(wanted.topics, pa.string())))
+        if intact.num_rows:
+            waiting.append(intact)
+            size += intact.nbytes
+        if size >= _MAX_BYTES:
+            write()
+            waiting, size = [], 0
+    if waiting:
+        write()
+    append_files(lake.messages, StructType([*wanted.columns, STORE_DATE]), files, 1)
+    return damaged

@@ -1,0 +1,171 @@
+"""`commitlake replay` from a store's log and from live topics, to a broker of our own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.replay.command import main
+from commitlake.pipelines.replay.ledger import Ledger
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from tests.support.lakes import GrowingLake
+from tests.support.logs import new_message
+from tests.support.replays import ReplayWorld
+
+TOPIC = "topic-01"
+
+
+def store_of(world: ReplayWorld) -> Path:
+    """The store that the world's lake was archived from."""
+    return Path(world.lake.root).parent / "broker-a"
+
+
+def expected(world: ReplayWorld) -> dict[object, list[object]]:
+    """Of each queue, the physical offsets of the topic's messages."""
+    found: dict[object, list[object]] = {queue: [] for queue in range(4)}
+    for row in world.archived():
+        if row["topic"] == TOPIC:
+            found[row["queue_id"]].append(row["physical_offset"])
+    return found
+
+
+@pytest.fixture
+def fresh(world: ReplayWorld, tmp_path: Path) -> ReplayWorld:
+    """The same target, and a lake that is not there yet."""
+    return ReplayWorld(LakePaths(str(tmp_path / "fresh")), world.name_servers, world.client, world.topic)
+
+
+def test_a_store_is_sent_again_without_an_archive(world: ReplayWorld, fresh: ReplayWorld) -> None:
+    assert fresh.replay("--store", str(store_of(world)), "--topic", TOPIC, "--verify") == 0
+    assert fresh.origins() == expected(world)
+    archived = {row["physical_offset"]: row for row in world.archived()}
+    for message in (message for queue in fresh.received().values() for message in queue):
+        row = archived[int(message.properties["ORIGIN_PHYSICAL_OFFSET"])]
+        assert message.properties["ORIGIN_MSG_ID"] == row["msg_id"]
+        sent = {name: value for name, value in message.properties.items() if name in dict(row["properties"])}
+        assert sent == dict(row["properties"])
+    assert fresh.act("list") == 0
+
+
+def test_a_replay_of_a_store_goes_on_when_the_store_is_gone(
+    world: ReplayWorld, fresh: ReplayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_the_ledger(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "add", lose_the_ledger)
+        assert fresh.replay("--store", str(store_of(world)), "--topic", TOPIC, "--limit", "50") == 1
+    shutil.rmtree(store_of(world))
+    assert fresh.act("resume", fresh.replay_id(), "--quiet") == 0
+    found = Counter(offset for queue in fresh.origins().values() for offset in queue)
+    assert len(found) == found.total() == len(fresh.ledger()) == 50
+    assert fresh.act("verify", fresh.replay_id()) == 0
+    assert fresh.act("undo", fresh.replay_id()) == 0
+
+
+def test_a_dry_run_of_a_store_makes_nothing(
+    world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--lake", fresh.lake.root, "--store", str(store_of(world)), "--topic", TOPIC, "--dry-run", "--json"]
+    assert main([*arguments, "--namesrv", world.name_servers, "--to-topic", world.topic]) == 0
+    said = capsys.readouterr()
+    assert sum(json.loads(line)["messages"] for line in said.out.splitlines()) == 80
+    assert "without a limit that takes about 1 s" in said.err
+    assert main([*arguments, "--mask", "keys=null"]) == 0
+    assert "order-" in capsys.readouterr().out
+    assert not Path(fresh.lake.root).exists()
+
+
+def test_what_a_group_has_not_consumed_is_told_by_the_stores_own_file(
+    world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = store_of(world) / "config" / "consumerOffset.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"offsetTable": {f"{TOPIC}@billing": {"0": 5, "1": 20}}}))
+    place = ["--store", str(store_of(world)), "--topic", TOPIC]
+    assert fresh.replay(*place, "--not-consumed-by", "billing") == 0
+    assert [row["queue_offset"] for row in fresh.ledger()] == list(range(5, 20))
+    assert fresh.replay(*place, "--not-consumed-by", "nobody") == 2
+    assert "the store has no offsets of the group 'nobody'" in capsys.readouterr().err
+
+
+def test_damage_in_a_log_is_told_and_the_rest_is_sent(
+    world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = min(row["physical_offset"] for row in world.archived() if row["topic"] == TOPIC)
+    (segment,) = (store_of(world) / "commitlog").iterdir()
+    data = bytearray(segment.read_bytes())
+    data[place + 4 : place + 8] = b"\xff" * 4
+    segment.write_bytes(bytes(data))
+    assert fresh.replay("--store", str(store_of(world)), "--topic", TOPIC) == 3
+    assert "1 ranges of the log hold no intact record" in capsys.readouterr().err
+    assert len(fresh.ledger()) == 79
+
+
+def test_a_live_topic_is_sent_to_another_one(
+    world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert world.replay("--topic", TOPIC) == 0
+    live = ["--from-broker", world.name_servers, "--topic", world.topic]
+    other = ReplayWorld(fresh.lake, world.name_servers, world.client)
+    other.make_topic()
+    assert other.replay(*live) == 0
+    assert "no message is chosen" in capsys.readouterr().err  # a replay has sent all of them
+    group = f"G-{other.topic}"
+    world.client.admin.create_group(SubscriptionGroupConfig(group))
+    for queue in world.client.puller.queues(world.topic):
+        world.client.admin.offsets.commit(queue, group, 15)
+    chosen = [*live, "--include-replayed", "--not-consumed-by", group, "--verify"]
+    assert other.replay(*chosen) == 0
+    bodies = {queue: [message.body for message in found] for queue, found in other.received().items()}
+    assert bodies == {queue: [message.body for message in found[15:]] for queue, found in world.received().items()}
+    (place,) = {message.properties["ORIGIN_TOPIC"] for found in other.received().values() for message in found}
+    assert place == world.topic
+
+
+def test_all_copies_of_a_message_are_sent_only_where_that_is_asked_for(world: ReplayWorld, tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path / "second")
+    origin = (("RETRY_TOPIC", "orders"), ("REAL_TOPIC", "%RETRY%billing"))
+    growing.write(
+        [
+            new_message(0),
+            new_message(1, topic="%RETRY%billing", queue_id=0, properties=origin),
+            new_message(2, topic="%DLQ%billing", queue_id=0, properties=(("RETRY_TOPIC", "orders"),)),
+        ]
+    )
+    growing.archive()
+    second = ReplayWorld(growing.lake, world.name_servers, world.client, world.topic)
+
+    def sent(*arguments: str) -> list[str]:
+        assert second.replay(*arguments, "--again") == 0
+        rows = DeltaTable(second.lake.replay_messages).to_pyarrow_table().to_pylist()
+        return sorted(row["topic"] for row in rows if row["replay_id"] == second.replay_id())
+
+    assert sent("--where", "true") == ["orders"]
+    assert sent("--topic", "%RETRY%billing") == ["%RETRY%billing"]
+    assert sent("--where", "true", "--all-copies") == ["%DLQ%billing", "%RETRY%billing", "orders"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--store", "a", "--from-broker", "127.0.0.1:1", "--topic", TOPIC], "leave one of them out"),
+        (["--from-broker", "127.0.0.1:1", "--key", "order-1"], "--from-broker: expected topics"),
+        (["--store", "a", "--not-consumed-by", "g", "--offsets-at", "-1h"], "--offsets-at goes with messages of the"),
+        (["--store", "/no/such/store", "--topic", TOPIC], "/no/such/store"),
+        (["--store", "a", "--dlq-of", "g", "--all-copies"], "--dlq-of and --all-copies do not go together"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    fresh: ReplayWorld, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fresh.replay(*arguments) == 2
+    assert said in capsys.readouterr().err
+    assert not Path(fresh.lake.root).exists()

@@ -1,0 +1,86 @@
+"""Replays of the same messages to the same place are told, and refused while one has not finished."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.pipelines.replay import others
+from commitlake.pipelines.replay.errors import OtherReplayError
+from commitlake.pipelines.replay.ledger import add_event, read_state, read_states
+from commitlake.pipelines.replay.others import announce, check_unfinished, find_others
+from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
+from commitlake.schemas.tables.replays import ReplayEvent
+from tests.support.lakes import GrowingLake, shop_messages
+
+HERE = "127.0.0.1:9876"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+    """A lake of a hundred messages of five topics."""
+    growing = GrowingLake(tmp_path_factory.mktemp("lake"))
+    growing.write(shop_messages(100))
+    growing.archive()
+    return growing.lake
+
+
+@pytest.fixture(autouse=True)
+def _no_replays(lake: LakePaths) -> Iterator[None]:
+    yield
+    if Path(lake.replays).exists():
+        open_table(lake, "replays").delete()
+
+
+def plan(name: str, selection: str, name_servers: str = HERE, topic: str = "again", end: int = 1 << 30) -> ReplayPlan:
+    target = Target(name_servers, topic, QueueMapping.KEY, (QueueEnd(topic, "broker-a", 0, 0),))
+    now = datetime.datetime.now(datetime.UTC)
+    parts = ((LogRange("broker-a", 0, end),),)
+    return ReplayPlan(name, now, selection, parts, 1, 1, 0, target, 1, selection=selection)
+
+
+def shared(lake: LakePaths, mine: ReplayPlan) -> dict[str, int]:
+    found = find_others(lake, mine, open_table(lake, "messages"))
+    return {other.state.plan.replay_id: other.messages for other in found}
+
+
+def test_the_messages_that_two_replays_share_are_counted(lake: LakePaths) -> None:
+    add_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "topic = 'topic-01'"))
+    assert shared(lake, plan("B", "topic IN ('topic-01', 'topic-02')")) == {"A": 20}
+    assert shared(lake, plan("B", "topic = 'topic-01' AND queue_id = 2")) == {"A": 5}
+    assert shared(lake, plan("B", "topic = 'topic-02'")) == {}
+    assert shared(lake, plan("B", "topic = 'topic-01'", topic="elsewhere")) == {}
+    assert shared(lake, plan("B", "topic = 'topic-01'", name_servers="10.0.0.1:9876")) == {}
+    assert shared(lake, plan("B", "topic = 'topic-01'", name_servers=f"10.0.0.1:9876;{HERE}")) == {"A": 20}
+
+
+@pytest.mark.parametrize("event", [ReplayEvent.STARTED, ReplayEvent.STOPPED, ReplayEvent.FAILED])
+def test_what_has_not_finished_is_refused(lake: LakePaths, event: ReplayEvent) -> None:
+    add_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "true"))
+    add_event(lake, "A", event)
+    found = find_others(lake, plan("B", "true"), open_table(lake, "messages"))
+    with pytest.raises(OtherReplayError, match=rf"100 of these messages are of the replay A, .* \({event}\)"):
+        check_unfinished(found)
+    add_event(lake, "A", ReplayEvent.FINISHED)
+    found = find_others(lake, plan("B", "true"), open_table(lake, "messages"))
+    assert [other.is_unfinished for other in found] == [False]
+    check_unfinished(found)
+
+
+def test_of_two_that_are_planned_at_once_one_withdraws(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = open_table(lake, "messages")
+    announce(lake, plan("A", "true"), table, [])
+    with pytest.raises(OtherReplayError, match="of the replay A"):
+        announce(lake, plan("B", "queue_id = 1"), table, [])
+    assert {name: state.event for name, state in read_states(lake).items()} == {
+        "A": ReplayEvent.PLANNED,
+        "B": ReplayEvent.WITHDRAWN,
+    }
+    assert "has not finished" in str(read_state(lake, "B").detail)
+    monkeypatch.setattr(others, "_MAX_LOOKED_AT", 1)
+    announce(lake, plan("C", "true"), table, find_others(lake, plan("C", "true"), table))  # A is known, and --again
