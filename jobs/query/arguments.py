@@ -36,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sql", metavar="SELECT", help=sql_help)
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
+    grep_help = (
+        "search the bodies of the messages for a regular expression (RE2's syntax, over bytes), on all cores or, with "
+        "--engine spark, on Spark; shows where the first match is"
+    )
+    parser.add_argument("--grep", metavar="REGEX", help=grep_help)
     parser.add_argument("--columns", metavar="A,B", help="which columns; a table shows the main ones, else all")
     parser.add_argument(
         "--order-by",
@@ -72,6 +77,8 @@ def check(arguments: argparse.Namespace) -> None:
     conditions = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")
     if arguments.table != "messages" and any(getattr(arguments, name) not in (None, []) for name in conditions):
         raise JobError(f"the table {arguments.table} takes --where only", "the other conditions are of messages")
+    if arguments.grep is not None:
+        _check_grep(arguments)
     if arguments.via == "hbase":
         _check_hbase(arguments)
     elif arguments.hbase or arguments.hbase_table:
@@ -80,6 +87,22 @@ def check(arguments: argparse.Namespace) -> None:
         _check_body(arguments)
     elif arguments.stored_body and arguments.sql is None:
         raise JobError("--stored-body goes with --body")
+
+
+def _check_grep(arguments: argparse.Namespace) -> None:
+    if arguments.table != "messages":
+        raise JobError(f"--grep is of messages, found --table {arguments.table}")
+    if arguments.via == "hbase":
+        raise JobError("--grep and --via hbase do not go together", "HBase has no bodies")
+    for option in ("sql", "order_by", "body_out"):
+        if getattr(arguments, option) is not None:
+            raise JobError(f"--grep and --{option.replace('_', '-')} do not go together")
+    for option in ("body", "stored_body"):
+        if getattr(arguments, option):
+            raise JobError(
+                f"--grep and --{option.replace('_', '-')} do not go together",
+                "it shows an excerpt; --id MSG_ID --body prints the body of one message",
+            )
 
 
 def _check_hbase(arguments: argparse.Namespace) -> None:

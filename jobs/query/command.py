@@ -4,8 +4,9 @@
 
 Reads a table of the lake; writes rows to standard output, and on standard error how many and whether a limit cut
 them. It answers without a JVM; `--engine spark` is for results that outgrow one process. `--body` gets the body of the
-one message that is found, by one ranged read of its pack. Exit codes: 0, also where nothing matches; 2 for a wrong
-lake, option or predicate, or a body that cannot be had; 3 for a damaged table.
+one message that is found, by one ranged read of its pack. `--grep` searches the bodies of all chosen messages. Exit
+codes: 0, also where nothing matches; 2 for a wrong lake, option or predicate, or a body that cannot be had; 3 for a
+damaged table, and where `--grep` could not read some of the bodies.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.query.arguments import add_arguments, check
 from commitlake.jobs.query.bodies import BODY_COLUMNS, COLUMNS, body_fetcher, rows_with_bodies, write_one_body
+from commitlake.jobs.query.grep import answer_grep
 from commitlake.jobs.query.sql_question import answer_sql, check_sql
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
@@ -62,6 +64,11 @@ EXAMPLES = (
         "query --lake lake --engine spark --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
         "the same by Spark, for more than one process should hold",
     ),
+    (
+        "query --lake lake --topic orders --from -2h --grep 'amount\":(0|-[0-9]+)'",
+        "messages whose bodies match, with an excerpt",
+    ),
+    ("query --lake lake --from -1d --grep '(?i)timeout' --limit 0 --output jsonl --engine spark", "many, on Spark"),
     ("query --lake lake --table quarantine", "what could not be read"),
     (
         "query --lake lake --id 0A00000100002A9F0000000000001000 --body | jq .",
@@ -121,10 +128,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if arguments.table not in MADE_WHEN_NEEDED:
             raise
         return _nothing(arguments, started)
-    if arguments.broker and table is not None:
-        from commitlake.jobs.cli.lake_names import check_brokers
-
-        check_brokers(lake, arguments.broker)
+    _check_brokers(arguments, lake, table)
     known = _known_columns(table)
     columns = _columns(arguments, known)
     hidden = [name for name in COLUMNS if name not in columns] if fetch else []
@@ -132,6 +136,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if arguments.table == "messages" and table is not None:
         question = _with_places(question, lake)
     try:
+        if arguments.grep is not None and table is not None:
+            return answer_grep(arguments, question, lake, table)
         batches = _ask(arguments, question, lake, table)
         if arguments.count:
             found = sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows)
@@ -154,6 +160,13 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if not arguments.quiet:
         print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
     return ExitCode.OK
+
+
+def _check_brokers(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None) -> None:
+    if arguments.broker and table is not None:
+        from commitlake.jobs.cli.lake_names import check_brokers
+
+        check_brokers(lake, arguments.broker)
 
 
 def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None, count: int) -> None:

@@ -94,19 +94,28 @@ class Question:
 
     def statements(self, name: str, engine: Engine) -> Iterator[str]:
         """SQL for an engine that calls the table `name`; the next one only where the one before found nothing."""
-        fixed = predicates(self.conditions, engine)
-        if self.key_places is not None:
-            fixed.append(self.key_places)
-        if self.message_id is None:
-            yield self._select(name, fixed, engine)
+        if self.message_id is None or self.count:
+            yield self._select(name, self.where(engine), engine)
             return
-        wanted = id_predicates(self.message_id, engine)
+        fixed = self._fixed(engine)
+        for condition in self._wanted_ids(self.message_id, engine):
+            yield self._select(name, [*fixed, condition], engine)
+
+    def where(self, engine: Engine) -> list[str]:
+        """Return the conditions of one statement: a message id is looked for as either kind at once."""
+        if self.message_id is None:
+            return self._fixed(engine)
+        return [*self._fixed(engine), "(" + " OR ".join(self._wanted_ids(self.message_id, engine)) + ")"]
+
+    def _fixed(self, engine: Engine) -> list[str]:
+        places = [] if self.key_places is None else [self.key_places]
+        return predicates(self.conditions, engine) + places
+
+    def _wanted_ids(self, message_id: str, engine: Engine) -> list[str]:
+        wanted = id_predicates(message_id, engine)
         if self.unique_key_places is not None:
             wanted[-1] = f"({wanted[-1]} AND {self.unique_key_places})"
-        if self.count:
-            wanted = ["(" + " OR ".join(wanted) + ")"]
-        for condition in wanted:
-            yield self._select(name, [*fixed, condition], engine)
+        return wanted
 
     def _select(self, name: str, where: Sequence[str], engine: Engine) -> str:
         condition = f" WHERE {' AND '.join(where)}" if where else ""

@@ -1,0 +1,117 @@
+"""`query --grep`: the messages whose bodies match, and what was read to find them."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.sql import Engine
+from commitlake.jobs.cli.places import bodies_of
+from commitlake.jobs.cli.rows_output import plain_rows, write
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.pipelines.query.sql import Question
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.runtime.runner import Runner
+    from commitlake.pipelines.grep.planning import Plan
+    from commitlake.pipelines.grep.run import Read
+
+
+def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePaths, table: DeltaTable) -> ExitCode:
+    """Search the bodies of the messages that a question chooses, print those that match, and say what was read.
+
+    Args:
+        arguments: of the command.
+        question: chooses the messages; its conditions are in the SQL of the deltalake package, whatever the engine.
+        lake: where the tables lie.
+        table: `messages`.
+
+    Returns:
+        `DAMAGE` where some of the bodies could not be read.
+
+    Raises:
+        GrepError: for an expression that is none.
+        QueryError: if the engine cannot understand or answer the conditions.
+        PackStoreError: if the place of the packs cannot be read.
+    """
+    from commitlake.connectors.lake.packs.location import pack_location
+    from commitlake.jobs.cli.progress import runner_progress
+    from commitlake.pipelines.grep.pattern import parse_pattern
+    from commitlake.pipelines.grep.planning import plan_search
+    from commitlake.pipelines.grep.run import Read, run_search
+    from commitlake.pipelines.grep.search import MATCH_COLUMNS, Search
+    from commitlake.pipelines.maintenance.expiry import read_expiries
+
+    started = time.monotonic()
+    pattern = parse_pattern(arguments.grep)
+    conditions = question.where(Engine.DELTALAKE)
+    columns = [] if arguments.count else list(question.columns)
+    limit = 0 if arguments.count else arguments.limit
+    location = pack_location(_bodies_of(arguments, lake))
+    plan = plan_search(table, conditions)
+    search = Search(lake, table.version(), location, pattern, conditions, columns, limit + 1 if limit else 0)
+    read = Read()
+    runner = _runner(arguments)
+    with runner_progress(runner, "Bodies searched", plan.bytes, quiet=arguments.quiet) as advance:
+        batches = run_search(
+            search, plan, runner, read, limit=limit, expired_before=read_expiries(table).get("bodies"), advance=advance
+        )
+        if arguments.count:
+            count = sum(batch.num_rows for batch in batches)
+            print(count)
+        else:
+            count = write(arguments.output, plain_rows(batches, 0), [*columns, *MATCH_COLUMNS])
+    if not arguments.quiet or read.unreadable:
+        for line in _summary(count, read, plan, arguments, time.monotonic() - started):
+            print_line(line)
+    return ExitCode.DAMAGE if read.unreadable else ExitCode.OK
+
+
+def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
+    """Return where the packs are: as named, or as the lake remembers it."""
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.pipelines.archive.places import IN_LAKE
+
+    if arguments.bodies is None:
+        last = read_last_commit(lake.messages)
+        if last is not None and last.bodies not in (None, IN_LAKE):
+            return str(last.bodies)
+    return bodies_of(arguments, lake)
+
+
+def _runner(arguments: argparse.Namespace) -> Runner:
+    if arguments.engine == Engine.SPARK:
+        from commitlake.connectors.runtime.spark_runner import SparkRunner
+        from commitlake.jobs.cli.runner import open_session
+
+        return SparkRunner(open_session("query"))
+    from commitlake.connectors.runtime.local_runner import ThreadRunner
+
+    return ThreadRunner()
+
+
+def _summary(count: int, read: Read, plan: Plan, arguments: argparse.Namespace, seconds: float) -> Iterator[str]:
+    rate = f"{read.bytes / max(seconds, 1e-9) / 1e9:.2f} GB/s"
+    yield (
+        f"{count:,} messages match; read {read.messages:,} bodies ({size_text(read.bytes)}) in {read.packs:,} packs "
+        f"({seconds:.1f} s, {rate})"
+    )
+    if read.is_cut:
+        yield (
+            f"--limit {arguments.limit} cut the result: {read.messages:,} of {plan.messages:,} bodies were read; "
+            "--limit 0 gives all"
+        )
+    if plan.without_body:
+        yield f"{plan.without_body:,} messages have no body in the lake, and were not searched"
+    if read.expired:
+        yield f"{read.expired:,} bodies have expired, and were not searched"
+    if read.unreadable:
+        yield f"{read.unreadable:,} bodies could not be read, and were not searched:"
+        yield from (f"  {reason}" for reason in read.reasons)

@@ -1,0 +1,109 @@
+r"""A regular expression over bytes, and what it finds in bodies.
+
+The engine is RE2, as pyarrow has it: its time grows linearly with the size of the body, whatever the expression is.
+Look-around and back-references do not exist in it. It searches bytes, so that bodies may be of any encoding or of none:
+
+    .       one byte but a line feed; (?s) lets it match that, too
+    \xNN    this byte; text of the expression itself is searched in UTF-8
+    ^ $     beginning and end of the body; with (?m), of each line
+    (?i)    without regard to the case of ASCII letters
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.pipelines.grep.errors import GrepError
+
+MAX_PATTERN_BYTES = 8 << 10
+_CONTEXT_BYTES = 40
+_MAX_MATCH_BYTES = 160
+_CONTINUATION = range(0x80, 0xC0)
+_MAX_CONTINUATIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression that the engine takes.
+
+    Attributes:
+        expression: in the engine's syntax.
+    """
+
+    expression: bytes
+
+    def matches(self, bodies: pa.Array) -> Array:
+        """Return for each body whether the expression is found in it."""
+        found = pc.match_substring_regex(bodies, self.expression)
+        return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), bool)
+
+    def excerpts(self, bodies: pa.Array) -> tuple[pa.Array, pa.Array]:
+        r"""Return where the first match of each body begins, and that place as text.
+
+        Args:
+            bodies: binary; each of them matches.
+
+        Returns:
+            Bytes before the match, int64, and the match with the bytes around it: what is not UTF-8 as `\xNN`, and
+            `…` where a long match is cut.
+        """
+        starts = pc.find_substring_regex(bodies, self.expression).cast(pa.int64())
+        without = pc.replace_substring_regex(bodies, self.expression, b"", max_replacements=1)
+        lengths = pc.subtract(pc.binary_length(bodies), pc.binary_length(without))
+        texts = [
+            _excerpt(body.as_buffer(), start, start + length)
+            for body, start, length in zip(bodies, starts.to_pylist(), lengths.to_pylist(), strict=True)
+        ]
+        return starts, pa.array(texts, pa.string())
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Read an expression as it comes from a command line.
+
+    Raises:
+        GrepError: if the engine does not take it.
+    """
+    expression = os.fsencode(text)
+    if not 1 <= len(expression) <= MAX_PATTERN_BYTES:
+        raise GrepError(f"--grep: expected a regular expression of 1 to {MAX_PATTERN_BYTES:,} bytes, found one of "
+                        f"{len(expression):,}")  # fmt: skip
+    pattern = Pattern(expression)
+    try:
+        pattern.matches(pa.array([b""]))
+        pattern.excerpts(pa.array([b""]).slice(0, 0))
+    except pa.ArrowInvalid as error:
+        raise GrepError(f"--grep: {error}. Expected the syntax of RE2, see 'commitlake query --help'") from None
+    return pattern
+
+
+def _excerpt(body: pa.Buffer, start: int, end: int) -> str:
+    first = max(0, start - _CONTEXT_BYTES)
+    cut = end - start > _MAX_MATCH_BYTES
+    last = start + _MAX_MATCH_BYTES if cut else min(body.size, end + _CONTEXT_BYTES)
+    piece = body.slice(first, last - first).to_pybytes()
+    return _whole_characters(piece, at_start=first == 0, at_end=last == body.size) + ("…" if cut else "")
+
+
+def _whole_characters(piece: bytes, *, at_start: bool, at_end: bool) -> str:
+    """Decode a piece of a body, without the parts of characters that it begins and ends with."""
+    begin = 0
+    while not at_start and begin < min(len(piece), _MAX_CONTINUATIONS) and piece[begin] in _CONTINUATION:
+        begin += 1
+    piece = piece[begin:]
+    if not at_end:
+        for cut in range(1, min(len(piece), _MAX_CONTINUATIONS) + 1):
+            if piece[-cut] >= 0xC0 and _size_of(piece[-cut]) > cut:
+                piece = piece[:-cut]
+                break
+    return piece.decode("utf-8", "backslashreplace")
+
+
+def _size_of(lead: int) -> int:
+    """Return how many bytes a character has that begins with this one."""
+    return 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2

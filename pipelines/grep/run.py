@@ -1,0 +1,112 @@
+"""All tasks of a search, with their matches in order and the sum of what was read."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from commitlake.connectors.lake.packs.errors import PackNameError
+from commitlake.connectors.lake.packs.names import parse_pack_name
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.grep.planning import Plan
+from commitlake.pipelines.grep.search import MAX_NAMED, Found, Search, search_packs
+
+
+@dataclass
+class Read:
+    """What a search has read so far.
+
+    Attributes:
+        messages: messages whose bodies were read.
+        bytes: of these bodies, as the producers gave them.
+        packs: packs that were read.
+        tasks: tasks that were done.
+        expired: bodies whose packs were dropped for their age.
+        unreadable: bodies that could not be read.
+        reasons: why, of the first of these.
+        is_cut: whether a limit has ended the search before all was read.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    packs: int = 0
+    tasks: int = 0
+    expired: int = 0
+    unreadable: int = 0
+    reasons: list[str] = field(default_factory=list)
+    is_cut: bool = False
+
+    def add(self, found: Found, expired_before: datetime.date | None) -> None:
+        """Add what a task has read."""
+        self.messages += found.messages
+        self.bytes += found.bytes
+        self.packs += found.packs
+        self.tasks += 1
+        self.unreadable += found.unreadable
+        self.reasons += found.reasons
+        for pack, bodies in found.missing:
+            if _is_expired(pack, expired_before):
+                self.expired += bodies
+                continue
+            self.unreadable += bodies
+            self.reasons.append(f"pack {pack}: expected the bodies of {bodies:,} messages, found no such pack")
+        del self.reasons[MAX_NAMED:]
+
+
+def _is_expired(pack: str, before: datetime.date | None) -> bool:
+    try:
+        date = parse_pack_name(pack).store_date
+    except PackNameError:
+        return False
+    return before is not None and date is not None and date < before
+
+
+def run_search(
+    search: Search,
+    plan: Plan,
+    runner: Runner,
+    read: Read,
+    *,
+    limit: int = 0,
+    expired_before: datetime.date | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Iterator[pa.RecordBatch]:
+    """Run a search.
+
+    Args:
+        search: what is searched; its limit is one more than `limit`.
+        plan: what has to be read.
+        runner: what runs the tasks.
+        read: takes the counts.
+        limit: at most so many matches; 0 for no limit.
+        expired_before: first date of which all bodies are kept; None where none has ever expired.
+        advance: is told how many bytes of bodies more are done.
+
+    Yields:
+        The matches: task by task in the order of their oldest message, by store time in each.
+
+    Raises:
+        PackStoreError: if the place of all packs cannot be read.
+        QueryError: if the table cannot be read.
+    """
+    waiting: dict[int, Found] = {}
+    following = given = 0
+    for number, found in runner.run(partial(search_packs, search), plan.tasks, is_waiting=search.bodies.s3 is not None):
+        waiting[number] = found
+        advance(sum(part.bytes for part in plan.tasks[number]))
+        while following in waiting:
+            done = waiting.pop(following)
+            following += 1
+            read.add(done, expired_before)
+            rows = done.rows
+            if limit and given + rows.num_rows > limit:
+                read.is_cut = True
+                rows = rows.slice(0, limit - given)
+            given += rows.num_rows
+            yield from rows.to_batches()
+            if read.is_cut:
+                return

@@ -1,0 +1,295 @@
+"""One task of a search: the bodies of some packs in their order, each frame read once, and the messages that match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.bodies import DEFAULT_MAX_BYTES, decompress_as
+from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, pack_runs
+from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.reader import FrameCache
+from commitlake.connectors.lake.packs.stores import PackStore, open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import column_name
+from commitlake.pipelines.grep.pattern import Pattern
+from commitlake.pipelines.grep.planning import PackPart, rows_of
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+
+MATCH_COLUMNS = ("match_offset", "excerpt")
+"""Columns of a match: bytes of the body before it, and the match with what is around it."""
+MAX_NAMED = 3
+"""Bodies of one task that are named where they cannot be read."""
+_NEEDED = ("store_timestamp", "broker", "physical_offset", "msg_id", "body_ref", "body_crc", "body_codec")
+_ORDER = [("store_timestamp", "ascending"), ("broker", "ascending"), ("physical_offset", "ascending")]
+_SQL_ORDER = "body_ref['pack'], body_ref['frame_offset'], body_ref['offset']"
+_WAITING_BYTES = 64 << 20  # of decompressed bodies
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched; it can be pickled.
+
+    Attributes:
+        lake: where the tables lie.
+        version: of `messages`.
+        bodies: where the packs lie.
+        pattern: what is looked for.
+        conditions: SQL; all of them must hold for a message.
+        columns: of `messages`, in the answer.
+        limit: at most so many matches of a task, one more than is shown; 0 for no limit.
+    """
+
+    lake: LakePaths
+    version: int
+    bodies: PackLocation
+    pattern: Pattern
+    conditions: Sequence[str]
+    columns: Sequence[str]
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a task has read and found.
+
+    Attributes:
+        rows: the messages that match, with the columns that are wanted and `MATCH_COLUMNS`; by store time.
+        messages: messages whose bodies were read.
+        bytes: of these bodies, as the producers gave them.
+        packs: packs that were read.
+        unreadable: bodies that could not be read.
+        reasons: of the first of these, each with its message.
+        missing: packs that are not there, with the number of bodies in each.
+    """
+
+    rows: pa.Table
+    messages: int = 0
+    bytes: int = 0
+    packs: int = 0
+    unreadable: int = 0
+    reasons: Sequence[str] = ()
+    missing: Sequence[tuple[str, int]] = ()
+
+
+@dataclass
+class _Counts:
+    messages: int = 0
+    bytes: int = 0
+    packs: set[str] = field(default_factory=set)
+    unreadable: int = 0
+    reasons: list[str] = field(default_factory=list)
+    missing: dict[str, int] = field(default_factory=dict)
+
+    def refuse(self, rows: pa.RecordBatch, error: str) -> None:
+        """Count bodies that cannot be read."""
+        self.unreadable += rows.num_rows
+        if len(self.reasons) < MAX_NAMED:
+            more = f" and {rows.num_rows - 1:,} more of its frame" if rows.num_rows > 1 else ""
+            self.reasons.append(f"message {rows.column('msg_id')[0].as_py()}{more}: {error}")
+
+
+def search_packs(search: Search, parts: Sequence[PackPart]) -> Found:
+    """Read the bodies of some packs, and return the messages that match.
+
+    Args:
+        search: what is searched.
+        parts: the packs.
+
+    Raises:
+        PackStoreError: if the place of all packs cannot be read.
+        QueryError: if the table cannot be read.
+    """
+    table = _open(search.lake, search.version)
+    names = [*search.columns, *(name for name in _NEEDED if name not in search.columns)]
+    where = " AND ".join([*search.conditions, *rows_of(parts)])
+    selected = ", ".join(column_name(name) for name in names)
+    sql = f"SELECT {selected} FROM messages WHERE {where} ORDER BY {_SQL_ORDER}"
+    counts = _Counts()
+    matches: list[pa.Table] = []
+    for batch in _bodies(search, run_sql(table, "messages", sql, sorts_all=True), counts):
+        is_match = search.pattern.matches(batch.column("body"))
+        if is_match.any():
+            matches.append(_matches(search, batch.filter(pa.array(is_match))))
+        if search.limit and sum(map(len, matches)) >= search.limit:
+            break
+    rows = pa.concat_tables(matches).sort_by(_ORDER) if matches else pa.table({})
+    if search.limit:
+        rows = rows.slice(0, search.limit)
+    shown = [*search.columns, *MATCH_COLUMNS] if matches else []
+    return Found(
+        rows.select(shown), counts.messages, counts.bytes, len(counts.packs), counts.unreadable, counts.reasons,
+        sorted(counts.missing.items()),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def _open(lake: LakePaths, version: int) -> DeltaTable:
+    """The table, as it was when the search was planned; opened once for the tasks of a process."""
+    return DeltaTable(lake.messages, version=version, storage_options=storage_options(lake.messages, lake.s3))
+
+
+def _matches(search: Search, batch: pa.RecordBatch) -> pa.Table:
+    starts, excerpts = search.pattern.excerpts(batch.column("body"))
+    kept = pa.Table.from_batches([batch]).drop_columns("body")
+    return kept.append_column(MATCH_COLUMNS[0], starts).append_column(MATCH_COLUMNS[1], excerpts)
+
+
+def _bodies(search: Search, answer: Iterator[pa.RecordBatch], counts: _Counts) -> Iterator[pa.RecordBatch]:
+    """Rows with their bodies as producers gave them, in batches of bounded size."""
+    store, cache = open_store(search.bodies), FrameCache()
+    for views in answer:
+        batch = views.cast(pa.schema([field.with_type(_without_views(field.type)) for field in views.schema]))
+        packs = batch.column("body_ref").field("pack")
+        for first, last in pack_runs(packs, 0, batch.num_rows):
+            rows = batch.slice(first, last - first)
+            pack = str(packs[first].as_py())
+            if not _is_there(store, pack, rows, counts):
+                continue
+            for part in _readable(rows, store, cache, counts):
+                yield from _decompressed(part, counts)
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Return the type that holds the same values, and that all functions of Arrow take."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    return kind
+
+
+def _is_there(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts) -> bool:
+    """Look for a pack once; rows of one that is gone as a whole are not tried one by one."""
+    if pack in counts.packs:
+        return True
+    if pack not in counts.missing:
+        try:
+            store.size(pack)
+        except PackStoreError:
+            raise
+        except PackError:
+            counts.missing[pack] = 0
+        else:
+            counts.packs.add(pack)
+            return True
+    counts.missing[pack] += rows.num_rows
+    return False
+
+
+def _readable(rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts) -> Iterator[pa.RecordBatch]:
+    """Rows of one pack with their bodies as stored; what cannot be read is counted, and left out."""
+    done = 0
+    try:
+        for part in batches_with_bodies(rows, store, cache, DEFAULT_MAX_BYTES):
+            yield part
+            done += part.num_rows
+    except PackStoreError:
+        raise
+    except PackError as error:
+        rest = rows.slice(done)
+        if rest.num_rows == 1:
+            counts.refuse(rest, str(error))
+            return
+        frames = _frames(rest)
+        if len(frames) == 1:
+            yield from _readable_of_frame(rest, store, cache, counts, str(error))
+            return
+        half = frames[len(frames) // 2]
+        yield from _readable(rest.slice(0, half), store, cache, counts)
+        yield from _readable(rest.slice(half), store, cache, counts)
+
+
+def _frames(rows: pa.RecordBatch) -> list[int]:
+    """Numbers of the rows with which frames begin."""
+    offsets = rows.column("body_ref").field("frame_offset").fill_null(-1).to_numpy(zero_copy_only=False)
+    return [0, *(np.flatnonzero(offsets[1:] != offsets[:-1]) + 1).tolist()]
+
+
+def _readable_of_frame(
+    rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts, error: str
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one frame: where that cannot be read for the body that needs the least of it, it is for none."""
+    refs = rows.column("body_ref")
+    ends = pc.add(refs.field("offset").cast(pa.int64()), refs.field("length").cast(pa.int64())).fill_null(0)
+    is_needed = pc.greater(refs.field("length"), 0).fill_null(True).to_numpy(zero_copy_only=False)
+    least = int(np.argmin(np.where(is_needed, ends.to_numpy(zero_copy_only=False), np.iinfo(np.int64).max)))
+    same_frame = len(pc.unique(refs.field("frame_length"))) == 1 and not refs.field("frame_offset").null_count
+    frame_is_read = True
+    try:
+        list(batches_with_bodies(rows.slice(least, 1), store, cache, DEFAULT_MAX_BYTES))
+    except PackStoreError:
+        raise
+    except PackError as found:
+        key = (str(refs.field("pack")[least].as_py()), *(refs.field(n)[least].as_py() for n in _FRAME))
+        frame_is_read = cache.get(*key) is not None
+        error = str(found)
+    if same_frame and not frame_is_read:
+        counts.refuse(rows, error)
+        return
+    for number in range(rows.num_rows):
+        yield from _readable(rows.slice(number, 1), store, cache, counts)
+
+
+_FRAME = ("frame_offset", "frame_length")
+
+
+def _decompressed(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.RecordBatch]:
+    """The same rows with bodies as producers gave them, those that are compressed one by one within their limits."""
+    is_plain = _is_plain(rows.column("body_codec"))
+    if is_plain.all():
+        yield _counted(rows, counts)
+        return
+    if is_plain.any():
+        yield _counted(rows.filter(pa.array(is_plain)), counts)
+    packed = rows.filter(pa.array(~is_plain))
+    kept: list[int] = []
+    bodies: list[bytes] = []
+    size = 0
+    for number, (body, codec) in enumerate(zip(packed.column("body"), packed.column("body_codec"), strict=True)):
+        try:
+            bodies.append(decompress_as(body.as_py(), _codec(codec.as_py())))
+        except BodyError as error:
+            counts.refuse(packed.slice(number, 1), str(error))
+            continue
+        kept.append(number)
+        size += len(bodies[-1])
+        if size >= _WAITING_BYTES:
+            yield _counted(_with(packed, kept, bodies), counts)
+            kept, bodies, size = [], [], 0
+    if kept:
+        yield _counted(_with(packed, kept, bodies), counts)
+
+
+def _is_plain(codecs: pa.Array) -> Array:
+    return np.asarray(pc.equal(codecs, str(BodyCodec.NONE)).fill_null(False).to_numpy(zero_copy_only=False), bool)
+
+
+def _codec(name: str | None) -> BodyCodec:
+    return BodyCodec(name) if name in set(BodyCodec) else BodyCodec.UNKNOWN
+
+
+def _with(rows: pa.RecordBatch, numbers: list[int], bodies: list[bytes]) -> pa.RecordBatch:
+    taken = rows.take(pa.array(numbers, pa.int64()))
+    return taken.set_column(rows.schema.get_field_index("body"), "body", pa.array(bodies, pa.binary()))
+
+
+def _counted(rows: pa.RecordBatch, counts: _Counts) -> pa.RecordBatch:
+    counts.messages += rows.num_rows
+    counts.bytes += pc.sum(pc.binary_length(rows.column("body")).cast(pa.int64())).as_py() or 0
+    return rows

@@ -1,0 +1,151 @@
+"""`commitlake query --grep`: messages whose bodies match, what was read, and what could not be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.jobs.query import command as query
+from commitlake.pipelines.maintenance.expiry import announce_expiry
+from commitlake.schemas.errors import ExitCode
+from tests.support.erased_lakes import write_lake
+from tests.unit.jobs.query.test_bodies import lake
+
+__all__ = ["lake"]
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+
+def grep(capsys: pytest.CaptureFixture[str], root: Path, *arguments: object) -> tuple[int, list[dict[str, Any]], str]:
+    """Exit code, rows of `--output jsonl`, and what is said on standard error."""
+    capsys.readouterr()
+    code = query.main(["--lake", str(root), "--output", "jsonl", "--grep", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, [json.loads(line) for line in out.splitlines()], err
+
+
+def test_bodies_that_match_are_shown_with_an_excerpt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(write_lake(tmp_path).lake.root)
+    code, rows, told = grep(capsys, root, r'"name":"customer 3[0-4]"')
+    assert code == ExitCode.OK
+    assert [row["keys"] for row in rows] == [[f"order-{number}"] for number in range(30, 35)]
+    assert [(row["match_offset"], row["excerpt"][:38]) for row in rows[:1]] == [
+        (13, '{"number":30,"name":"customer 30","not')
+    ]
+    assert "5 messages match; read 100 bodies" in told
+    assert "in 2 packs" in told
+
+
+def test_other_conditions_choose_what_is_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(write_lake(tmp_path).lake.root)
+    _, rows, told = grep(capsys, root, "customer", "--topic", "topic-1", "--where", "physical_offset < 3000")
+    assert {row["topic"] for row in rows} == {"topic-1"}
+    assert f"{len(rows)} messages match; read {len(rows)} bodies" in told
+    assert 0 < len(rows) < 50
+    _, rows, told = grep(capsys, root, "customer", "--key", "order-31")
+    assert [row["keys"] for row in rows] == [["order-31"]]
+    assert "read 1 bodies" in told
+    _, by_id, _ = grep(capsys, root, "customer", "--id", rows[0]["unique_key"])
+    assert by_id == rows
+
+
+def test_a_limit_says_what_it_has_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(write_lake(tmp_path).lake.root)
+    code, rows, told = grep(capsys, root, "number", "--limit", 7)
+    assert (code, len(rows)) == (0, 7)
+    assert "--limit 7 cut the result" in told
+    assert "of 100 bodies were read" in told
+    code, rows, told = grep(capsys, root, "number", "--limit", 100)
+    assert (code, len(rows), "cut" in told) == (0, 100, False)
+
+
+def test_the_number_of_matches_can_be_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(write_lake(tmp_path).lake.root)
+    assert query.main(["--lake", str(root), "--grep", '"number":.7,', "--count"]) == 0
+    assert capsys.readouterr().out == "9\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "keys", "excerpt"),
+    [
+        ("4711", ["text", "packed"], '{"order": "4711", "city": "北京"}'),
+        ("city.*北京", ["text", "packed"], '{"order": "4711", "city": "北京"}'),
+        (r"\x80\x81", ["binary"], None),
+        (r"\x1b\[2J", ["escape"], "\x1b[2J"),
+        ("^$", ["empty"], ""),
+        ("^(first|second)$", ["twice", "twice"], "first"),
+    ],
+)
+def test_compressed_binary_and_empty_bodies_are_searched(
+    lake: Path, capsys: pytest.CaptureFixture[str], pattern: str, keys: list[str], excerpt: str | None
+) -> None:
+    code, rows, _ = grep(capsys, lake, pattern)
+    assert code == ExitCode.DAMAGE  # some bodies of this lake cannot be read
+    assert [row["keys"][0] for row in rows] == keys
+    if excerpt is not None:
+        assert rows[0]["excerpt"] == excerpt
+
+
+def test_bodies_that_cannot_be_read_are_counted_and_named(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, rows, told = grep(capsys, lake, "no such text")
+    assert (code, rows) == (ExitCode.DAMAGE, [])
+    assert "4 bodies could not be read" in told  # not zlib, too large, of another CRC, in a pack that is gone
+    assert "1 messages have no body in the lake" in told
+    assert "no such pack" in told or "zlib" in told
+    assert query.main(["--lake", str(lake), "--grep", "x", "--quiet"]) == ExitCode.DAMAGE
+    assert "could not be read" in capsys.readouterr().err
+
+
+def test_bodies_that_have_expired_are_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = write_lake(tmp_path)
+    root = Path(growing.lake.root)
+    packs = sorted((root / "bodies").rglob("*.zst"))
+    packs[0].unlink()
+    code, _, told = grep(capsys, root, "number", "--limit", 0)
+    assert (code, "50 bodies could not be read" in told) == (ExitCode.DAMAGE, True)
+    newest = max(DeltaTable(growing.lake.messages).to_pyarrow_table().column("store_date").to_pylist())
+    announce_expiry(growing.lake.messages, "bodies", newest.replace(year=newest.year + 1))
+    code, rows, told = grep(capsys, root, "number", "--limit", 0)
+    assert (code, len(rows)) == (ExitCode.OK, 50)
+    assert "50 bodies have expired" in told
+
+
+def test_a_damaged_frame_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(write_lake(tmp_path).lake.root)
+    pack = min((root / "bodies").rglob("*.zst"))
+    data = bytearray(pack.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    pack.write_bytes(data)
+    code, rows, told = grep(capsys, root, "number", "--limit", 0)
+    assert code == ExitCode.DAMAGE
+    assert len(rows) >= 50
+    assert f"{100 - len(rows)} bodies could not be read" in told
+
+
+@pytest.mark.parametrize("pattern", ["(", "a**", r"\1", "(?=x)", "", "x{1001}", "a)(b", "x" * 9000])
+def test_an_expression_that_is_none_is_refused(lake: Path, capsys: pytest.CaptureFixture[str], pattern: str) -> None:
+    code, rows, told = grep(capsys, lake, pattern)
+    assert (code, rows) == (ExitCode.USAGE, [])
+    assert "--grep: " in told
+
+
+def test_a_hostile_expression_takes_no_longer(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, rows, _ = grep(capsys, lake, "(([^x]+)+)+y$")
+    assert (code, rows) == (ExitCode.DAMAGE, [])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--table", "gaps"], ["--via", "hbase"], ["--sql", "SELECT 1"], ["--body"], ["--order-by", "topic"],
+        ["--body-out", "x"],
+    ],
+)  # fmt: skip
+def test_what_does_not_go_with_it_is_refused(lake: Path, capsys: pytest.CaptureFixture[str], more: list[str]) -> None:
+    code, _, told = grep(capsys, lake, "x", *more)
+    assert code == ExitCode.USAGE
+    assert "--grep" in told
