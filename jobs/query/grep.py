@@ -52,11 +52,14 @@ def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePat
     started = time.monotonic()
     pattern = parse_pattern(arguments.grep)
     conditions = question.where(Engine.DELTALAKE)
-    columns = [] if arguments.count else list(question.columns)
+    columns = ["physical_offset"] if arguments.count else list(question.columns)
     limit = 0 if arguments.count else arguments.limit
     location = pack_location(_bodies_of(arguments, lake))
     plan = plan_search(table, conditions)
-    search = Search(lake, table.version(), location, pattern, conditions, columns, limit + 1 if limit else 0)
+    most = limit + 1 if limit else 0  # one more tells whether there are more
+    search = Search(
+        lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not arguments.count
+    )
     read = Read()
     runner = _runner(arguments)
     with runner_progress(runner, "Bodies searched", plan.bytes, quiet=arguments.quiet) as advance:

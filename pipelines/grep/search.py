@@ -49,6 +49,7 @@ class Search:
         conditions: SQL; all of them must hold for a message.
         columns: of `messages`, in the answer.
         limit: at most so many matches of a task, one more than is shown; 0 for no limit.
+        with_excerpts: whether `MATCH_COLUMNS` are wanted.
     """
 
     lake: LakePaths
@@ -58,6 +59,7 @@ class Search:
     conditions: Sequence[str]
     columns: Sequence[str]
     limit: int = 0
+    with_excerpts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def search_packs(search: Search, parts: Sequence[PackPart]) -> Found:
     rows = pa.concat_tables(matches).sort_by(_ORDER) if matches else pa.table({})
     if search.limit:
         rows = rows.slice(0, search.limit)
-    shown = [*search.columns, *MATCH_COLUMNS] if matches else []
+    shown = [*search.columns, *(MATCH_COLUMNS if search.with_excerpts else ())] if matches else []
     return Found(
         rows.select(shown), counts.messages, counts.bytes, len(counts.packs), counts.unreadable, counts.reasons,
         sorted(counts.missing.items()),
@@ -141,8 +143,10 @@ def _open(lake: LakePaths, version: int) -> DeltaTable:
 
 
 def _matches(search: Search, batch: pa.RecordBatch) -> pa.Table:
-    starts, excerpts = search.pattern.excerpts(batch.column("body"))
     kept = pa.Table.from_batches([batch]).drop_columns("body")
+    if not search.with_excerpts:
+        return kept
+    starts, excerpts = search.pattern.excerpts(batch.column("body"))
     return kept.append_column(MATCH_COLUMNS[0], starts).append_column(MATCH_COLUMNS[1], excerpts)
 
 
