@@ -1,20 +1,20 @@
-"""A store's queues, IndexFiles, checkpoint and topics, made again from its log as the broker makes them.
+"""Rebuild of a store's queues, IndexFiles, checkpoint and topics from its log, byte for byte as the broker makes them.
 
-JMQ's stores are made by the same two passes; they have queue files and a checkpoint, and nothing else of these.
+JMQ stores go through the same two passes; of these files they have queue files and a checkpoint.
 
-How
-    settings   sizes and rules that the log does not tell; found in what is left of the store, or given
-    plan       a run: which log, up to where, how it is divided; kept in the work folder, so that a run can go on
-    run        all of it: `rebuild_store`
+Set-up
+    settings   sizes and rules that are not in the log: read from the remaining files, or given
+    plan       a run: log, end, division into ranges; kept in the work folder, so that a run can be resumed
+    run        the entry point: `rebuild_store`
 
 First pass, a task for each range of the log
     collect    the entries of every queue and the keys of every record, into a part file (parts)
 
 Second pass, tasks for groups of queues and for index files
-    queues     the files of queues, by the broker's rules (the format's `queue_writer`); queue_folder: their files
+    queues     queue files, by the broker's rules (the format's `queue_writer`); queue_folder: a folder in progress
     index      IndexFiles (chaining: compiled)
 
 At the end
-    checkpoint how far all is on the disk            topics     topics.json: what it says, what the log says
-    replace    the new files in the place of the old ones, which are kept beside
+    checkpoint the checkpoint                        topics     topics.json, from the old one and from the log
+    replace    replaces a store's files by the new ones, and keeps the old ones beside
 """

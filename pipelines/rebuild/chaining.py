@@ -1,8 +1,4 @@
-"""Compiled: keys as the entries of an IndexFile, each with the number of the one before it in its slot.
-
-All that is called here and is not the source's kernel is in this file, because numba keeps what it compiled by the
-file's time.
-"""
+"""Compiled loops that turn keys into entries of an IndexFile, each linked to the previous entry of its slot."""
 
 from __future__ import annotations
 
@@ -14,27 +10,27 @@ from commitlake.connectors.formats.engine.kernel.memory import store_be_u64
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
 
 NUMBER, USED_SLOTS, BEGIN_TIME, BEGIN_OFFSET, END_TIME, END_OFFSET = range(6)
-"""Places in `state`: the number of the next entry, and the header."""
+"""Indexes into `state`: the number of the next entry, and the fields of the header."""
 STATE_SIZE = 6
 
 _SIZE = ENTRY.size
 _AT_TIME = ENTRY.offset_of("time_diff")
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_MOST_SECONDS = np.int64(0x7FFFFFFF)
+_MAX_SECONDS = np.int64(0x7FFFFFFF)
 assert (_SIZE, ENTRY.offset_of("physical_offset"), _AT_TIME) == (20, 4, 12)
 
 
 @compiled
 def merge_tags(hashes: Array, ends: Array, tags: Array, together: Array, with_tags: Array) -> None:
-    """Put the hash of each record's tags behind those of its keys.
+    """Append the hash of each record's tags to the hashes of its keys.
 
     Args:
         hashes: int32, see `Facts.key_hashes`.
         ends: int32, see `Facts.key_ends`.
         tags: int32, see `Facts.tags_hash`.
-        together: int32 out, all hashes.
-        with_tags: int32 out, where each record's end in there.
+        together: int32, receives all hashes.
+        with_tags: int32, receives where each record's hashes end in `together`.
     """
     key, at = np.int64(0), np.int64(0)
     for row in range(len(ends)):
@@ -53,24 +49,24 @@ def enter_keys(
     offsets: Array, times: Array, ends: Array, hashes: Array, first: int, end: int, slots: Array, state: Array,
     out: Array,
 ) -> None:  # fmt: skip
-    """Write the entries of keys, and note in the slots which are the newest.
+    """Write the entries of keys, and update the slots.
 
     Args:
         offsets: int64, see `parts.Keys`.
         times: int64, likewise.
         ends: int64, likewise.
         hashes: int32, likewise.
-        first: the first of the hashes to enter.
-        end: behind the last.
-        slots: int32, the file's; the newest entry of each chain.
-        state: int64[STATE_SIZE], goes on.
-        out: uint8, room for the entries.
+        first: index of the first hash to enter.
+        end: index after the last hash to enter.
+        slots: int32, the file's slots: the number of the newest entry of each chain; updated.
+        state: int64[STATE_SIZE], updated.
+        out: uint8, receives the entries.
     """
     number, used = state[NUMBER], state[USED_SLOTS]
     begin = state[BEGIN_TIME]
     count = np.int64(len(slots))
     row, above = np.int64(0), np.int64(len(ends))
-    while row < above:  # the first record whose hashes end behind the first
+    while row < above:  # find the record of hash `first`
         middle = (row + above) >> 1
         if ends[middle] <= first:
             row = middle + 1
@@ -84,8 +80,8 @@ def enter_keys(
         seconds = (time - begin) // 1000
         if begin <= 0 or time < begin:
             seconds = np.int64(0)
-        elif seconds > _MOST_SECONDS:
-            seconds = _MOST_SECONDS
+        elif seconds > _MAX_SECONDS:
+            seconds = _MAX_SECONDS
         key_hash = np.int64(hashes[key])
         slot = key_hash % count
         newest = np.int64(slots[slot])

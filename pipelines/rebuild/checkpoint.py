@@ -1,4 +1,4 @@
-"""The checkpoint: it says that all is on the disk up to the log's end, as after a clean stop."""
+"""The checkpoint of a rebuilt store: everything up to the log's end is on disk, as after a clean shutdown."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def new_checkpoint(plan: Plan, totals: Totals, index_time: int) -> bytes:
     """Return the checkpoint's bytes.
 
     Args:
-        plan: of the run, whose folder has the queues.
-        totals: of the whole log.
+        plan: the run, whose output folder has the queues.
+        totals: totals of the whole log.
         index_time: end of the last full IndexFile, ms; 0 for none.
     """
     settings = plan.settings
@@ -39,7 +39,7 @@ def new_checkpoint(plan: Plan, totals: Totals, index_time: int) -> bytes:
 
 
 def count_again(out: Path, settings: Settings) -> None:
-    """Update the checkpoint's count of entries to that of all queues which are in its folder by now."""
+    """Update the checkpoint's count of entries to that of all queues in the folder."""
     path = out / CHECKPOINT
     updated = settings.format.with_entry_count(read_file(path), _count_entries(out, settings))
     if updated is not None:
@@ -47,7 +47,7 @@ def count_again(out: Path, settings: Settings) -> None:
 
 
 def _count_entries(out: Path, settings: Settings) -> int:
-    """Return the next queue offsets of all queues in a folder, added up."""
+    """Return the sum of the next queue offsets of all queues in a folder."""
     layout = settings.queues
     return sum(
         QueueFiles(out, topic, queue_id, settings.queue_file_size, layout).written_end()

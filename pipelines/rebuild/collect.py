@@ -1,4 +1,4 @@
-"""The first pass: a range of the log, its entries by queue and its keys in their order, as a part."""
+"""The first pass: reads a range of the log, and writes its queue entries and keys to a part file."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 
 @dataclass(frozen=True, slots=True)
 class CollectTask:
-    """One range.
+    """A range of the log to read.
 
     Attributes:
-        split: which.
-        settings: the broker's.
-        path: of the part.
+        split: the range.
+        settings: the broker's settings.
+        path: path of the part file.
     """
 
     split: Split
@@ -46,12 +46,12 @@ class CollectTask:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a part has.
+    """Summary of a part.
 
     Attributes:
-        totals: of its range.
-        counts: entries of each queue.
-        evidence: of simple topics that have inner batches, see `Table`.
+        totals: totals of its range.
+        counts: number of entries by queue.
+        evidence: simple topics that have inner batches, see `Table`.
     """
 
     totals: Totals
@@ -60,11 +60,11 @@ class Collected:
 
 
 def collect(task: CollectTask) -> Collected:
-    """Read a range and write its part, or find that it is there from an earlier run.
+    """Read a range and write its part, unless an earlier run has written it.
 
     Raises:
-        SegmentCutError: if the file was cut while it was read.
-        StoreError: if it may not be read.
+        SegmentCutError: if the file became shorter while it was read.
+        StoreError: if the file may not be read.
     """
     path = Path(task.path)
     table = read_table(path)
@@ -80,12 +80,12 @@ def collect(task: CollectTask) -> Collected:
 
 @dataclass
 class _Rows:
-    """The entries of one queue in a range, chunk by chunk.
+    """Entries of one queue in a range, in a list of chunks.
 
     Attributes:
-        entries: uint8, one behind the other.
-        numbers: int64, their queue offsets.
-        has_twice: a record has two of them.
+        entries: uint8, the bytes of the entries.
+        numbers: int64, the queue offsets of the entries.
+        has_twice: True if a record has two entries.
     """
 
     entries: list[Array] = field(default_factory=list)
@@ -94,7 +94,7 @@ class _Rows:
 
 
 class _Collecting:
-    """Gathers what the chunks of a range give; the keys go to the part at once, the entries when all are there."""
+    """Collector for the chunks of a range. Keys go to the part at once, queue entries at the end."""
 
     def __init__(self, writer: PartWriter, settings: Settings) -> None:
         self._writer = writer
@@ -108,7 +108,7 @@ class _Collecting:
         self._names: dict[str, bool] = {}
 
     def add(self, facts: Facts) -> None:
-        """Take a chunk."""
+        """Add a chunk."""
         totals = Totals(bad_ranges=len(facts.bad), bad_bytes=sum(bad.end - bad.start for bad in facts.bad))
         if facts.rows:
             refused = self._add_queues(facts)
@@ -142,9 +142,11 @@ class _Collecting:
                 self._add_evidence(queue.topic, evidence_of(columns, batches))
             rows = self._queues.setdefault(queue, _Rows())
             entries = self._settings.queues_of_kind(is_batch=queue.is_batch).to_entries(columns)
-            rows.entries.append(entries.view(np.uint8))  # joined as they are, numpy would turn their bytes round
+            rows.entries.append(
+                entries.view(np.uint8)
+            )  # as bytes: numpy would change the byte order when it concatenates
             rows.numbers.append(columns.queue_offset)
-            # A record can be in a light queue twice, of which a broker enters one.
+            # A record can name a light queue twice; a broker enters it once.
             rows.has_twice |= not (np.diff(columns.physical_offset) > 0).all()
         return refused
 
@@ -162,7 +164,7 @@ class _Collecting:
         return can_be_folder(topic) and self._settings.queues.has_queues(topic)
 
     def _add_keys(self, facts: Facts) -> Keys | None:
-        """Write the keys of a chunk in the order in which brokers enter them; rows without a key are left out."""
+        """Write the keys of a chunk in the order in which brokers enter them, without rows that have no key."""
         hashes, ends = facts.key_hashes, facts.key_ends
         if self._settings.index_tags:
             tags = facts.tags_hash
@@ -178,7 +180,7 @@ class _Collecting:
         return keys
 
     def table(self) -> Table:
-        """Write the entries; where everything is."""
+        """Write the queue entries, and return the part's table."""
         queues = {queue: self._put(rows) for queue, rows in self._queues.items()}
         return Table(self._totals, queues, tuple(self._keys), self._evidence)
 

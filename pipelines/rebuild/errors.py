@@ -1,9 +1,9 @@
-"""What keeps a store from being rebuilt.
+"""Errors of a rebuild.
 
-RebuildError            a store, a folder or options that cannot be used as they are
+RebuildError            a store, a folder or options that cannot be used
 ├── BusyStoreError      a broker has the store open
-├── UnknownDelaysError  the delivery times of delayed messages would be guessed: nothing is replaced
-└── DisagreementError   what was made, or the log itself, does not pass a verify: nothing is replaced
+├── UnknownDelaysError  delivery times of delayed messages are unknown: nothing is replaced
+└── DisagreementError   the new files, or the log itself, do not pass verification: nothing is replaced
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class RebuildError(CommitLakeError):
-    """A rebuild that cannot be done; the message is for a user."""
+    """A store, a folder or options that cannot be used for a rebuild."""
 
     exit_code = ExitCode.USAGE
 
 
 class BusyStoreError(RebuildError):
-    """A store whose lock a broker holds: nothing of it may be replaced."""
+    """A store that a broker has open: its files must not be replaced."""
 
 
 class UnknownDelaysError(RebuildError):
-    """A broker with its own messageDelayLevel, of which some levels are not known."""
+    """A broker has its own messageDelayLevel, and some of its delays are unknown."""
 
 
 class DisagreementError(RebuildError):
-    """Files that do not agree with the log, or a log that is damaged: nothing of the store was replaced.
+    """New files that do not agree with the log, or a damaged log; nothing of the store was replaced.
 
     Attributes:
-        is_of_log: it is the log that is damaged.
+        is_of_log: True if the log is damaged.
     """
 
     def __init__(self, message: str, is_of_log: bool) -> None:
-        """Say what disagrees.
+        """Initialize the error.
 
         Args:
-            message: for a user.
-            is_of_log: see above.
+            message: what disagrees.
+            is_of_log: True if the log is damaged.
         """
         super().__init__(message, is_of_log)  # both, so that the error can be pickled
         self.is_of_log = is_of_log

@@ -1,9 +1,9 @@
-"""The second pass for the index: IndexFiles, each by itself, as it is known which keys are in it.
+"""The second pass for the index: writes IndexFiles, one task each, since their keys are known from the first pass.
 
-A file has one entry fewer than it has room for. The next one is made when a record comes after the last key that fitted
-in, whether it has a key or not, and takes over where the one before ended. What a broker cannot be followed in is the
-name, its time of creation: here it is the store time of the first entry, told for the most western time zone, so that
-every file that a broker makes later, wherever it is, comes behind it.
+A file has one entry fewer than it has room for. A broker makes the next file for the first record after the last key
+that fits, whether that record has a key or not, and copies the previous file's end into its header. Only the name
+differs from the broker's, which is the time of creation: here it is the store time of the first entry in the
+westernmost time zone, so that the names of all files that a broker makes later sort after it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from commitlake.schemas.store_files import create_file, open_file
 
 _AT_ONCE = 1 << 16
 _NAME_LENGTH = 17
-_MOST_WESTERN = datetime.timedelta(hours=-12)
+_WESTERNMOST = datetime.timedelta(hours=-12)
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 (moved to the zone by hand)
 _DAY_MS = 86_400_000
 _LAST_MS = 253_402_300_799_999
@@ -43,16 +43,16 @@ _LAST_MS = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """One file.
+    """An IndexFile to write.
 
     Attributes:
-        number: of the file, from 0 on.
-        first: the first of its keys, counted over the whole log.
-        end: behind the last.
-        parts: paths of all parts, in the order of the log.
-        part_ends: how many keys there are up to each part, and at the end all.
-        work: folder for what is not whole.
-        settings: the broker's.
+        number: number of the file, from 0.
+        first: number of its first key, counted over the whole log.
+        end: number after its last key.
+        parts: paths of all parts, in log order.
+        part_ends: number of keys before each part, and at the end the total.
+        work: folder for unfinished files.
+        settings: the broker's settings.
     """
 
     number: int
@@ -66,12 +66,12 @@ class IndexTask:
 
 @dataclass(frozen=True, slots=True)
 class IndexBuilt:
-    """What came of one file, which has no name yet.
+    """An IndexFile that is written, but does not have its final name.
 
     Attributes:
-        path: where it is.
-        header: what it spans.
-        is_full: whether it takes no more entries.
+        path: its path.
+        header: its header.
+        is_full: True if it has room for no more entries.
     """
 
     path: str
@@ -80,13 +80,13 @@ class IndexBuilt:
 
 
 def plan_index(totals: Sequence[Totals], parts: Sequence[str], work: Path, settings: Settings) -> list[IndexTask]:
-    """A task for every file; none where the log has no record.
+    """Return a task for every IndexFile; none where the log has no record.
 
     Args:
-        totals: of each part.
-        parts: their paths.
-        work: folder for what is not whole.
-        settings: the broker's.
+        totals: totals of each part.
+        parts: paths of the parts.
+        work: folder for unfinished files.
+        settings: the broker's settings.
     """
     ends = prefix_sums([each.keys for each in totals])
     room, keys = settings.index_entries - 1, ends[-1]
@@ -104,7 +104,7 @@ def plan_index(totals: Sequence[Totals], parts: Sequence[str], work: Path, setti
 
 
 def build_index(task: IndexTask) -> IndexBuilt:
-    """Write one file, beside its place and synced, or find that it is there.
+    """Write one IndexFile and sync it, unless an earlier run has written it.
 
     Raises:
         RebuildError: if a part is damaged.
@@ -140,7 +140,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
 
 
 def _first_state(task: IndexTask) -> Array:
-    """An empty file: it has the end of the one before it in its header."""
+    """Return the state of an empty file, whose header has the end of the previous file."""
     state = np.zeros(chaining.STATE_SIZE, np.int64)
     state[chaining.NUMBER] = 1
     for keys, first, _ in _keys(task, task.first - 1, task.first) if task.first else ():
@@ -151,7 +151,7 @@ def _first_state(task: IndexTask) -> Array:
 
 
 def _keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
-    """The blocks of the parts that have some keys of the log, and which of a block's these are."""
+    """Yield the blocks with a range of the log's keys: the block, and first and end of the range in it."""
     ends = task.part_ends
     for path, begin, stop in zip(task.parts, ends, ends[1:], strict=False):
         if begin < end and stop > first and begin < stop:
@@ -174,11 +174,11 @@ def _write(descriptor: int, data: Array, position: int) -> None:
 
 
 def name_files(built: Sequence[IndexBuilt], out: Path) -> list[Path]:
-    """Give files their names, in the order of the log; those of an earlier run stay.
+    """Rename files to their final names, in log order, and return their paths.
 
     Args:
-        built: all of them, in that order.
-        out: the folder that gets `index`.
+        built: all files, in log order.
+        out: the folder that receives `index`.
     """
     names: list[str] = []
     for each in built:
@@ -192,8 +192,8 @@ def name_files(built: Sequence[IndexBuilt], out: Path) -> list[Path]:
 
 
 def index_file_name(begin_ms: int) -> str:
-    """A file's name, `yyyyMMddHHmmssSSS`, from the store time of its first entry."""
-    time = _EPOCH + _MOST_WESTERN + datetime.timedelta(milliseconds=min(max(_DAY_MS, begin_ms), _LAST_MS))
+    """Return a file's name, `yyyyMMddHHmmssSSS`, from the store time of its first entry."""
+    time = _EPOCH + _WESTERNMOST + datetime.timedelta(milliseconds=min(max(_DAY_MS, begin_ms), _LAST_MS))
     return f"{time:%Y%m%d%H%M%S}{time.microsecond // 1000:03d}"
 
 

@@ -1,4 +1,4 @@
-"""Whether a broker enters TAGS into its index: told by what its newest IndexFile has of records that have some."""
+"""Detection of brokers that enter TAGS into their index, from entries of the newest IndexFiles."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from commitlake.schemas.layouts.segments import is_segment_name
 from commitlake.schemas.store_files import files_in, open_file
 
 _LOOKED_AT = 512
-_MOST_RECORD_BYTES = 8 << 20
+_MAX_RECORD_BYTES = 8 << 20
 
 
 def index_has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> bool | None:
-    """Whether tags are in the index, or None where nothing there tells.
+    """Return whether tags are in the index, or None where the files do not show it.
 
     Args:
         root: the store's folder.
         index_files: its IndexFiles, oldest first.
-        geometry: of these.
+        geometry: their numbers of slots and entries.
     """
     log = root / "commitlog"
     segments = sorted((int(name), log / name) for name in files_in(log, is_segment_name))
     for path in reversed(index_files):
         groups = list(_by_record(_last_entries(path, geometry)))
-        # The keys of the first and the last may be in part in another file, or not looked at.
+        # Some keys of the first and the last record may be in another file, or were not read.
         for offset, hashes in reversed(groups[1:-1]):
             message = _message_at(segments, offset)
             if message is not None and (tags := dict(message.properties).get("TAGS")):
@@ -51,7 +51,7 @@ def _by_record(entries: list[Entry]) -> Iterator[tuple[int, set[int]]]:
 
 
 def _last_entries(path: Path, geometry: Geometry) -> list[Entry]:
-    """The newest entries of a file, in their order; none where it is not as it should be."""
+    """Return the newest entries of a file, in order; none where the file is not readable."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
             count = min(parse_header(file.read(64)).index_count, geometry.entries)
@@ -70,7 +70,7 @@ def _message_at(segments: list[tuple[int, Path]], offset: int) -> Message | None
             try:
                 with os.fdopen(open_file(path), "rb") as file:
                     file.seek(offset - base)
-                    parsed = parse_message(file.read(_MOST_RECORD_BYTES))
+                    parsed = parse_message(file.read(_MAX_RECORD_BYTES))
             except (OSError, LayoutError):
                 return None
             return parsed[0] if parsed is not None and parsed[0].physical_offset == offset else None

@@ -1,10 +1,10 @@
-"""A part: what one range of the log gives to the queues and to the index, in one file.
+"""Part files: the queue entries and keys of one range of the log.
 
-    blocks, one behind another | table, JSON | 8 bytes: length of the table | 4 bytes: its CRC-32
+    blocks | table, JSON | 8 bytes: length of the table | 4 bytes: its CRC-32
 
-A block holds the entries of one queue, as they go into its files, and behind them their queue offsets where these do
-not simply count on; or the keys of some records, as four columns. Each has its CRC in the table. A part is written
-beside its place and renamed, and nothing is synced: what a crash of the machine leaves of it, the CRCs tell.
+A block holds the entries of one queue, as they are written to its files, followed by their queue offsets where these
+are not consecutive; or the keys of some records, as four columns. The table has a CRC of each block. A part is written
+under another name and renamed. Nothing is synced: after a crash of the machine, the CRCs show what is missing.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.store_files import create_file, open_file
 
 _FOOT = struct.Struct("<QI")
-_MOST_TABLE_BYTES = 1 << 30
+_MAX_TABLE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queue:
-    """A queue.
+    """Key of a queue.
 
     Attributes:
-        topic: its topic, or the light queue's name.
-        queue_id: its number there.
-        is_batch: it is a BatchConsumeQueue.
+        topic: the topic, or the light queue's name.
+        queue_id: the queue's number in the topic.
+        is_batch: True for a BatchConsumeQueue.
     """
 
     topic: str
@@ -47,13 +47,13 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueueBlock:
-    """Where the entries of a queue are.
+    """A block with the entries of a queue.
 
     Attributes:
-        position: in the part, bytes.
-        size: bytes.
-        count: how many entries.
-        first: queue offset of the first, where they count on from there; -1 where the queue offsets lie behind them.
+        position: position in the part, bytes.
+        size: size of the block, bytes.
+        count: number of entries.
+        first: queue offset of the first entry if they are consecutive; -1 if queue offsets follow the entries.
         crc: CRC-32 of the block.
     """
 
@@ -66,13 +66,13 @@ class QueueBlock:
 
 @dataclass(frozen=True, slots=True)
 class KeyBlock:
-    """Where the keys of some records are.
+    """A block with the keys of some records.
 
     Attributes:
-        position: in the part, bytes.
-        size: bytes.
-        records: how many records.
-        keys: how many keys they have together.
+        position: position in the part, bytes.
+        size: size of the block, bytes.
+        records: number of records.
+        keys: number of their keys.
         crc: CRC-32 of the block.
     """
 
@@ -85,13 +85,13 @@ class KeyBlock:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of some records.
+    """Keys of some records.
 
     Attributes:
         offsets: int64, physical offsets of records that have keys.
         times: int64, their store times, ms.
-        ends: int64, where each one's hashes end.
-        hashes: int32, what an index stores of each key.
+        ends: int64, the end of each record's hashes in `hashes`.
+        hashes: int32, the hash of each key as an index stores it.
     """
 
     offsets: Array
@@ -102,20 +102,20 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a part, or several, came to.
+    """Totals of a part, or of several.
 
     Attributes:
-        records: of the log.
-        keys: for the index.
-        refused: records whose topic or queue no folder can be named after.
-        bad_ranges: stretches of the log that hold no intact record.
-        bad_bytes: how long they are together.
+        records: number of records.
+        keys: number of keys for the index.
+        refused: number of records whose topic or queue cannot be the name of a folder.
+        bad_ranges: number of ranges without an intact record.
+        bad_bytes: total size of these ranges, bytes.
         last_offset: physical offset of the last record, -1 for none.
-        last_keyed: of the last record that has keys, -1 for none.
+        last_keyed: physical offset of the last record that has keys, -1 for none.
         last_time: store time of the last record, ms.
         queued_offset: physical offset of the last record that is in a queue, -1 for none.
         queued_time: its store time, ms.
-        last_end: physical offset behind the last record, -1 for none.
+        last_end: physical offset after the last record, -1 for none.
     """
 
     records: int = 0
@@ -131,7 +131,7 @@ class Totals:
     last_end: int = -1
 
     def joined(self, later: Totals) -> Totals:
-        """With those of a later range."""
+        """Return the totals of this range and a later one."""
         last = later if later.last_offset >= 0 else self
         queued = later if later.queued_offset >= 0 else self
         return Totals(
@@ -151,14 +151,14 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is in a part.
+    """Table of contents of a part.
 
     Attributes:
-        totals: of its range.
-        queues: where each queue's entries are.
-        keys: where the keys are, in the order of the log.
-        evidence: what the log shows of topics whose records have the flag of inner batches, although they were not
-            taken for topics of BatchConsumeQueues.
+        totals: totals of its range.
+        queues: the block of each queue.
+        keys: the blocks of keys, in log order.
+        evidence: what the log shows of topics whose records have the flag of inner batches, although the topics were
+            not known to have BatchConsumeQueues.
     """
 
     totals: Totals
@@ -167,12 +167,12 @@ class Table:
     evidence: dict[str, BatchEvidence] = field(default_factory=dict)
 
     def counts(self) -> dict[Queue, int]:
-        """How many entries each queue has here."""
+        """Return the number of entries by queue."""
         return {queue: block.count for queue, block in self.queues.items()}
 
 
 class PartWriter:
-    """Writes one part; `finish` gives it its name."""
+    """Writer of one part; `finish` gives the file its final name."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -181,11 +181,11 @@ class PartWriter:
         self._position = 0
 
     def __enter__(self) -> Self:
-        """The writer itself."""
+        """Return the writer."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file; what is not finished is gone."""
+        """Close the file; an unfinished part is removed."""
         self._file.close()
         self._beside.unlink(missing_ok=True)
 
@@ -200,9 +200,9 @@ class PartWriter:
         """Write the entries of one queue.
 
         Args:
-            entries: uint8, as they go into its files.
+            entries: uint8, the bytes of the entries as they are written to queue files.
             numbers: int64, their queue offsets.
-            plain: the numbers count on.
+            plain: True if the queue offsets are consecutive.
         """
         columns = [entries] if plain else [entries, numbers]
         position, size, crc = self._put(columns)
@@ -214,7 +214,7 @@ class PartWriter:
         return KeyBlock(position, size, len(keys.offsets), len(keys.hashes), crc)
 
     def finish(self, table: Table) -> None:
-        """Write the table; the part is there from now on."""
+        """Write the table, and rename the part to its final name."""
         data = json.dumps(
             {
                 "totals": asdict(table.totals),
@@ -229,12 +229,12 @@ class PartWriter:
 
 
 def read_table(path: Path) -> Table | None:
-    """The table of a part, or None where there is no such part, or not all of it."""
+    """Return the table of a part, or None where the part does not exist or is not complete."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
             file.seek(-_FOOT.size, os.SEEK_END)
             length, crc = _FOOT.unpack(file.read(_FOOT.size))
-            if length > min(_MOST_TABLE_BYTES, os.fstat(file.fileno()).st_size - _FOOT.size):
+            if length > min(_MAX_TABLE_BYTES, os.fstat(file.fileno()).st_size - _FOOT.size):
                 return None
             file.seek(-_FOOT.size - length, os.SEEK_END)
             data = file.read(length)
@@ -256,13 +256,13 @@ def _parse_table(document: dict[str, Any]) -> Table:
 
 
 class PartReader:
-    """Reads the blocks of one part."""
+    """Reader of the blocks of one part."""
 
     def __init__(self, path: Path) -> None:
-        """Read its table.
+        """Read the part's table.
 
         Raises:
-            RebuildError: if it is not whole.
+            RebuildError: if the part is not complete.
         """
         table = read_table(path)
         if table is None:
@@ -277,7 +277,7 @@ class PartReader:
         return block
 
     def queue(self, queue: Queue, entry_size: int) -> tuple[Array, Array | None]:
-        """The entries of a queue, a row of bytes each, and their queue offsets where these do not count on."""
+        """Return the entries of a queue, a row of bytes each, and their queue offsets, or None if consecutive."""
         block = self.table.queues[queue]
         data = self._block(block.position, block.size, block.crc)
         end = block.count * entry_size
@@ -285,7 +285,7 @@ class PartReader:
         return entries, None if block.first >= 0 else np.frombuffer(data, np.int64, block.count, end)
 
     def keys(self, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
-        """The blocks that have the part's keys from `first` to before `end`, and which of a block's these are."""
+        """Yield the blocks with the part's keys from `first` to before `end`: the block, and its range of keys."""
         position = 0
         for block in self.table.keys:
             begin, stop = max(0, first - position), min(block.keys, end - position)
@@ -306,4 +306,4 @@ def _crc_of(block: Array) -> int:
 
 
 def _damaged(path: Path) -> RebuildError:
-    return RebuildError(f"{path}: expected a whole part, found it cut or changed; delete it, and run again")
+    return RebuildError(f"{path}: expected a complete part, found it truncated or changed; delete it, and run again")

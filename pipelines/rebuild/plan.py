@@ -1,4 +1,4 @@
-"""A run: which log, up to where, with which settings. A run that was interrupted goes on with the same."""
+"""The plan of a run: log, end, settings. A run that was interrupted is resumed with the same plan."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from commitlake.schemas.store_files import check_own_folder, make_folders, read_
 
 WORK = ".rebuild"
 PARTITION_BYTES = 128 << 20
-"""Of the log, for one task; its entries are held in memory until all are there, at most a third of that."""
+"""Bytes of the log that one task reads. Its queue entries are held in memory: at most a third of that."""
 PLAN, _VERSION = "plan.json", 1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run.
+    """The plan of one run.
 
     Attributes:
         root: the store's folder.
-        out: the folder that gets what is made.
+        out: the folder that receives the new files.
         start: physical offset of the log's first byte.
-        end: behind the last record.
-        settings: the broker's.
-        partition_bytes: of the log, for one task.
+        end: physical offset after the last record.
+        settings: the broker's settings.
+        partition_bytes: bytes of the log that one task reads.
     """
 
     root: Path
@@ -48,16 +48,16 @@ class Plan:
 
     @property
     def work(self) -> Path:
-        """Where what is not whole is kept until the run is done."""
+        """The folder of unfinished files."""
         return self.out / WORK
 
     @property
     def parts(self) -> Path:
-        """Where the parts are."""
+        """The folder of part files."""
         return self.work / "parts"
 
     def splits(self, store: Store) -> list[Split]:
-        """The ranges of the log, in order."""
+        """Return the ranges of the log, in order."""
         with ThreadPoolExecutor(available_cores()) as pool:
             divided = pool.map(
                 lambda whole: divide(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES),
@@ -66,7 +66,7 @@ class Plan:
             return [split for splits in divided for split in splits]
 
     def to_document(self) -> dict[str, Any]:
-        """What is written of it; the format is called by its folder."""
+        """Return the plan as JSON document, in which a format is named by its folder."""
         settings = json.loads(json.dumps({**asdict(self.settings), "format": self.settings.format.folder}))
         settings["layout"] = settings.pop("format")
         return {
@@ -79,7 +79,7 @@ class Plan:
         }
 
 
-def begin_or_go_on(
+def begin_or_resume(
     store: Store,
     root: Path,
     out: Path,
@@ -88,11 +88,11 @@ def begin_or_go_on(
     *,
     is_live: bool = False,
 ) -> Plan:
-    """The plan of a new run, written; or that of one which was interrupted.
+    """Write the plan of a new run, or read that of an interrupted one.
 
     Raises:
-        RebuildError: if the folder holds anything else.
-        UnsafeFileError: if it holds a link in the place of what a run makes, or another user's unfinished run.
+        RebuildError: if the folder holds other files.
+        UnsafeFileError: if it holds a link in the place of a run's file, or another user's unfinished run.
     """
     now = log_range(store, is_live=is_live)
     plan = Plan(root, out, now.start, now.end, settings, partition_bytes)

@@ -1,4 +1,4 @@
-"""The files of one queue while they are made: beside their place, until all of them are on the disk."""
+"""A folder of queue files that is being written, until all of them are on disk and it is renamed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from commitlake.schemas.store_files import FILE_MODE, make_folders, remove_tree,
 
 
 class QueueFolder:
-    """Files of one size, one behind the other.
+    """Consecutive files of one size.
 
     Attributes:
-        path: where they are.
-        files: how many there are.
-        start: byte position at which the first begins; a multiple of the size from there on, each other one.
+        path: path of the folder.
+        files: number of files.
+        start: byte position of the first file in the queue; each other file begins a multiple of the size later.
     """
 
     def __init__(self, path: Path, file_size: int) -> None:
-        """Make an empty folder; what an earlier run has left there is gone."""
+        """Create an empty folder, and remove what an earlier run has left there."""
         remove_tree(path)
         make_folders(path)
         self.path = path
@@ -29,23 +29,23 @@ class QueueFolder:
         self._file_size = file_size
 
     def clear(self) -> None:
-        """Remove the files."""
+        """Delete the files."""
         for path in self.path.iterdir():
             path.unlink()
         self.files = 0
 
     def write(self, position: int, data: memoryview) -> None:
-        """Write bytes of the queue, in as many files as they lie in."""
+        """Write bytes of the queue, which may span several files."""
         for start, at, size in self._pieces(position, len(data)):
             self._write(start, at, data[:size])
             data = data[size:]
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the queue that were written."""
+        """Read bytes of the queue that were written before."""
         return b"".join(self._read(*piece) for piece in self._pieces(position, size))
 
     def _pieces(self, position: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """Start of a file, byte in it, how many bytes."""
+        """Yield pieces that lie in one file each: start of the file, byte in it, and size."""
         while size:
             at = (position - self.start) % self._file_size
             piece = min(size, self._file_size - at)
@@ -57,7 +57,7 @@ class QueueFolder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self.path / segment_name(start), flags, FILE_MODE)
         try:
-            if os.fstat(descriptor).st_size != self._file_size:  # made now
+            if os.fstat(descriptor).st_size != self._file_size:  # a new file
                 os.truncate(descriptor, self._file_size)
                 self.files += 1
             written = 0
@@ -74,7 +74,7 @@ class QueueFolder:
             os.close(descriptor)
 
     def finish(self) -> None:
-        """Put the files on the disk."""
+        """Sync files and folder to disk."""
         for path in self.path.iterdir():
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:

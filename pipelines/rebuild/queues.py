@@ -1,7 +1,7 @@
-"""The second pass for queues: their files, from what all parts have of them.
+"""The second pass for queues: writes their files from the blocks of all parts.
 
-A queue's folder is written beside its place and renamed when all of it is on the disk, so that a folder which is there
-is whole.
+A queue's folder is written under another name and renamed when all of it is on disk, so that a folder with its final
+name is complete.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.store_files import check_folder, read_json
 
 _Note = tuple[str, int, bool, int, int, int]
-"""A queue; entries that are skipped, shifted, lost."""
+"""Topic, queue id, whether it is a BatchConsumeQueue; numbers of skipped, shifted and lost entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTask:
-    """Some queues.
+    """Queues to write.
 
     Attributes:
-        number: of the task.
-        queues: which.
-        parts: paths of all parts, in the order of the log.
-        work: folder for what is not whole.
-        out: the folder that gets the queues' folders.
-        settings: the broker's.
+        number: number of the task.
+        queues: the queues.
+        parts: paths of all parts, in log order.
+        work: folder for unfinished files.
+        out: the folder that receives the queues' folders.
+        settings: the broker's settings.
         log_start: physical offset of the log's first byte.
     """
 
@@ -48,14 +48,14 @@ class QueueTask:
 
 @dataclass(frozen=True, slots=True)
 class QueuesBuilt:
-    """What came of some queues.
+    """Result of a task.
 
     Attributes:
-        files: how many were written.
-        skipped: entries that brokers pass over, as the queue has their numbers, or cannot have them.
-        shifted: entries that stand in front of their numbers, as the log lacks others.
-        shifted_queues: the queues that have such entries, as `topic/queue id`.
-        lost: entries that stand for messages which the log lacks.
+        files: number of files that were written.
+        skipped: number of entries that brokers skip, as their queue offsets are taken or impossible.
+        shifted: number of entries at a smaller queue offset than their own, as the log lacks messages before them.
+        shifted_queues: the queues of these entries, as `topic/queue id`.
+        lost: number of filler entries for messages that the log lacks.
     """
 
     files: int
@@ -66,12 +66,12 @@ class QueuesBuilt:
 
 
 def folder_of(out: Path, queue: Queue, settings: Settings) -> Path:
-    """Where a queue's files belong."""
+    """Return the folder of a queue's files."""
     return out / settings.queues_of_kind(is_batch=queue.is_batch).folder / queue.topic / str(queue.queue_id)
 
 
 def build_queues(task: QueueTask) -> QueuesBuilt:
-    """Write the queues that are not there yet.
+    """Write the queues that do not exist yet.
 
     Raises:
         RebuildError: if a part is damaged.
@@ -93,7 +93,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     notes = _note(work / f"queues-{task.number}.json", writers)
     for queue, folder in folders.items():
         folder.finish()
-        if folder.files:  # else nothing of the log can be in it
+        if folder.files:  # otherwise no entry could be written
             move_synced(folder.path, folder_of(out, queue, task.settings), below=out)
     return QueuesBuilt(
         sum(folder.files for folder in folders.values()),
@@ -105,9 +105,10 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
 
 
 def _note(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
-    """What of the queues is not as their numbers say, those included that an interrupted run has made.
+    """Return the skipped, shifted and lost entries of the queues, including those that an interrupted run wrote.
 
-    It is written down before the first queue has its place: who goes on does not make that again, and has to tell it.
+    They are saved before the first folder is renamed, because a resumed run does not write that queue again, but has to
+    report them.
     """
     before: list[_Note] = []
     with suppress(FileNotFoundError):
@@ -134,11 +135,11 @@ def _file_size(settings: Settings, queue: Queue) -> int:
 
 
 def group_queues(counts: dict[Queue, int], tasks: int) -> list[tuple[Queue, ...]]:
-    """Queues in groups of about as many entries each.
+    """Divide queues into groups with similar numbers of entries.
 
     Args:
-        counts: entries of each.
-        tasks: how many groups there should be at most.
+        counts: number of entries by queue.
+        tasks: largest number of groups.
     """
     groups: list[list[Queue]] = [[] for _ in range(max(1, min(tasks, len(counts))))]
     sizes = [0] * len(groups)
@@ -150,7 +151,7 @@ def group_queues(counts: dict[Queue, int], tasks: int) -> list[tuple[Queue, ...]
 
 
 def prefix_sums(counts: Sequence[int]) -> list[int]:
-    """What comes before each, and at the end all."""
+    """Return the sum before each count, and at the end the total."""
     sums = [0]
     for count in counts:
         sums.append(sums[-1] + count)

@@ -1,13 +1,13 @@
-"""Rebuilt files in the place of a store's own, which are kept beside as `<name>.old-<time>`.
+"""Replacement of a store's files by rebuilt ones. The old files are kept beside as `<name>.old-<time>`.
 
-The files are built in a folder of the store's, verified against its log there, and then renamed, one after the other.
-That folder must belong to the user who runs this, with nothing but folders and files in it; the names that its control
-file gives are checked before anything is renamed, and only folders and files of the store itself are, no links.
+The new files are built in a folder inside the store, verified there against the store's log, and then renamed one after
+the other. The folder must belong to the user who runs the job, and may hold only folders and files. The names in its
+control file are checked before anything is renamed; links are refused.
 
-A crash between two renames leaves a store that lacks some of them, which a broker makes itself; run again, the rest is
-renamed, unless a broker has written to the log since: then all is made anew, as the rest knows nothing of that. Queues
-that the log has no record of any longer go with the new ones: they carry their numbers on. A crashed broker's `abort`
-is kept beside at last: it would let the next one make parts of the index anew, out of parts of the log.
+A crash between two renames leaves a store without some of the files, which a broker makes itself. The next run renames
+the rest, unless a broker has written to the log meanwhile: then it starts again, because the rest lacks the new
+records. Queues without a record in the log are copied to the new ones, as they hold the next queue offset. Finally the
+`abort` file of a crashed broker is renamed as well, because it would let the next broker rebuild parts of the index.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ _COMPACTED = "compaction/compactionLog"
 _FINDINGS = 1000
 _QUEUE_CLASSES = "queue_"
 _OF_THE_LOG = frozenset({"log_lost_messages", "log_torn_tail", "log_torn_clean", "log_stray_file", "log_bad_topic"})
-"""What the log may have: no index can be other for it, and a broker starts all the same."""
-_STEPPED_OVER = frozenset(
+"""Findings of the log that do not concern indexes, and that do not keep a broker from starting."""
+_SKIPPED_DAMAGE = frozenset(
     {"log_bad_magic", "log_bad_size", "log_bad_offset", "log_bad_lengths", "log_bad_crc", "log_hole"}
 )
-"""What a broker steps over, or ends its log at, by its format."""
+"""Damage of the log that brokers of some formats skip."""
 
 
 class Replacement:
-    """The rebuilt files of a store, in its own folder, until they take their places."""
+    """Rebuilt files of a store, in a folder inside it, until they replace the old files."""
 
     def __init__(
         self,
@@ -79,13 +79,13 @@ class Replacement:
         log: StoreRange | None = None,
         wanted: Wanted | None = None,
     ) -> None:
-        """Begin, or go on.
+        """Begin a replacement, or resume an interrupted one.
 
         Args:
             root: the store's folder.
-            log_format: of the store.
-            log: where that begins and ends now; a run goes on with what another has made for the same only.
-            wanted: what the user asks for.
+            log_format: the store's format.
+            log: the log's range now; a run resumes an earlier one of the same range only.
+            wanted: the user's options.
         """
         self._root = root
         self._log = None if log is None else [log.start, log.end]
@@ -95,10 +95,10 @@ class Replacement:
         self.out = root / FOLDER
 
     def check_places(self) -> None:
-        """See that nothing that is to be replaced is a link, and that the work folder is this user's.
+        """Check that no file to be replaced is a link, and that the work folder belongs to this user.
 
         Raises:
-            UnsafeFileError: naming what is not as it must be.
+            UnsafeFileError: naming the file or folder.
         """
         if check_own_folder(self.out):
             check_own_folder(self.out / WORK)
@@ -112,16 +112,20 @@ class Replacement:
 
     @property
     def has_started(self) -> bool:
-        """Whether an earlier run was interrupted while it renamed."""
+        """True if an earlier run was interrupted while it renamed files."""
         return os.path.lexists(self.out / _STARTED)
 
     @property
     def has_started_this(self) -> bool:
-        """Whether that run was to make what is asked for now."""
+        """True if that run had the same options as this one."""
         return self._known(self.out / _STARTED).get("wanted") == self._wanted
 
     def clear(self) -> bool:
-        """Remove what an earlier run has made, but not replaced, unless it can go on; whether the log has changed."""
+        """Remove the new files of an earlier run, unless this run can resume it.
+
+        Returns:
+            True if they were removed because the log has changed.
+        """
         if not check_own_folder(self.out):
             return False
         known = self._known(self.out / _STARTED if self.has_started else self.out / WORK / PLAN)
@@ -133,7 +137,7 @@ class Replacement:
 
     @staticmethod
     def _known(path: Path) -> dict[str, Any]:
-        """What an earlier run has written down; nothing where it did not come to it."""
+        """Return the document that an earlier run has written, or an empty one."""
         try:
             document = read_json(path)
         except (FileNotFoundError, ValueError):
@@ -141,10 +145,10 @@ class Replacement:
         return document if isinstance(document, dict) else {}
 
     def take_over_old_queues(self, settings: Settings) -> int:
-        """Copy the queues of which the log has no record; how many.
+        """Copy the queues of which the log has no record, and return their number.
 
         Args:
-            settings: of the run.
+            settings: the settings of the run.
 
         Raises:
             UnsafeFileError: for a link among the queues' folders and files.
@@ -170,16 +174,16 @@ class Replacement:
         topics: Sequence[str] | None = None,
         delay_levels_ms: tuple[int, ...] | None = None,
     ) -> None:
-        """See that the new files agree with the log, all of it.
+        """Verify the new files against the whole log.
 
         Args:
-            store: whose log it is.
-            shifted: queues that lack messages: what follows these stands in front of its number.
-            topics: those that were rebuilt, None for all.
+            store: the store.
+            shifted: queues that lack messages, so that later entries are at smaller queue offsets than their own.
+            topics: the topics that were rebuilt, None for all.
             delay_levels_ms: the messageDelayLevel that the new files were made with.
 
         Raises:
-            DisagreementError: naming the first that does not.
+            DisagreementError: naming the first difference.
         """
         link = self.out / self._format.folder
         remove_tree(link)
@@ -189,17 +193,17 @@ class Replacement:
             (report,) = verify_stores(stores, Options(delay_levels_ms, limit=_FINDINGS))
         finally:
             link.unlink()
-        allowed = _OF_THE_LOG | (_STEPPED_OVER if self._format.steps_over_damage else frozenset())
+        allowed = _OF_THE_LOG | (_SKIPPED_DAMAGE if self._format.steps_over_damage else frozenset())
         _refuse(report.findings, allowed, frozenset(shifted), None if topics is None else frozenset(topics))
 
     def replace(self, stamp: str) -> list[Path]:
-        """Rename old files away and new ones in; the old ones.
+        """Rename the old files, put the new ones in their places, and return the paths of the old ones.
 
         Args:
-            stamp: what the old files' names end in, with a number behind it where some have that name already.
+            stamp: suffix of the old files' names; a number is added if files with that name exist.
 
         Raises:
-            UnsafeFileError: if the work folder holds anything but what a run of this user makes, or a link would be
+            UnsafeFileError: if the work folder holds other files than a run of this user makes, or a link would be
                 replaced; nothing was renamed.
         """
         started = self.out / _STARTED
@@ -224,17 +228,17 @@ class Replacement:
             make_folders(place.parent, below=self._root)
             rename_file(new, place, below=self._root)
             sync_folder(place.parent)
-        if Path(CHECKPOINT) in paths and self._is_abort_to_go():
+        if Path(CHECKPOINT) in paths and self._is_abort_obsolete():
             old.append(self._keep(Path(ABORT), stamp))
         remove_but_last(self.out, _STARTED)
         sync_folder(self._root)
         return old
 
     def _read_started(self, path: Path) -> tuple[str, list[Path]]:
-        """Read what the control file names: the stamp, and what is replaced.
+        """Read the control file: the suffix, and the paths to replace.
 
         Raises:
-            UnsafeFileError: if it names anything that a run does not make.
+            UnsafeFileError: if it names a path that a run does not make.
         """
         document = self._known(path)
         stamp, names = document.get("stamp"), document.get("paths")
@@ -250,7 +254,7 @@ class Replacement:
         return str(stamp), paths
 
     def _keep(self, path: Path, stamp: str) -> Path:
-        """Rename an old file or folder away; its new name."""
+        """Rename an old file or folder, and return its new path."""
         kept = self._kept(path, stamp)
         make_folders(kept.parent, below=self._root)
         rename_file(self._root / path, kept, below=self._root)
@@ -266,12 +270,12 @@ class Replacement:
                 os.fsync(copy.fileno())
         sync_folder(folder)
 
-    def _is_abort_to_go(self) -> bool:
-        """Whether `abort` has nothing to say any longer.
+    def _is_abort_obsolete(self) -> bool:
+        """Return whether the `abort` file can go.
 
-        The new checkpoint says that all is there, and all was verified. A broker of RocketMQ's that still finds the
-        mark deletes the newest IndexFile, and enters again only what the newest segments have; its compacted topics,
-        which are not rebuilt, may need it.
+        All new files are verified, and the new checkpoint covers them. A RocketMQ broker that still finds `abort`
+        deletes the newest IndexFile, and enters only the records of the newest segments again. Compacted topics, which
+        are not rebuilt, may need the file.
         """
         if not self._format.repairs_after_abort or not os.path.lexists(self._root / ABORT):
             return False
@@ -281,12 +285,12 @@ class Replacement:
         return next(name for name in _numbered(stamp) if not any(self._root.glob(f"*.old-{name}")))
 
     def _kept(self, path: Path, stamp: str) -> Path:
-        """Where an old file goes: beside what an interrupted run has kept, if a broker has made another since."""
+        """Return the new path of an old file; one with a number where an interrupted run has kept a file already."""
         places = (self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered(stamp))
         return next(place for place in places if not os.path.lexists(place))
 
     def _new_paths(self) -> list[Path]:
-        """What is there to be renamed: whole folders where all was rebuilt, else those of topics."""
+        """Return the paths to rename: whole folders where everything was rebuilt, otherwise those of topics."""
         if os.path.lexists(self.out / CHECKPOINT):
             return [Path(name) for name in self._format.rebuilt_files if os.path.lexists(self.out / name)]
         return [Path(kind) / topic for kind in self._queues for topic in folders_in(self.out / kind)]
@@ -299,7 +303,7 @@ def _numbered(stamp: str) -> Iterator[str]:
 def _refuse(
     findings: Findings, allowed: frozenset[str], shifted: frozenset[str], topics: frozenset[str] | None
 ) -> None:
-    """Raise for the first finding that speaks against the new files."""
+    """Raise an error for the first finding about the new files."""
     for code in sorted(findings.codes - allowed):
         if CLASSES[code].severity is Severity.INFO:
             continue

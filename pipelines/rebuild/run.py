@@ -1,4 +1,4 @@
-"""All of a rebuild: the log in ranges, the queues and the index from what these give, the small files at the end.
+"""The entry point of a rebuild: ranges of the log first, then queues and index, then the small files.
 
 Run again after it was interrupted, it goes on with what is not done yet. Nothing is ever written into the store.
 """
@@ -24,7 +24,7 @@ from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, name_files, plan_index
 from commitlake.pipelines.rebuild.parts import Queue, Totals
-from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, Plan, begin_or_go_on
+from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, Plan, begin_or_resume
 from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
 from commitlake.pipelines.rebuild.settings import Settings, Wanted, find_settings
 from commitlake.pipelines.rebuild.topics import topics_of, unlikely_queues
@@ -35,29 +35,29 @@ from commitlake.schemas.store_files import make_folders, remove_tree
 
 Advance = Callable[[int], None]
 _ENTRIES_OF_A_TASK = 1 << 20
-_MOST_QUEUE_TASKS = 1024
+_MAX_QUEUE_TASKS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
-        out: where it is.
-        settings: the broker's, as they were found or given.
-        bytes: of the log.
-        totals: of its records.
-        entries: of all queues.
-        queues: how many.
-        queue_files: files of queues that this run wrote.
-        index_files: how many.
-        skipped: entries that brokers pass over, as the queue has their numbers, or cannot have them.
-        shifted: entries that stand in front of their numbers, as the log lacks others.
-        shifted_queues: the queues that have such entries, as `topic/queue id`.
-        lost: entries that stand for messages which the log lacks.
-        unlikely_queues: queues with the numbers of damaged headers, which topics.json leaves out; named likewise.
-        assumed_delays: delay levels of which neither the user nor the store told the delay, with the number of their
-            entries, whose delivery times follow from RocketMQ's defaults.
+        out: the output folder.
+        settings: the broker's settings that were used.
+        bytes: bytes of the log.
+        totals: totals of the log's records.
+        entries: number of queue entries.
+        queues: number of queues.
+        queue_files: number of queue files that this run wrote.
+        index_files: number of IndexFiles.
+        skipped: number of entries that brokers skip, as their queue offsets are taken or impossible.
+        shifted: number of entries at a smaller queue offset than their own, as the log lacks messages before them.
+        shifted_queues: the queues of these entries, as `topic/queue id`.
+        lost: number of filler entries for messages that the log lacks.
+        unlikely_queues: queues that only damaged headers name and topics.json leaves out, as `topic/queue id`.
+        assumed_delays: delay levels whose delay neither the user nor the store told, each with the number of its
+            entries; RocketMQ's defaults were used for their delivery times.
     """
 
     out: Path
@@ -77,7 +77,7 @@ class Rebuilt:
 
     @property
     def has_other_delays(self) -> bool:
-        """Return whether the store shows delays that are not RocketMQ's defaults."""
+        """True if the delays are not RocketMQ's defaults."""
         delays = self.settings.delay_levels_ms
         return bool(delays) and delays != DEFAULT_DELAY_LEVELS_MS
 
@@ -92,16 +92,16 @@ def rebuild_store(
     partition_bytes: int = PARTITION_BYTES,
     owns_lock: bool = False,
 ) -> Rebuilt:
-    """Make the indexes of a store.
+    """Rebuild the indexes of a store.
 
     Args:
         store: from `find_stores`.
-        out: the folder that gets them: new, or with an interrupted run of the same.
-        wanted: what the user says of the broker's settings.
-        runner: what runs the tasks; on other machines they need the same folders.
-        advance: is told how many bytes of log more are read.
-        partition_bytes: of the log, for one task.
-        owns_lock: this process holds the store's lock, so no broker has it open.
+        out: the output folder: new, or with an interrupted run of the same store.
+        wanted: the broker's settings as far as the user gives them.
+        runner: runs the tasks; workers on other machines need the same folders.
+        advance: called with the number of bytes of log that another task has read.
+        partition_bytes: bytes of the log that one task reads.
+        owns_lock: True if this process holds the store's lock, so that no broker has it open.
 
     Raises:
         RebuildError: for a store, a folder or options that cannot be used.
@@ -110,17 +110,17 @@ def rebuild_store(
     """
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
-    root = Path(store.root).parent.resolve()  # not the parent of what its log's folder may be a link to
+    root = Path(store.root).parent.resolve()  # the log's folder itself may be a link
     settings = find_settings(root, wanted, store.format, store.format.dialect_of(store), store.segments)
     is_live = not owns_lock and is_locked(root)
-    plan = begin_or_go_on(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
+    plan = begin_or_resume(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
     splits = plan.splits(store)
     collected, counts = _collect(plan, splits, runner, advance)
     shown = _topics_shown_to_hold_batches(root, settings.format, collected, counts)
     batch_topics = tuple(sorted({*plan.settings.batch_topics, *shown}))
     plan = replace(plan, settings=replace(plan.settings, batch_topics=batch_topics))
     if any(queue.topic in shown and not queue.is_batch for queue in counts):
-        # Neither topics.json nor a folder told it before the log was read: these topics need entries of the other kind.
+        # Only the log shows that these topics have batches: read it again, for entries of the other kind.
         remove_tree(plan.parts)
         make_folders(plan.parts, below=plan.out)
         collected, counts = _collect(plan, splits, runner, None)
@@ -134,7 +134,7 @@ def _part_paths(plan: Plan, splits: Sequence[Split]) -> list[str]:
 def _collect(
     plan: Plan, splits: Sequence[Split], runner: Runner, advance: Advance | None
 ) -> tuple[list[Collected], dict[Queue, int]]:
-    """The first pass: what each part has, and how many entries each queue has in all of them."""
+    """Run the first pass, and return a summary of each part, and the number of entries by queue."""
     paths = _part_paths(plan, splits)
     tasks = [CollectTask(split, plan.settings, path) for split, path in zip(splits, paths, strict=True)]
     done: dict[int, Collected] = {}
@@ -152,9 +152,9 @@ def _collect(
 def _topics_shown_to_hold_batches(
     root: Path, log_format: Format, collected: Sequence[Collected], counts: Mapping[Queue, int]
 ) -> set[str]:
-    """Return the topics of BatchConsumeQueues that only the log tells of, or that have entries of that kind already.
+    """Return topics with BatchConsumeQueues that only the log shows, or whose entries are already of that kind.
 
-    Entries of the other kind may be from an earlier run, which was interrupted in its second reading of the log.
+    The latter are from an earlier run, which was interrupted while it read the log for the second time.
     """
     shown = {queue.topic for queue in counts if queue.is_batch}
     evidence: dict[str, BatchEvidence] = {}
@@ -179,10 +179,10 @@ def _build(
     parts: list[str],
     runner: Runner,
 ) -> Rebuilt:
-    """The second pass, and what comes after it."""
+    """Run the second pass, and write index names, checkpoint and topics.json."""
     settings, out, work = plan.settings, str(plan.out), str(plan.work)
     entries, unlikely = sum(counts.values()), unlikely_queues(counts)
-    groups = group_queues(counts, min(_MOST_QUEUE_TASKS, 2 + entries // _ENTRIES_OF_A_TASK))
+    groups = group_queues(counts, min(_MAX_QUEUE_TASKS, 2 + entries // _ENTRIES_OF_A_TASK))
     queue_tasks = [
         QueueTask(number, queues, tuple(parts), work, out, settings, plan.start)
         for number, queues in enumerate(groups)

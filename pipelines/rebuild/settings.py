@@ -1,9 +1,9 @@
-"""What a broker's settings were: the log does not tell them, but what is left of the indexes does.
+"""Settings of the broker that wrote a store, read from the remaining index files, as the log does not have them.
 
-The size of queue files is that of most which are there, else 6,000,000 bytes (JMQ's: 6,600,000); slots and entries of
-the index follow from an IndexFile's size, else they are 5,000,000 and 20,000,000. Brokers since 5.5 enter tags: what is
-in the newest IndexFile tells; else the checkpoint's `logics_physical_offset`, which they alone write; else a broker is
-a new one.
+The size of queue files is the most frequent one, or 6,000,000 bytes (JMQ: 6,600,000) without a file. The numbers of
+slots and entries follow from an IndexFile's size, or are 5,000,000 and 20,000,000. Brokers since 5.5 enter tags into
+the index: the newest IndexFile shows it, otherwise the checkpoint's `logics_physical_offset`, which only they write;
+without both, a new broker is assumed.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _INDEX_NAME_LENGTH = 17
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user says; None leaves it to what is found.
+    """Settings as the user gives them; None stands for the store's own.
 
     Attributes:
-        topics: whose queues are made; all, and index, checkpoint and topics.json as well, where not given.
-        queue_file_size: bytes of a ConsumeQueue's file.
-        index_slots: slots of an IndexFile.
-        index_entries: its entries.
-        index_tags: whether records are entered under their TAGS.
+        topics: rebuild only the queues of these topics; None for all, and index, checkpoint and topics.json.
+        queue_file_size: size of a ConsumeQueue file, bytes.
+        index_slots: number of slots of an IndexFile.
+        index_entries: number of entries of an IndexFile.
+        index_tags: True if records are entered under their tags.
         delay_levels_ms: the broker's messageDelayLevel; None to use what the store's schedule queues show.
         close_heads: see `Settings`.
-        observed_levels: see `Settings`; counts only where `delay_levels_ms` is given.
-        batch_file_size: bytes of a BatchConsumeQueue's file.
+        observed_levels: see `Settings`; used only with `delay_levels_ms`.
+        batch_file_size: size of a BatchConsumeQueue file, bytes.
     """
 
     topics: tuple[str, ...] | None = None
@@ -60,24 +60,24 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The broker's settings; 0, or nothing, for what the format does not have.
+    """Settings of the broker; 0 or empty where the format does not have them.
 
     Attributes:
-        format: of the store.
-        queue_file_size: bytes of a ConsumeQueue's file.
-        batch_file_size: bytes of a BatchConsumeQueue's file.
-        index_slots: slots of an IndexFile.
-        index_entries: its entries; one fewer are used.
-        index_tags: whether records are entered under their TAGS.
+        format: the store's format.
+        queue_file_size: size of a ConsumeQueue file, bytes.
+        batch_file_size: size of a BatchConsumeQueue file, bytes.
+        index_slots: number of slots of an IndexFile.
+        index_entries: number of entries of an IndexFile, of which one is not used.
+        index_tags: True if records are entered under their tags.
         delay_levels_ms: messageDelayLevel.
         observed_levels: the levels whose delays were read from the store's schedule queues, the others being
             RocketMQ's defaults; None where the user gave all of them.
-        topics: whose queues are made, None for all.
-        close_heads: queues whose first messages the log lacks begin at 0 all the same. A broker puts filler there,
-            which leads to offset 0: where the log begins there, it passes over the queue's messages in the first
-            segment, as of a file that is gone.
-        batch_topics: whose queues are BatchConsumeQueues.
-        dialect_name: of the CommitLog's dialect.
+        topics: topics whose queues are rebuilt, None for all.
+        close_heads: True if queues whose first messages the log lacks begin at 0. A broker fills such a queue with
+            entries that point to physical offset 0. Where the log begins there, consumers skip the queue's messages in
+            the first segment.
+        batch_topics: topics with BatchConsumeQueues.
+        dialect_name: name of the CommitLog's dialect.
     """
 
     format: Format
@@ -95,28 +95,28 @@ class Settings:
 
     @property
     def dialect(self) -> Dialect:
-        """What the records are."""
+        """The dialect of the CommitLog."""
         return next(dialect for dialect in DIALECTS if dialect.name == self.dialect_name)
 
     @property
     def has_key_index(self) -> bool:
-        """Whether the store has IndexFiles in which keys can be found."""
+        """True if the store has IndexFiles that answer look-ups by key."""
         return self.format.has_index_files and self.dialect.has_key_index
 
     @property
     def queues(self) -> QueueLayout:
-        """What the store's queues are."""
+        """The kind of the store's queues."""
         return self.format.queues
 
     def queues_of_kind(self, *, is_batch: bool) -> QueueLayout:
-        """Return what the store's queues of one kind are."""
+        """Return the layout of ConsumeQueues or BatchConsumeQueues."""
         layout = self.format.batch_queues if is_batch else self.queues
         assert layout is not None  # no topic of the store has batches otherwise
         return layout
 
     @property
     def geometry(self) -> Geometry:
-        """Where things stand in an IndexFile."""
+        """The positions of slots and entries in an IndexFile."""
         return Geometry(self.index_slots, self.index_entries)
 
 
@@ -131,13 +131,13 @@ def find_settings(
 
     Args:
         root: The store's folder.
-        wanted: What the user says of them.
-        log_format: Of the store.
-        dialect: Of its CommitLog.
-        segments: Its log; the schedule queues' delays are read only with it.
+        wanted: The settings that the user gives.
+        log_format: The store's format.
+        dialect: The dialect of its CommitLog.
+        segments: The segments of its log, which are needed to read the delays of schedule queues.
 
     Raises:
-        RebuildError: for sizes that no broker takes, for what the format has no place for, and for a store whose queues
+        RebuildError: for sizes that no broker accepts, options that the format does not have, and a store whose queues
             are in RocksDB.
     """
     _check_options(root, wanted, log_format)
@@ -201,7 +201,7 @@ def _observed_delays(
 
 
 def _file_size(root: Path, wanted: int | None, layout: QueueLayout) -> int:
-    """Return the size of a queue's files: that which the user says, else that which the store shows."""
+    """Return the size of queue files: the user's, otherwise the store's."""
     size = queue_file_size(root, list_queues(root, layout), layout) if wanted is None else wanted
     if size <= 0 or size % layout.entry_size:
         raise RebuildError(
@@ -219,13 +219,13 @@ def _has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> bool:
 
 
 def _index_files(root: Path) -> list[Path]:
-    """The store's IndexFiles, oldest first."""
+    """Return the store's IndexFiles, oldest first."""
     names = files_in(root / INDEX, lambda name: len(name) == _INDEX_NAME_LENGTH and name.isdecimal())
     return [root / INDEX / name for name in names]
 
 
 def _geometry_of(index_files: list[Path]) -> Geometry:
-    """Slots and entries of the IndexFiles; the defaults where none has a size that tells."""
+    """Return the numbers of slots and entries of the IndexFiles; the defaults where no file has a valid size."""
     for path in index_files:
         with suppress(LayoutError, FileNotFoundError):
             return geometry_of(path.lstat().st_size)

@@ -1,9 +1,9 @@
-"""topics.json: what it says, and what the log says of topics.
+"""topics.json of a rebuilt store: the old one, with the topics that only the log has.
 
-Of a topic the log tells the name, and that it has at least as many queues as the highest number says. What
-topics.json says already stays; topics that the broker makes itself when it starts are left to it. A queue's number is
-not under a record's CRC: one that is far above the topic's other queues is a damaged header's, and a client that
-believed it would ask for millions of queues.
+The log has a topic's name, and its number of queues is at least the largest queue id plus one. Topics in the old
+topics.json stay as they are; topics that a broker creates itself when it starts are left out. No CRC covers a record's
+queue id: one that is far above the topic's other queue ids comes from a damaged header, and is ignored, since clients
+would ask for millions of queues.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _TIMES_AS_MANY = 8
 
 
 def unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
-    """Queues with a number from 1,024 on that is eight times as large as the number of their topic's queues, or more.
+    """Return queues whose id is at least 1,024, and at least eight times the number of their topic's queues.
 
     Args:
-        queues: all that have an entry.
+        queues: all queues that have an entry.
     """
     chosen = [queue for queue in queues if queue.queue_id >= _LIKELY_NUMBER]
     if not chosen:
@@ -50,18 +50,18 @@ def unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
 
 
 def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
-    """The bytes of topics.json.
+    """Return the bytes of topics.json.
 
     Args:
-        root: the store's folder, whose own topics.json is taken over.
-        queues: those that have an entry, without the unlikely ones.
-        timestamp: of the newest record, ms; the file's version.
-        dialect: whose broker is to read it.
+        root: the store's folder, whose own topics.json is extended.
+        queues: queues that have an entry, without the unlikely ones.
+        timestamp: store time of the newest record, ms; becomes the file's version.
+        dialect: dialect of the broker that reads the file.
     """
     path = root / TOPICS
     document = read_topics(root)
     if os.path.lexists(path) and not read_topics_file(path):
-        instead = f"what {backup_of(path).name} says is taken" if document else "it is made by the log alone"
+        instead = f"{backup_of(path).name} is used" if document else "the topics are taken from the log alone"
         _LOGGER.warning("%s: expected JSON with %s, found none: %s", path, TABLE, instead)
     table = document.setdefault(TABLE, {})
     found: dict[str, tuple[int, bool]] = {}

@@ -1,8 +1,7 @@
-"""A clean log from a damaged one: every intact record at its own offset, and nothing between them that stops a broker.
+"""Salvage of a damaged log: writes a log that brokers can read, with every intact record at its own offset.
 
-What it is made of
-    fillers    what goes to a place that holds no intact record
-    segments   one segment, written anew: a task
-    tail       what stands behind the log's end, and is left out
-    run        all of a log: `salvage_store`
+fillers    records that fill damaged ranges
+segments   writes one segment: a task
+tail       what follows the log's end and is left out
+run        the entry point: `salvage_store`
 """

@@ -1,6 +1,6 @@
-"""What keeps a log from being salvaged.
+"""Errors of a salvage.
 
-SalvageError    a store or a folder that cannot be used as it is
+SalvageError    a store or a folder that cannot be used
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class SalvageError(CommitLakeError):
-    """A log that cannot be salvaged; the message is for a user."""
+    """A store or a folder that cannot be used for a salvage."""
 
     exit_code = ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""All of a salvage: every segment written anew into another folder, and a list of what was damaged."""
+"""The entry point of a salvage: writes every segment to another folder, and a list of damaged ranges."""
 
 from __future__ import annotations
 
@@ -36,23 +36,24 @@ from commitlake.schemas.store_files import (
 
 CONFIG, DAMAGES, MOVED = "config", "salvage-damages.jsonl", "salvage-moved.jsonl"
 _MAX_MISSING = 1 << 16
-"""A segment is written for each that is missing."""
+"""Largest number of missing segments, since a segment is written for each."""
 _WORK, _SUMMARY = ".salvage", "salvage.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What came of a log.
+    """Result of a salvage.
 
     Attributes:
-        out: where it is.
-        bytes: of the log.
-        segments: that were written.
-        records: that are intact, and there.
-        damages: ranges without an intact record.
-        damaged_bytes: how long they are together.
-        moved: records that are not at their own offsets.
-        dropped: records behind the log's end, with a right CRC and last bytes that nothing proves; they are left out.
+        out: the output folder.
+        bytes: bytes of the log.
+        segments: number of segments that were written.
+        records: number of intact records.
+        damages: number of ranges without an intact record.
+        damaged_bytes: total size of these ranges, bytes.
+        moved: number of records that had to move to another offset.
+        dropped: number of records after the log's end that are left out: their CRC is right, but nothing proves that
+            their last bytes were written.
     """
 
     out: Path
@@ -72,15 +73,15 @@ def salvage_store(
     runner: Runner = HERE,
     advance: Callable[[int], None] | None = None,
 ) -> Salvaged:
-    """Write a clean log, beside its place until it is whole; with it goes the store's `config`.
+    """Write a clean log and a copy of the store's `config`. The log is renamed to its final name when it is complete.
 
-    Where an earlier run of the same has done so already, nothing is done: what follows a salvage can be run again.
+    If an earlier run has salvaged the same store, nothing is done, so that later steps can be repeated.
 
     Args:
         store: from `find_stores`; it is not changed.
-        out: the folder that gets `commitlog`.
-        runner: what runs the tasks; on other machines they need the same folders.
-        advance: is told how many bytes of log more are done.
+        out: the folder that receives `commitlog`.
+        runner: runs the tasks; workers on other machines need the same folders.
+        advance: called with the number of bytes of log that another task has written.
 
     Raises:
         SalvageError: for a folder that has another log already, and for segments of several sizes.
@@ -133,7 +134,7 @@ def salvage_store(
 
 
 def _source(store: Store) -> dict[str, Any]:
-    """What tells one log from another, and from what it was before somebody changed it."""
+    """Return a fingerprint of a log: path, and offset, size and modification time of its segments."""
     files = [
         [segment.base_offset, segment.file_size, Path(segment.path).lstat().st_mtime_ns] for segment in store.segments
     ]
@@ -145,7 +146,7 @@ def _counts(salvaged: Salvaged) -> dict[str, int]:
 
 
 def _known(store: Store, out: Path) -> Salvaged:
-    """What an earlier run has made of the same log."""
+    """Return the result of an earlier run over the same log."""
     try:
         check_folder(out / ROCKETMQ.folder)
         document = read_json(out / _SUMMARY)
@@ -160,7 +161,7 @@ def _known(store: Store, out: Path) -> Salvaged:
 
 
 def _tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
-    """A task for every segment from the oldest to the newest, missing ones included."""
+    """Return a task for every segment from the oldest to the newest, including missing ones."""
     size = segment_size(store)
     ranges = segment_ranges(store, found)
     missing = sum(-(-split.size // size) for split in ranges if split.missing)
@@ -183,7 +184,7 @@ def _tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
 
 
 def _by_segment(split: Split, size: int) -> Iterator[Split]:
-    """A range where segments are missing, segment by segment."""
+    """Divide a range of missing segments into segments."""
     if not split.missing:
         yield split
         return
@@ -194,7 +195,7 @@ def _by_segment(split: Split, size: int) -> Iterator[Split]:
 
 
 def _fill_empty(tasks: list[SegmentTask], done: dict[int, SegmentSalvaged]) -> None:
-    """Write segments without a record again: their fillers take the time of the record before."""
+    """Write segments without a record again, with the time of the previous record for their fillers."""
     time = next((done[number].first_time for number in range(len(tasks)) if done[number].records), 0)
     for number, task in enumerate(tasks):
         if done[number].records:
@@ -204,7 +205,7 @@ def _fill_empty(tasks: list[SegmentTask], done: dict[int, SegmentSalvaged]) -> N
 
 
 def _read_config(root: Path) -> dict[str, bytes]:
-    """Read what topics, groups and offsets there were, before anything is written; a broker makes what is missing.
+    """Read the files of `config` before anything is written. A broker creates missing ones.
 
     Raises:
         UnsafeFileError: for a link, or something else that is no file, among them; or files of more than 64 MiB.

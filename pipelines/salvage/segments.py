@@ -1,14 +1,14 @@
-"""One segment, written anew.
+"""Writes the salvaged copy of one segment.
 
-    what is there                                   what is written
+    found                                           written
     intact records                                  the same bytes, at the same offset
     a range without one, between two records        fillers of its size
     such a range up to the segment's end            a BLANK
     a segment that is missing, or has no record     a filler, and a BLANK
 
-A range that is too small for a filler cannot be left: the records behind it move up, to the next range or to the end of
-the segment, and a map tells of each where it was and where it is. No damage to a log of whole records leaves such a
-range, as every record is larger than the smallest filler; a forged one can.
+A range that is too small for a filler cannot stay: the records after it move towards the segment's start, up to the
+next range or the segment's end, and a map lists their old and new offsets. Damage to a log of whole records never
+leaves such a range, because every record is larger than the smallest filler, but a forged log can have one.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _OFFSET_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment.
+    """A segment to write.
 
     Attributes:
-        split: all of it that the log has; its end is the segment's, but for the newest.
-        size: bytes of a segment.
-        is_newest: nothing comes behind it: what has no record there is the log's end.
-        store_timestamp: ms, for fillers before the first record.
-        out: the folder that gets it.
+        split: the part of the segment that belongs to the log; the whole segment, except for the newest.
+        size: size of a segment, bytes.
+        is_newest: True for the last segment, where a range without a record is the log's end.
+        store_timestamp: store time of fillers before the first record, ms.
+        out: the output folder.
     """
 
     split: Split
@@ -59,13 +59,13 @@ class SegmentTask:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A range without an intact record, and what became of it.
+    """A range without an intact record, and what was written instead.
 
     Attributes:
-        start: physical offset.
-        end: behind it.
-        fault: the first fault in it; `unproven_end` for a record that nothing proves to be written to its end.
-        became: `filler`, `blank` or `moved`; `dropped` behind the log's end.
+        start: physical offset of the range.
+        end: physical offset after the range.
+        fault: the first fault in it; `unproven_end` for a record whose last bytes may not have been written.
+        became: `filler`, `blank` or `moved`; `dropped` after the log's end.
     """
 
     start: int
@@ -76,12 +76,12 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSalvaged:
-    """What came of a segment.
+    """Result of salvaging a segment.
 
     Attributes:
-        records: that are intact, and in the new segment.
-        damages: what is not.
-        moved: offsets of records that are not at their own: before, now.
+        records: number of intact records, which are in the new segment.
+        damages: ranges without an intact record.
+        moved: old and new offsets of records that had to move.
         first_time: store time of the first record, ms; 0 where there is none.
         last_time: store time of the last record, ms; 0 where there is none.
     """
@@ -94,7 +94,7 @@ class SegmentSalvaged:
 
 
 def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
-    """Write one segment, beside its place, synced, and renamed."""
+    """Write one segment under another name, sync it, and rename it."""
     base = task.split.base_offset
     path = Path(task.out) / segment_name(base)
     with write_sized(path, task.size) as descriptor:
@@ -103,16 +103,16 @@ def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
 
 @dataclass(slots=True)
 class _Stretch:
-    """Records that follow one another, or a range without one.
+    """Consecutive records, or a range without one.
 
     Attributes:
         start: physical offset.
-        end: behind it.
-        fault: of a range without records.
-        is_closed: of such a range: it is the segment's own BLANK, and no damage.
-        records: how many.
-        first_time: store time of the first, ms.
-        last_time: of the last.
+        end: physical offset after it.
+        fault: the fault of a range without records; None for records.
+        is_closed: True for a range that is the segment's own BLANK, and no damage.
+        records: number of records.
+        first_time: store time of the first record, ms.
+        last_time: store time of the last record, ms.
     """
 
     start: int
@@ -123,14 +123,14 @@ class _Stretch:
     first_time: int = 0
     last_time: int = 0
 
-    def joined(self, behind: _Stretch) -> _Stretch:
-        """With what follows it, of the same kind."""
-        records = self.records + behind.records
-        return replace(self, end=behind.end, records=records, last_time=behind.last_time)
+    def joined(self, after: _Stretch) -> _Stretch:
+        """Return this stretch together with the next one of the same kind."""
+        records = self.records + after.records
+        return replace(self, end=after.end, records=records, last_time=after.last_time)
 
 
 class _Writer:
-    """Writes one segment."""
+    """Writer of one segment."""
 
     def __init__(self, task: SegmentTask, descriptor: int) -> None:
         self._task = task
@@ -144,7 +144,7 @@ class _Writer:
         self._moved: list[tuple[int, int]] = []
 
     def run(self) -> SegmentSalvaged:
-        """Write all of it."""
+        """Write the segment."""
         split = self._task.split
         if split.missing:
             self._fill(_Stretch(split.start, self._end, Fault.MISSING_SEGMENT))
@@ -160,7 +160,7 @@ class _Writer:
         return self._salvaged(records)
 
     def _with_times(self, stretches: Iterator[_Stretch]) -> Iterator[_Stretch]:
-        """The same; a range before the first record takes its time from there."""
+        """Yield the stretches; for a range before the first record, use that record's time."""
         first = next(stretches, None)
         second = next(stretches, None) if first is not None and first.fault is not None else None
         if second is not None:
@@ -172,7 +172,7 @@ class _Writer:
         return SegmentSalvaged(records, tuple(self._damages), tuple(self._moved), self._first_time, self._time)
 
     def _stretches(self, file: SegmentFile) -> Iterator[_Stretch]:
-        """Records and ranges without, in turn, up to the segment's end, or of the newest one to the log's."""
+        """Yield records and ranges without records by turns, up to the end of the segment, or of the log."""
         split = self._task.split
         end, kept, bad = End(), None, None
         for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, end):
@@ -194,7 +194,7 @@ class _Writer:
         elif bad is not None:
             yield replace(bad, end=self._end)
         elif end.stop == h.STOP_BLANK or not self._task.is_newest:
-            # What is left is the segment's BLANK, or zeros where one should be.
+            # The rest is the segment's BLANK, or zeros in its place.
             begin = split.start if kept is None else kept.end
             is_closed = end.stop == h.STOP_BLANK
             if begin < self._end:
@@ -215,7 +215,7 @@ class _Writer:
         self._time = stretch.last_time
 
     def _renumber(self, file: SegmentFile, stretch: _Stretch) -> None:
-        """Give records that move their new offsets."""
+        """Write the new offsets of records that move."""
         split = Split(
             self._task.split.broker, self._task.split.path, self._base, stretch.start, stretch.end,
             self._task.split.segment_end, self._task.split.file_end, self._task.split.format,
@@ -231,7 +231,7 @@ class _Writer:
         size = stretch.end - start
         if stretch.end == self._end:
             became = "blank"
-            if start == self._base:  # brokers look at a segment's first record
+            if start == self._base:  # brokers expect a record at a segment's start
                 first = next(fillers(start, MIN_FILLER_BYTES, self._time))
                 self._write(memoryview(first), start)
                 start, size = start + len(first), size - len(first)
@@ -254,17 +254,17 @@ class _Writer:
 
 
 def _pieces(step: Step) -> Iterator[_Stretch]:
-    """The records of a step that follow one another, and its bad ranges, in their order."""
+    """Yield the consecutive records of a step, and its bad ranges, in order."""
     starts = step.origin + step.parts[h.START]
     ends = step.origin + step.parts[h.PROPERTIES] + step.parts[h.PROPERTIES_LENGTH]
     first = 0
     for bad in [*step.bad, None]:
-        behind = len(starts) if bad is None else int(np.searchsorted(starts, bad.start))
-        if behind > first:
-            start, end = int(starts[first]), int(ends[behind - 1])
-            times = _store_time(step, first), _store_time(step, behind - 1)
-            yield _Stretch(start, end, None, False, behind - first, *times)
-        first = behind
+        stop = len(starts) if bad is None else int(np.searchsorted(starts, bad.start))
+        if stop > first:
+            start, end = int(starts[first]), int(ends[stop - 1])
+            times = _store_time(step, first), _store_time(step, stop - 1)
+            yield _Stretch(start, end, None, False, stop - first, *times)
+        first = stop
         if bad is not None:
             yield _Stretch(bad.start, bad.end, bad.fault)
 

@@ -1,4 +1,4 @@
-"""What a salvage leaves out behind the end of a log: it writes no record there, but it says what stood there."""
+"""Ranges after the end of a log, which a salvage leaves out and reports."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 DROPPED = "dropped"
 UNPROVEN = "unproven_end"
-"""In place of a fault: whole records, of whose last bytes nothing proves that they are written."""
+"""The fault of complete records whose last bytes may not have been written."""
 _WINDOW_BYTES = 4 << 20
 
 
 def dropped_tail(store: Store, found: StoreRange) -> tuple[list[Damage], int]:
-    """The ranges behind a log's end that hold something, and how many records with a right CRC are among them.
+    """Return the ranges after a log's end that are not empty, and the number of records with a right CRC in them.
 
     Args:
         store: from `find_stores`.
-        found: its range, from `take_snapshot`.
+        found: the log's range, from `take_snapshot`.
     """
     if found.tail is not TailKind.TORN:
         return [], 0
