@@ -104,7 +104,7 @@ def test_a_part_that_was_changed_is_not_used(store: Path, rebuild: Rebuild) -> N
     data = bytearray(part.read_bytes())
     data[3] ^= 1
     part.write_bytes(data)
-    with pytest.raises(RebuildError, match="expected a whole part, found it truncated or changed"):
+    with pytest.raises(RebuildError, match="expected a complete part, found it truncated or changed"):
         rebuild(store, out, Wanted(), partition_bytes=PARTITION)
 
 
