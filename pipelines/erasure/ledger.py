@@ -47,7 +47,7 @@ class ErasureState:
         reason: as it was given.
         messages: how many.
         retention: how long older versions of tables live on.
-        erased_at: when all tables and packs were done; None before.
+        erased_at: when all tables and packs were done, for the last time; None before.
         purged_at: when nothing of it was left; None before.
         counts: what was done, by place.
     """
@@ -99,14 +99,17 @@ def read_states(lake: LakePaths) -> list[ErasureState]:
     messages = rows.filter(pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE)))
     counts = messages.group_by("number").aggregate([([], "count_all")]).to_pylist()
     counted = {row["number"]: row["count_all"] for row in counts}
-    found: dict[int, dict[str, dict[str, Any]]] = {}
+    found: dict[int, dict[str, list[dict[str, Any]]]] = {}
     for row in sorted(events.to_pylist(), key=lambda row: row["at"]):
-        found.setdefault(row["number"], {}).setdefault(row["event"], row)
+        found.setdefault(row["number"], {}).setdefault(row["event"], []).append(row)
     return [_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
 
 
-def _state(number: int, events: Mapping[str, Mapping[str, Any]], messages: int) -> ErasureState:
-    begun, erased, purged = (events.get(name) for name in ("begun", "erased", "purged"))
+def _state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: int) -> ErasureState:
+    begun, erased, purged = (next(iter(events.get(name, ())), None) for name in ("begun", "erased", "purged"))
+    # Of an erasure that a repair has undone, and that was done again, the retention begins anew: the newest rows count.
+    newest = events["erased"][-1] if erased else None
+    purged = next((row for row in events.get("purged", ()) if newest and row["at"] >= newest["at"]), None)
     try:
         assert begun is not None
         detail = json.loads(begun["detail"])
@@ -123,7 +126,7 @@ def _state(number: int, events: Mapping[str, Mapping[str, Any]], messages: int) 
         begun["reason"] or "",
         messages,
         retention,
-        erased["at"] if erased else None,
+        newest["at"] if newest else None,
         purged["at"] if purged else None,
         counts,
     )

@@ -161,12 +161,13 @@ def run_erasure(place: Place, plan: Plan, reason: str, retention: datetime.timed
 
 
 def unfinished_erasures(lake: LakePaths) -> list[ErasureState]:
-    """Return the erasures that are not done, and, where a table has lost some that were, the newest one."""
+    """Return the erasures that are not done, and those that a repair has undone in some table."""
     states = read_states(lake)
-    found = [state for state in states if state.is_unfinished]
-    if states and not found and not all(is_done(lake, table, states[-1].number) for table in CHANGES):
-        found = states[-1:]
-    return found
+    return [
+        state
+        for state in states
+        if state.is_unfinished or not all(is_done(lake, table, state.number) for table in CHANGES)
+    ]
 
 
 def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = None) -> list[Outcome]:
@@ -199,8 +200,8 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
         hbase = follow_hbase(place)
     outcomes = [Outcome(state, works, packs, hbase) for state in states]
     for outcome in outcomes:
-        if outcome.state.is_unfinished:
-            add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
+        # Also of an erasure that a repair has undone: the retention begins anew with the version that it is done in.
+        add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
     return outcomes
 
 

@@ -127,7 +127,7 @@ def search_packs(search: Search, parts: Sequence[PackPart]) -> Found:
         if search.limit and sum(map(len, matches)) >= search.limit:
             break
     rows = pa.concat_tables(matches).sort_by(_ORDER) if matches else pa.table({})
-    if search.limit:
+    if search.limit and rows.num_rows > search.limit:
         rows = rows.slice(0, search.limit)
     shown = [*search.columns, *(MATCH_COLUMNS if search.with_excerpts else ())] if matches else []
     return Found(

@@ -41,6 +41,12 @@ class Bodies:
     threads: int
 
 
+_NO_BODY = (
+    "expected a body in the lake, found no body_ref: the message was erased ('commitlake erase --list'), or another "
+    "program wrote its row"
+)
+
+
 def place_bodies(bodies: Bodies, records: Records, packs: Sequence[str], out: Array, base: int) -> dict[int, str]:
     """Copy the bodies of records to their places in a segment, compared with their CRC.
 
@@ -61,7 +67,7 @@ def place_bodies(bodies: Bodies, records: Records, packs: Sequence[str], out: Ar
     wanted = np.flatnonzero(records.body_sizes)
     lost = {int(row): "the lake has no body of this message" for row in wanted[records.packs[wanted] < 0]}
     if lost and not bodies.skip:
-        raise MissingBodyError(_error(records, next(iter(lost)), "expected a body in the lake, found no body_ref"))
+        raise MissingBodyError(_error(records, next(iter(lost)), _NO_BODY))
     wanted = wanted[records.packs[wanted] >= 0]
     order = np.lexsort((records.offsets[wanted], records.frame_offsets[wanted], records.packs[wanted]))
     wanted = wanted[order]

@@ -63,6 +63,12 @@ def test_a_limit_says_what_it_has_left_out(tmp_path: Path, capsys: pytest.Captur
     assert (code, len(rows), "cut" in told) == (0, 100, False)
 
 
+def test_nothing_that_matches_is_no_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(write_lake(tmp_path).lake.root)
+    code, rows, told = grep(capsys, root, "no such text", "--limit", 7)
+    assert (code, rows, "cut" in told) == (0, [], False)
+
+
 def test_the_number_of_matches_can_be_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(write_lake(tmp_path).lake.root)
     assert query.main(["--lake", str(root), "--grep", '"number":.7,', "--count"]) == 0

@@ -219,6 +219,24 @@ def test_a_repair_that_sets_messages_back_does_not_bring_anything_back(
     check_done(growing)
 
 
+def test_the_retention_begins_anew_where_a_repair_has_undone_an_erasure(growing: GrowingLake) -> None:
+    erase(growing)
+    (first,) = read_states(growing.lake)
+    newest = DeltaTable(growing.lake.messages).version()
+    entry = Path(growing.lake.messages) / "_delta_log" / f"{newest:020}.json"
+    entry.write_bytes(b"{")
+    assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.OK
+    (again,) = read_states(growing.lake)
+    assert first.erased_at is not None
+    assert again.erased_at is not None
+    assert again.erased_at > first.erased_at
+    assert again.counts == first.counts
+    assert purge_erasures(place_of(growing), first.due_at or NOW, lambda _: None)[0] == []
+    purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+    assert read_states(growing.lake)[0].purged_at is not None
+    check_done(growing)
+
+
 def test_an_archive_takes_an_erased_message_again_without_its_contents(growing: GrowingLake) -> None:
     """`messages` has lost the run that took the message; its store still has it."""
     erase(growing)
