@@ -2,6 +2,7 @@
 
 command     the command line
 arguments   what can be asked, and what does not go together
+source      where they come from: a lake, a store's log, live topics
 choice      from arguments to the messages that are chosen
 send        a dry run, a new replay, and one that goes on
 watch       what somebody wants meanwhile: another pace, a stop, a pause while a group is behind

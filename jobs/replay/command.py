@@ -1,4 +1,4 @@
-r"""Send archived messages again: to a topic, in order, at a pace, and each of them once.
+r"""Send messages again: to a topic, in order, at a pace, and each of them once.
 
     commitlake replay --lake /data/lake --topic orders --from 2026-11-17T14:00 --to 2026-11-17T14:20 \
         --namesrv 127.0.0.1:9876
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths
 
 DESCRIPTION = (
-    "Send archived messages again, to the topics they were sent to or to another one. Before it sends, it tells what "
+    "Send messages again, to the topics they were sent to or to another one: archived ones, or with --store or "
+    "--from-broker those of a store's log or of live topics. Before it sends, it tells what "
     "is chosen and which groups get it, and asks. The order of each queue is kept. Each message carries where it comes "
     "from (REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, ORIGIN_STORE_TIMESTAMP). A replay that was stopped "
     "or killed goes on with 'replay resume ID', and no message is sent twice."
@@ -55,6 +56,10 @@ EXAMPLES = (
      "what a group had not consumed then"),
     ("replay --lake lake --topic orders --from -2h --namesrv 127.0.0.1:9876 --to-topic test --mask body.email=hash",
      "into a topic for tests, without addresses; the hashes' key is in COMMITLAKE_MASK_KEY"),
+    ("replay --lake lake --store /data/rocketmq/store --topic orders --from -2h --namesrv 127.0.0.1:9876",
+     "of a store's own log; the lake gets the ledger"),
+    ("replay --lake lake --from-broker 127.0.0.1:9876 --topic orders --from -2h --namesrv 10.0.0.7:9876",
+     "of a live topic, to another cluster"),
     ("replay --lake lake --topic orders --from -2h --transform ./mend.py:mend --dry-run",
      "what a function would make of the first messages"),
     ("replay list --lake lake", "all replays, and how far they are"),

@@ -1,6 +1,8 @@
-"""Replays: archived messages are sent again, in order, at a pace, and each of them once.
+"""Replays: messages are sent again, in order, at a pace, and each of them once.
 
     selection     which messages                  plan        what is sent and where to, fixed before anything is sent
+    copied        messages of a log or of live topics, as a table to choose from
+    others        other replays of the same messages to the same place
     planning      makes a plan                    planned     a plan's messages, part by part
     parts         the rows and bodies of a part
     changes       what a function and masks do to messages; masking and json_values do the latter

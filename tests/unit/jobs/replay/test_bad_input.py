@@ -1,0 +1,159 @@
+"""`commitlake replay` where the lake or the target is not as it should be, or changes while it sends."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.rocketmq import Admin, Options
+from commitlake.jobs.maintain.command import main as maintain
+from commitlake.jobs.replay import send
+from commitlake.jobs.replay.command import main
+from commitlake.pipelines.replay import planning, sending
+from commitlake.pipelines.replay.ledger import Ledger, read_states
+from commitlake.pipelines.replay.others import announce
+from commitlake.pipelines.replay.run import ReplayRun
+from commitlake.schemas.tables.replays import ReplayEvent
+from tests.servers.broker_lite import BrokerLite
+from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.replays import ReplayWorld, target_client
+
+TOPIC = "topic-01"
+PARTS, OF_PART = 5, 80
+
+
+@pytest.fixture
+def in_parts(world: ReplayWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReplayWorld:
+    """A lake of five small files, which a replay sends in five parts."""
+    growing = GrowingLake(tmp_path / "grown")
+    for seed in range(PARTS):
+        growing.write(shop_messages(OF_PART, seed=seed))
+        growing.archive()
+    monkeypatch.setattr(planning, "STRETCH_BYTES", 1 << 10)
+    monkeypatch.setattr(planning, "PART_MESSAGES", OF_PART)
+    return ReplayWorld(growing.lake, world.name_servers, world.client, world.topic)
+
+
+def once_each(world: ReplayWorld) -> bool:
+    """Tell whether each message of the lake is in the target once."""
+    found = Counter(offset for queue in world.origins().values() for offset in queue)
+    return found == Counter(row["physical_offset"] for row in world.archived())
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_a_lake_that_is_maintained_meanwhile(
+    in_parts: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_cleaned: bool
+) -> None:
+    send_part = ReplayRun._send_part
+    sent: list[None] = []
+
+    def maintained(*arguments: object) -> bool:
+        result = send_part(*arguments)  # type: ignore[arg-type]
+        if not sent:
+            assert maintain(["--lake", in_parts.lake.root, "--quiet"]) == 0
+            if is_cleaned:  # as after a day
+                for path in set(Path(in_parts.lake.messages).glob("store_date=*/*.parquet")) - files_now(in_parts):
+                    path.unlink()
+        sent.append(None)
+        return result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ReplayRun, "_send_part", maintained)
+        code = in_parts.replay("--where", "true")
+    assert len(files_now(in_parts)) < PARTS
+    if is_cleaned:
+        assert code != 0
+        assert "Traceback" not in capsys.readouterr().err
+        assert in_parts.act("resume", in_parts.replay_id(), "--quiet") == 0
+    else:
+        assert code == 0
+        assert len(sent) >= PARTS
+    assert once_each(in_parts)
+
+
+def files_now(world: ReplayWorld) -> set[Path]:
+    """The data files of the newest version."""
+    return {Path(uri) for uri in DeltaTable(world.lake.messages).file_uris()}
+
+
+def test_bodies_that_have_expired_are_told_and_the_rest_is_sent(
+    in_parts: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packs = sorted(path for path in Path(in_parts.lake.bodies).rglob("*") if path.is_file())
+    packs[0].unlink()
+    assert in_parts.replay("--where", "true") == 3
+    outcomes = Counter(row["outcome"] for row in in_parts.ledger())
+    assert outcomes == {"no_body": OF_PART, "sent": (PARTS - 1) * OF_PART}
+    assert f"{OF_PART} messages could not be sent" in capsys.readouterr().err
+    # Nothing is left to send: the bodies are gone for good.
+    assert read_states(in_parts.lake)[in_parts.replay_id()].event is ReplayEvent.FINISHED
+
+
+def test_a_replay_of_what_another_one_has_begun_is_refused(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lose_the_ledger(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "add", lose_the_ledger)
+        assert world.replay("--topic", TOPIC) == 1
+    first = world.replay_id()
+    assert world.replay("--topic", TOPIC, "--queue", "1") == 4
+    assert f"20 of these messages are of the replay {first}, which has not finished" in capsys.readouterr().err
+    assert world.replay("--topic", "topic-02", "--queue", "1") == 0
+    assert world.act("resume", first, "--quiet") == 0
+    assert sum(map(len, world.received().values())) == 80 + 20
+    place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
+    assert main([*place, "--topic", TOPIC, "--dry-run"]) == 0
+    assert f"80 of these messages are of the replay {first} to the same queues, which is finished" in (
+        capsys.readouterr().err
+    )
+    assert world.replay("--topic", TOPIC) == 0  # whoever has seen that may send them once more
+
+
+def test_of_two_replays_at_once_one_sends(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(2, timeout=60)
+    codes: list[int] = []
+
+    def at_once(*arguments: object) -> None:
+        together.wait()
+        announce(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(send, "announce", at_once)
+    # Signals are the main thread's: a replay in another one cannot be stopped by them.
+    monkeypatch.setattr(send, "stop_softly", lambda _: nullcontext())
+    threads = [threading.Thread(target=lambda: codes.append(world.replay("--topic", TOPIC))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes.count(0) <= 1
+    assert set(codes) <= {0, 4}
+    assert sum(map(len, world.received().values())) == 80 * codes.count(0)
+
+
+def test_a_full_target_is_waited_for_and_the_replay_resumed(
+    world: ReplayWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sending, "_FIRST_WAIT_SECONDS", 0.01)
+    used = shutil.disk_usage(tmp_path)
+    percent = max(1, 100 * used.used // used.total)
+    full = ("--disk-percent", f"{max(1, percent - 2)},{max(1, percent - 1)},{max(1, percent - 1)}")
+    with BrokerLite(tmp_path / "full") as server, Admin(Options(server.name_server_address)) as admin:
+        admin.create_topic("Full", 4)
+    with BrokerLite(tmp_path / "full", options=full) as server, target_client(server.name_server_address) as client:
+        target = ReplayWorld(world.lake, server.name_server_address, client, "Full")
+        assert target.replay("--topic", TOPIC, "--patience", "1s") == 1
+        assert "'commitlake replay resume' goes on" in capsys.readouterr().err
+        assert sum(map(len, target.received().values())) == 0
+    with BrokerLite(tmp_path / "full") as server, target_client(server.name_server_address) as client:
+        target = ReplayWorld(world.lake, server.name_server_address, client, "Full")
+        assert target.act("resume", target.replay_id(), "--quiet", "--namesrv", server.name_server_address) == 0
+        assert sum(map(len, target.received().values())) == 80
