@@ -15,8 +15,13 @@ RocketMQError
 
 from __future__ import annotations
 
+import re
+
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.remoting.codes import code_name
+from commitlake.schemas.remoting.codes import ResponseCode, code_name
+
+_TOO_LARGE = re.compile(r"\bsize (of messageExtBatch )?exceeded")
+"""Words of the encoders of batches, in 4.9.7 and 5.5.0."""
 
 
 class RocketMQError(CommitLakeError):
@@ -61,6 +66,16 @@ class RefusedError(RocketMQError):
         self.address = address
         self.code = code
         self.remark = remark
+
+    @property
+    def is_of_the_message(self) -> bool:
+        """Whether it is the message that the broker does not take, now or later.
+
+        For a message in a batch that is too large, brokers answer SYSTEM_ERROR, with the exception of their encoder.
+        """
+        if self.code == ResponseCode.SYSTEM_ERROR:
+            return _TOO_LARGE.search(self.remark) is not None
+        return self.code == ResponseCode.MESSAGE_ILLEGAL
 
     def __str__(self) -> str:
         return f"{self.address} answered {code_name(self.code)}: {self.remark[:500] or 'without a remark'}"

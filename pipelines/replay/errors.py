@@ -34,6 +34,10 @@ class TargetGoneError(ReplayError):
     is_transient = True
 
 
+class StoppedError(ReplayError):
+    """Somebody has stopped the replay while it waited for its target."""
+
+
 class OtherProcessError(ReplayError):
     """Another process has gone on with the replay, or is at it now."""
 

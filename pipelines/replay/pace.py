@@ -57,6 +57,11 @@ class Pace:
         """Let nothing through any longer: `wait` gives False."""
         self._is_stopped = True
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing is let through any longer."""
+        return self._is_stopped
+
     def fitting(self, messages: int) -> int:
         """Return how many messages may go together, so that the pace is even; at least 1."""
         rate = self._rate

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.replay.batches import EncodedPart, encode_part
+from commitlake.pipelines.replay.errors import StoppedError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event
 from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.pace import Pace
@@ -141,12 +142,16 @@ class ReplayRun:
                 max(planned.offset, ends.get(queue, 0)),
                 self._plan.replay_id,
                 self._settings.patience_seconds,
+                is_stopped=lambda: self._pace.is_stopped,
             )
             for queue, planned in zip(self._queues, self._plan.target.queues, strict=True)
         ]
         done = self._ledger.known_of(first) if known else set()
         with ThreadPoolExecutor(min(_MAX_THREADS, len(senders))) as pool, ThreadPoolExecutor(1) as reading:
-            there = self._find_sent(senders, pool) if is_resumed else {}
+            try:
+                there = self._find_sent(senders, pool) if is_resumed else {}
+            except StoppedError:
+                return False
             coming = reading.submit(self._prepare, first, before, done)
             for number in range(first, len(self._plan.parts)):
                 part, before = coming.result()
@@ -260,9 +265,12 @@ class ReplayRun:
             batch = next(part.encoded.batches(rows, self._plan.batch_bytes, most))
             if not self._pace.wait(len(batch), int(part.stored_ms[batch.rows[0]])):
                 return False
-            for landing in sender.send(batch, origin_of):
-                landings.append(landing)
-                self._count(landing)
+            try:
+                for landing in sender.send(batch, origin_of):
+                    landings.append(landing)
+                    self._count(landing)
+            except StoppedError:  # whoever resumes the replay looks whether the batch is there
+                return False
             rows = rows[len(batch) :]
         return True
 

@@ -3,7 +3,8 @@
     send → stored: done
          → refused, for now: wait and send again
          → refused, for good: each message by itself, so that one does not stop the others
-         → no answer: the broker may have stored it: look behind the queue's last known end, and send what is not there
+         → no answer, or an error in the broker: it may have stored it: look behind the queue's last known end, and send
+           what is not there
 
 A batch is one write to the broker's log: what is there of it after a crash is its beginning, so the order is kept.
 """
@@ -23,14 +24,13 @@ from commitlake.connectors.rocketmq.producer import Producer
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.pipelines.replay.batches import Batch
-from commitlake.pipelines.replay.errors import TargetError, TargetGoneError
+from commitlake.pipelines.replay.errors import StoppedError, TargetError, TargetGoneError
 from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replay_messages import Outcome
 
-_FOR_GOOD = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.INVALID_PARAMETER})
 _OF_TOPIC = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
 _FIRST_WAIT_SECONDS = 0.2
 _MAX_WAIT_SECONDS = 5.0
@@ -75,6 +75,7 @@ class QueueSender:
         end: Every message of the replay that was sent before stands before this queue offset, or its row is known.
         replay_id: The replay's.
         patience_seconds: How long the target may not answer, or may refuse everything.
+        is_stopped: Tells whether nobody waits for the target any longer.
         sleep: Waits for so many seconds.
         clock: Seconds that only rise.
     """
@@ -87,12 +88,14 @@ class QueueSender:
         replay_id: str,
         patience_seconds: float,
         *,
+        is_stopped: Callable[[], bool] = lambda: False,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.queue = queue
         self._client, self._end, self._replay_id = client, end, replay_id
         self._patience, self._sleep, self._clock = patience_seconds, sleep, clock
+        self._is_stopped = is_stopped
 
     def find(self) -> dict[Origin, int]:
         """Return the replay's messages that may be there without anybody knowing, by their queue offsets.
@@ -118,6 +121,7 @@ class QueueSender:
         Raises:
             TargetError: if the topic is gone, or the queue is not what it was.
             TargetGoneError: if the target refuses everything, or does not answer, for too long.
+            StoppedError: if the replay is stopped while it waits for the target.
         """
         attempts = 0
         is_alone = False
@@ -128,30 +132,37 @@ class QueueSender:
                 first = self._post(batch, is_alone=is_alone)
             except RefusedError as error:
                 self._check_topic(error)
-                if error.code not in _FOR_GOOD:
-                    problem: Exception = error
-                elif len(batch) > 1:
-                    for one in batch.each():  # so that one that is refused does not stop the others
-                        yield from self.send(one, origin_of)
+                if error.is_of_the_message or error.code == ResponseCode.INVALID_PARAMETER:
+                    if len(batch) == 1 and not is_alone:
+                        is_alone = True
+                        continue
+                    yield from self._refuse(batch, origin_of, attempts, error)
                     return
-                elif is_alone:
-                    yield Landing(batch.rows, Outcome.REFUSED, None, attempts, str(error))
-                    return
-                else:
-                    is_alone = True
-                    continue
+                problem: Exception = error
+                is_in_doubt = error.code == ResponseCode.SYSTEM_ERROR  # which may come after it has stored them
             except (UnreachableError, NoRouteError, ProtocolError) as error:
-                problem = error
+                problem, is_in_doubt = error, True
+            else:
+                self._end = first + len(batch)
+                yield Landing(batch.rows, Outcome.SENT, np.arange(first, self._end), attempts)
+                return
+            if is_in_doubt:
                 found = self._look_for(batch, origin_of, attempts)
                 yield found
                 batch = batch.without(found.rows.tolist())
                 if not len(batch):
                     return
-            else:
-                self._end = first + len(batch)
-                yield Landing(batch.rows, Outcome.SENT, np.arange(first, self._end), attempts)
-                return
             patience.wait_after(problem, f"{queue_text(self.queue)}: not sent")
+
+    def _refuse(
+        self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int, error: RefusedError
+    ) -> Iterator[Landing]:
+        """Send each message by itself, so that one that is refused does not stop the others; give up a single one."""
+        if len(batch) == 1:
+            yield Landing(batch.rows, Outcome.REFUSED, None, attempts, str(error))
+            return
+        for one in batch.each():
+            yield from self.send(one, origin_of)
 
     def _post(self, batch: Batch, *, is_alone: bool) -> int:
         producer = self._client.producer
@@ -186,14 +197,20 @@ class QueueSender:
                 patience.wait_after(error, f"{queue_text(self.queue)}: no answer")
 
     def _start_patience(self) -> _Patience:
-        return _Patience(self._patience, self._sleep, self._clock)
+        return _Patience(self._patience, self._is_stopped, self._sleep, self._clock)
 
 
 class _Patience:
     """Longer and longer waits for the target, until it has been away for too long."""
 
-    def __init__(self, seconds: float, sleep: Callable[[float], object], clock: Callable[[], float]) -> None:
-        self._seconds, self._sleep, self._clock = seconds, sleep, clock
+    def __init__(
+        self,
+        seconds: float,
+        is_stopped: Callable[[], bool],
+        sleep: Callable[[float], object],
+        clock: Callable[[], float],
+    ) -> None:
+        self._seconds, self._is_stopped, self._sleep, self._clock = seconds, is_stopped, sleep, clock
         self._deadline = clock() + seconds
         self._wait = _FIRST_WAIT_SECONDS
 
@@ -206,7 +223,10 @@ class _Patience:
 
         Raises:
             TargetGoneError: if there have been attempts for long enough.
+            StoppedError: if somebody has stopped the replay.
         """
+        if self._is_stopped():
+            raise StoppedError(f"{what}: {problem}") from None
         if self._clock() > self._deadline:
             raise TargetGoneError(
                 f"{what} for {self._seconds:.0f} s: {problem}. 'commitlake replay resume' goes on"

@@ -33,7 +33,7 @@ from commitlake.connectors.rocketmq.sending import Stored
 from commitlake.connectors.rocketmq.sink.outcomes import Outcomes, RowStatus
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits, RowParcel, divide, to_parcel
 from commitlake.connectors.rocketmq.sink.rows import PreparedRows, RowSettings, Target, prepare
-from commitlake.schemas.remoting.codes import BUSY, TRY_ANOTHER_BROKER, ResponseCode
+from commitlake.schemas.remoting.codes import BUSY, TRY_ANOTHER_BROKER
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.signing import Credentials
 
@@ -230,7 +230,7 @@ class _Run:
     def _failed(self, work: _Work, problem: BaseException, *, was_sent: bool) -> None:
         """Send rows again where that may help, or note that they are not sent."""
         is_lost = was_sent and isinstance(problem, UnreachableError | ProtocolError)
-        if isinstance(problem, RefusedError) and problem.code == ResponseCode.MESSAGE_ILLEGAL:
+        if isinstance(problem, RefusedError) and problem.is_of_the_message:
             self._divide(work, problem)
             return
         if is_lost and not self._settings.resend_in_doubt:

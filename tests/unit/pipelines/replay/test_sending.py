@@ -13,7 +13,7 @@ import pytest
 from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, RocketMQError, UnreachableError
 from commitlake.connectors.rocketmq.puller import PullResult, PullStatus
 from commitlake.pipelines.replay.batches import Batch, encode_part
-from commitlake.pipelines.replay.errors import TargetError, TargetGoneError
+from commitlake.pipelines.replay.errors import StoppedError, TargetError, TargetGoneError
 from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
 from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -88,14 +88,16 @@ def make_batch(count: int = 4) -> Batch:
     return batch
 
 
-def send(target: Target, batch: Batch, patience: float = 60, end: int = 5) -> list[Landing]:
+def send(
+    target: Target, batch: Batch, patience: float = 60, end: int = 5, is_stopped: Callable[[], bool] = lambda: False
+) -> list[Landing]:
     now = [0.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
     client = TargetClient(cast("Any", target), cast("Any", target), cast("Any", target))
-    sender = QueueSender(client, QUEUE, end, "R1", patience, sleep=sleep, clock=lambda: now[0])
+    sender = QueueSender(client, QUEUE, end, "R1", patience, is_stopped=is_stopped, sleep=sleep, clock=lambda: now[0])
     return list(sender.send(batch, lambda row: Origin("broker-a", 100 * row)))
 
 
@@ -171,11 +173,19 @@ def test_a_target_that_fails_for_a_while_is_waited_for(fault: RocketMQError) -> 
     assert (target.sends, len(target.log)) == (4, 9)
 
 
-def test_one_message_that_is_refused_does_not_stop_the_others() -> None:
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (ResponseCode.MESSAGE_ILLEGAL, "too large"),
+        (ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException, message body size exceeded, org.apache"),
+        (ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException, Properties size of messageExtBatch exceeded!, org"),
+    ],
+)
+def test_one_message_that_is_refused_does_not_stop_the_others(code: ResponseCode, remark: str) -> None:
     def refuse_the_second(target: Target, body: bytes) -> int:
         if b"B" in [item.body for item in parse_batch(body)]:
             target.faults.append(refuse_the_second)
-            raise RefusedError("broker", ResponseCode.MESSAGE_ILLEGAL, "too large")
+            raise RefusedError("broker", code, remark)
         target.faults.append(refuse_the_second)
         return target.store(body)
 
@@ -183,13 +193,31 @@ def test_one_message_that_is_refused_does_not_stop_the_others() -> None:
     found = send(target, make_batch())
     assert landed(found) == {0: ("sent", 5), 1: ("refused", None), 2: ("sent", 6), 3: ("sent", 7)}
     assert target.alone == 1
-    assert [landing.error for landing in found if landing.error] == ["broker answered MESSAGE_ILLEGAL (13): too large"]
+    (error,) = [landing.error for landing in found if landing.error]
+    assert error.endswith(remark)
+
+
+def test_an_error_in_the_broker_may_come_after_it_has_stored_the_messages() -> None:
+    def store_and_fail(target: Target, body: bytes) -> int:
+        target.store(body)
+        raise RefusedError("broker", ResponseCode.SYSTEM_ERROR, "unknown error")
+
+    target = Target(store_and_fail)
+    assert landed(send(target, make_batch())) == {row: ("found", 5 + row) for row in range(4)}
+    assert target.sends == 1
 
 
 def test_a_message_too_large_for_a_batch_is_sent_alone() -> None:
     target = Target(RefusedError("broker", ResponseCode.MESSAGE_ILLEGAL, "too large"))
     assert landed(send(target, make_batch(1))) == {0: ("sent", 5)}
     assert target.alone == 1
+
+
+def test_nobody_waits_for_a_target_once_the_replay_is_stopped() -> None:
+    target = Target(*[RefusedError("broker", ResponseCode.SYSTEM_BUSY, "busy")] * 100)
+    with pytest.raises(StoppedError, match="busy"):
+        send(target, make_batch(), is_stopped=lambda: target.sends == 3)
+    assert target.sends == 3
 
 
 def test_patience_has_an_end() -> None:
