@@ -1,0 +1,97 @@
+"""Make the reference of the lake's tables: every column with its type and comment, and queries to start with."""
+
+from __future__ import annotations
+
+import importlib
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable, Origin
+from docs.generate.prose import markdown_of, table
+from docs.generate.table_queries import QUERIES
+
+_MODULES = {"profiles": "profile"}
+_SCHEMAS = {"profiles": "PROFILES"}
+_ORIGINS = {
+    Origin.ARCHIVE: "`archive` writes it.",
+    Origin.COMMITS: "`archive` writes it, with each run.",
+    Origin.MESSAGES: "It is derived from `messages`, and can be made again from it.",
+    Origin.SNAPSHOTS: "`snapshot` and `archive` write it.",
+    Origin.REPLAYS: "`replay` and `dlq redrive` write it.",
+    Origin.ERASURES: "`erase` writes it.",
+    Origin.EVIDENCE: "Jobs with `--evidence-key` write it.",
+}
+_INTRO = """# Tables
+
+A lake is a folder, or a prefix in an object store, with one Delta table in each subfolder. Any tool that reads Delta
+can read them. `commitlake query --table NAME` prints rows of one, and `commitlake query --sql` takes any `SELECT`.
+
+Times are UTC. Every column may be null, so that a table can gain columns.
+"""
+
+
+def page() -> str:
+    """Return the page of all tables."""
+    contents = table(
+        ("Table", "Rows"),
+        ([f"[`{name}`](#{name})", _first_sentence(name)] for name in LAKE_TABLES),
+    )
+    return "\n\n".join([_INTRO, contents, *(_section(name, entry) for name, entry in LAKE_TABLES.items())]) + "\n"
+
+
+def schema_of(name: str) -> StructType:
+    """Return the columns of a table."""
+    schema: StructType = getattr(_module(name), _SCHEMAS.get(name, name.upper()))
+    return schema
+
+
+def _module(name: str) -> object:
+    return importlib.import_module(f"commitlake.schemas.tables.{_MODULES.get(name, name)}")
+
+
+def _section(name: str, entry: LakeTable) -> str:
+    parts = [f"## {name}", markdown_of(_module(name).__doc__), _origin(entry), _columns(schema_of(name))]
+    parts += [
+        f'{purpose}:\n\n```console\n$ commitlake query --lake /data/lake --sql "{sql}"\n```'
+        for purpose, sql in QUERIES[name]
+    ]
+    return "\n\n".join(parts)
+
+
+def _origin(entry: LakeTable) -> str:
+    text = _ORIGINS[entry.origin]
+    if entry.sort_columns:
+        text += f" `maintain` sorts it by {', '.join(f'`{column}`' for column in entry.sort_columns)}."
+    return text
+
+
+def _columns(schema: StructType) -> str:
+    rows = ((f"`{name}`", kind, comment) for name, kind, comment in _described(schema, ""))
+    return table(("Column", "Type", "Meaning"), rows)
+
+
+def _described(schema: StructType, prefix: str) -> list[tuple[str, str, str]]:
+    rows: list[tuple[str, str, str]] = []
+    for field in schema.fields:
+        name = prefix + field.name
+        rows.append((name, _type_name(field.dataType), field.metadata.get("comment", "")))
+        inner = field.dataType.elementType if isinstance(field.dataType, ArrayType) else field.dataType
+        if isinstance(inner, StructType):
+            rows += _described(inner, name + ("[]." if isinstance(field.dataType, ArrayType) else "."))
+    return rows
+
+
+def _type_name(kind: DataType) -> str:
+    if isinstance(kind, StructType):
+        return "struct"
+    if isinstance(kind, ArrayType):
+        return f"array of {_type_name(kind.elementType)}"
+    if isinstance(kind, MapType):
+        return f"map of {_type_name(kind.keyType)} to {_type_name(kind.valueType)}"
+    return kind.simpleString()
+
+
+def _first_sentence(name: str) -> str:
+    first = (_module(name).__doc__ or "").partition("\n\n")[0]
+    text = " ".join(first.split()).partition(": ")[2]
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,97 @@
+"""Queries to start with, for each table of a lake. A test runs each of them on a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+QUERIES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "messages": (
+        (
+            "Count messages by topic and kind",
+            "SELECT topic, kind, count(*) AS messages FROM messages GROUP BY topic, kind ORDER BY messages DESC",
+        ),
+        (
+            "Follow one order",
+            (
+                "SELECT store_timestamp, topic, kind, tags FROM messages WHERE array_has(keys, 'order-4711') "
+                "ORDER BY store_timestamp"
+            ),
+        ),
+        (
+            "List dead letters with the topic that they were sent to",
+            "SELECT store_timestamp, topic, origin_topic, reconsume_times FROM messages WHERE kind = 'dlq'",
+        ),
+        (
+            "Print bodies, too",
+            "SELECT msg_id, body() FROM messages WHERE topic = 'orders' LIMIT 5",
+        ),
+    ),
+    "quarantine": (
+        (
+            "List the ranges that could not be read",
+            "SELECT broker, segment, start_offset, end_offset, reason FROM quarantine",
+        ),
+    ),
+    "gaps": (
+        ("List the parts of the logs that are not in the lake", "SELECT broker, start_offset, end_offset FROM gaps"),
+    ),
+    "message_keys": (
+        (
+            "Find the most frequent keys",
+            (
+                "SELECT key, count(*) AS messages FROM message_keys WHERE kind = 'business' GROUP BY key "
+                "ORDER BY messages DESC LIMIT 10"
+            ),
+        ),
+    ),
+    "profiles": (
+        (
+            "Count what each run took of each topic",
+            "SELECT run_id, topic, sum(messages) AS messages FROM profiles GROUP BY run_id, topic",
+        ),
+    ),
+    "quality_results": (
+        (
+            "List expectations that were not met",
+            "SELECT run_id, suite, expectation, severity FROM quality_results WHERE NOT success",
+        ),
+    ),
+    "store_config": (
+        (
+            "Show the newest settings of a store",
+            "SELECT kind, name, value, recorded_at FROM store_config ORDER BY recorded_at DESC",
+        ),
+    ),
+    "consumer_offsets": (
+        (
+            "Show the history of a group's offsets",
+            "SELECT as_of, topic, queue_id, consumer_offsets.offset FROM consumer_offsets ORDER BY as_of DESC",
+        ),
+    ),
+    "subscriptions": (("Show what groups want", "SELECT as_of, topic, source FROM subscriptions ORDER BY as_of DESC"),),
+    "topic_minutes": (
+        (
+            "Sum messages by topic and hour",
+            (
+                "SELECT topic, date_trunc('hour', minute) AS hour, sum(messages) AS messages FROM topic_minutes "
+                "GROUP BY topic, hour ORDER BY hour, topic"
+            ),
+        ),
+    ),
+    "archive_runs": (("List the newest runs", "SELECT * FROM archive_runs ORDER BY sequence DESC LIMIT 5"),),
+    "replays": (("Show what happened to each replay", "SELECT replay_id, at, event FROM replays ORDER BY at"),),
+    "replay_messages": (
+        (
+            "Count what was sent by each replay",
+            "SELECT replay_id, count(*) AS messages FROM replay_messages GROUP BY replay_id",
+        ),
+    ),
+    "replay_rows": (
+        (
+            "Count what each replay changed",
+            "SELECT replay_id, count(*) AS messages FROM replay_rows GROUP BY replay_id",
+        ),
+    ),
+    "erasures": (("List erasures", "SELECT number, at, event, reason FROM erasures ORDER BY at"),),
+    "evidence": (("List the signed documents", "SELECT number, document FROM evidence ORDER BY number"),),
+}
