@@ -86,6 +86,11 @@ class LakePaths:
         return self._table("message_keys")
 
     @property
+    def edges(self) -> str:
+        """What brokers and clients did with each message."""
+        return self._table("edges")
+
+    @property
     def profiles(self) -> str:
         """Counts and checksums of what was archived, by topic, queue and window."""
         return self._table("profiles")

@@ -7,9 +7,13 @@ timestamp literals end in the year 2262.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from enum import StrEnum
 
 from commitlake.schemas.times import epoch_us
+
+_MAX_PRUNED = 20
+"""Values of an IN for which DataFusion looks at the bounds of files, row groups and pages; with more, it reads all."""
 
 
 class Engine(StrEnum):
@@ -47,3 +51,23 @@ def date_literal(date: datetime.date) -> str:
 def column_name(name: str, engine: Engine = Engine.DELTALAKE) -> str:
     """Return a column's name, quoted."""
     return f'"{name}"' if engine is Engine.DELTALAKE else f"`{name}`"
+
+
+def is_one_of(column: str, literals: Iterable[str]) -> str:
+    """Return the condition that a column has one of some values, in a form by which DataFusion skips what has none.
+
+    Args:
+        column: its name, quoted where it has to be.
+        literals: the values as SQL.
+
+    >>> is_one_of("n", ["1", "2"])
+    'n IN (1, 2)'
+    >>> is_one_of("n", [])
+    'false'
+    """
+    values = list(literals)
+    parts = [
+        f"{column} IN ({', '.join(values[start : start + _MAX_PRUNED])})"
+        for start in range(0, len(values), _MAX_PRUNED)
+    ]
+    return f"({' OR '.join(parts)})" if len(parts) > 1 else parts[0] if parts else "false"

@@ -60,6 +60,8 @@ class OutcomeState(StrEnum):
     """A half message that was neither committed nor rolled back so far."""
     ROLLED_BACK = "rolled_back"
     """The transaction was rolled back: no group gets it."""
+    CANCELLED = "cancelled"
+    """No group gets it: its producer called a timer back, or the broker gave a half message up."""
     DEAD = "dead"
     """A dead letter, which nobody has sent again."""
     REDRIVEN = "redriven"

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.lake.sql import date_literal
+from commitlake.connectors.lake.sql import date_literal, is_one_of
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
@@ -48,12 +48,11 @@ def _condition(lake: LakePaths, keys: Sequence[str], kind: str) -> str | None:
         return "false"
     if found.num_rows > MOST_PLACES:
         return None
-    offsets = ", ".join(str(offset) for offset in pc.unique(found.column("physical_offset")).to_pylist())
-    return f"physical_offset IN ({offsets}) AND {_dates(found.column('store_timestamp'))}"
+    offsets = is_one_of("physical_offset", map(str, pc.unique(found.column("physical_offset")).to_pylist()))
+    return f"{offsets} AND {_dates(found.column('store_timestamp'))}"
 
 
 def _dates(times: pa.ChunkedArray) -> str:
     days = {time.astimezone(datetime.UTC).date() if time else None for time in pc.unique(times).to_pylist()}
-    dates = ", ".join(date_literal(day) for day in sorted(day for day in days if day))
-    known = f"store_date IN ({dates})" if dates else "false"
+    known = is_one_of("store_date", (date_literal(day) for day in sorted(day for day in days if day)))
     return f"({known} OR store_date IS NULL)" if None in days else known

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.lineage.rows import Row, Rows
-from commitlake.jobs.pages.lineage.times import length_text, moment_text
+from commitlake.jobs.pages.lineage.times import moment_text
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outcome, Record, Story
+from commitlake.pipelines.lineage.words import length_text
 
 MAX_BYTES = 12 << 20
 """Size of all details from which on properties and bodies are left out."""

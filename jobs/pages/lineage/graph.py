@@ -19,9 +19,10 @@ from commitlake.jobs.pages.line_chart import percent
 from commitlake.jobs.pages.lineage.glyphs import FOLDED, edge_look, glyph, glyph_of
 from commitlake.jobs.pages.lineage.lanes import Lanes
 from commitlake.jobs.pages.lineage.rows import Row, Rows
-from commitlake.jobs.pages.lineage.times import clock_text, day_text, length_text
+from commitlake.jobs.pages.lineage.times import clock_text, day_text
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.pipelines.lineage.story import Edge, StepKind, Story
+from commitlake.pipelines.lineage.words import length_text
 
 CHUNK = 8
 """Lines of a chunk, which stays whole on paper: with more, sheets end half empty."""

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.lineage.rows import Row, rows_of
-from commitlake.jobs.pages.lineage.times import length_text
 from commitlake.pipelines.lineage.story import Consumption, Step, StepKind, Story
+from commitlake.pipelines.lineage.words import length_text
 from commitlake.schemas.times import plain_text
 
 MAX_STEPS = 80

@@ -34,6 +34,7 @@ _KINDS = {
     OutcomeState.PASSED: Kind.INFO,
     OutcomeState.REDRIVEN: Kind.INFO,
     OutcomeState.ROLLED_BACK: Kind.INFO,
+    OutcomeState.CANCELLED: Kind.INFO,
     OutcomeState.CONSUMED: Kind.GOOD,
 }
 """How good each state is, the worst first."""

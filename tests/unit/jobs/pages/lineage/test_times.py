@@ -6,7 +6,8 @@ import datetime
 
 import pytest
 
-from commitlake.jobs.pages.lineage.times import clock_text, day_text, length_text, moment_text
+from commitlake.jobs.pages.lineage.times import clock_text, day_text, moment_text
+from commitlake.pipelines.lineage.words import length_text
 
 BEGIN = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 

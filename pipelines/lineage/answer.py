@@ -1,0 +1,78 @@
+"""The story of a question, from the tables of a lake, without Spark or a JVM."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.lineage.building import build, ordered
+from commitlake.pipelines.lineage.gathering import Gathered, gather
+from commitlake.pipelines.lineage.lookups import LineageTables, Row
+from commitlake.pipelines.lineage.offsets import Offsets, read_offsets
+from commitlake.pipelines.lineage.outcomes import Outcomes
+from commitlake.pipelines.lineage.question import Question
+from commitlake.pipelines.lineage.story import Story
+from commitlake.pipelines.lineage.words import when_text
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+
+_CONSUMED_KINDS = (Kind.NORMAL, Kind.RETRY)
+"""Kinds of records that groups consume."""
+_OLD_SNAPSHOT = datetime.timedelta(minutes=10)
+
+
+def story_of(lake: LakePaths, question: Question) -> Story:
+    """Return what happened to the messages of a question; a story without steps where the lake has none.
+
+    Args:
+        lake: Where the tables lie.
+        question: What is asked.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: A table cannot be read.
+        LogDamagedError: The log of `messages` is damaged.
+    """
+    story, _ = story_and_rows(lake, question)
+    return story
+
+
+def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence[Row]]:
+    """Return the story, and the rows of `messages` that it is of, by which bodies are found."""
+    tables = LineageTables(lake)
+    found = gather(tables, question)
+    now = tables.newest({row["broker"] for row in found.records.values()}) if found.records else {}
+    as_of = max(now.values(), default=None)
+    graph = build(found, as_of)
+    consumed = [row for row in found.records.values() if row["kind"] in _CONSUMED_KINDS]
+    offsets = read_offsets(lake, consumed)
+    outcomes = Outcomes(found, graph, offsets, now).all()
+    steps, edges = ordered(graph)
+    order = {step.id: number for number, step in enumerate(steps)}
+    outcomes.sort(key=lambda outcome: order[outcome.step])
+    cautions = [*found.cautions, *_cautions(found, consumed, offsets, as_of)]
+    story = Story(question.words, as_of, steps, edges, outcomes, cautions, found.not_shown)
+    return story, list(found.records.values())
+
+
+def _cautions(found: Gathered, consumed: Sequence[Row], offsets: Offsets, as_of: datetime.datetime | None) -> list[str]:
+    told = []
+    brokers = sorted({row["broker"] for row in consumed})
+    lacking = [broker for broker in brokers if broker not in offsets.taken]
+    if lacking:
+        told.append(
+            f"the lake has no snapshot of the groups' offsets of {', '.join(lacking)}: what groups have passed is not "
+            "known, nor which groups there are"
+        )
+    for broker in brokers:
+        taken = offsets.taken.get(broker)
+        if taken is not None and as_of is not None and taken + _OLD_SNAPSHOT < as_of:
+            told.append(
+                f"the groups' offsets of {broker} are of {when_text(taken, as_of)}, and no newer ones are in the lake"
+            )
+    if consumed and found.has_edges and not any(edge["evidence_broker"] is not None for edge in found.edges):
+        told.append(
+            "no client has traced these messages: that a group has passed one is known by its offset, which does not "
+            "tell whether it was consumed, by whom, or when exactly"
+        )
+    return told

@@ -1,0 +1,221 @@
+"""What a story is made of: the records of a question, the edges of their messages, and the records at their ends.
+
+A message has a node in the table `edges`, under which all that happened to it is filed. The search goes from records to
+nodes, to edges, to the records at their ends, which may be of other messages (an op record, a replay), until there is
+nothing new. It ends early at a limit, and says so.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from commitlake.pipelines.lineage.lookups import LineageTables, Place, Row
+from commitlake.pipelines.lineage.question import MAX_STEPS, Question
+from commitlake.pipelines.lineage.words import count_text, when_text
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.tables.edge_kinds import EdgeKind
+
+NO_EDGES = (
+    "the lake has no table of edges: the records are in time order, and nothing joins them; "
+    "'commitlake archive --lake LAKE --backfill edges --local' makes it"
+)
+MAX_ROUNDS = 20
+"""Messages from which the search goes on to others, as from a dead letter to its redrive."""
+_RELATED_DAYS = datetime.timedelta(days=1)
+_HUBS = frozenset({Kind.OP})
+"""Kinds of records that belong to many messages: what else they are of is of no interest."""
+
+
+@dataclass
+class Gathered:
+    """What was found.
+
+    Attributes:
+        records: Rows of `messages` by their place.
+        matched: Places of the question's records.
+        related: Places of records that are here for `related_by`.
+        related_by: The property that they share with the others.
+        edges: Rows of `edges`, each step once.
+        has_edges: Whether the lake has the table.
+        not_shown: Records of the question that are left out.
+        cautions: What was not looked at, or left out.
+    """
+
+    records: dict[Place, Row] = field(default_factory=dict)
+    matched: set[Place] = field(default_factory=set)
+    related: set[Place] = field(default_factory=set)
+    related_by: str | None = None
+    edges: list[Row] = field(default_factory=list)
+    has_edges: bool = False
+    not_shown: int = 0
+    cautions: list[str] = field(default_factory=list)
+
+
+def gather(tables: LineageTables, question: Question) -> Gathered:
+    """Return what a question's story is made of.
+
+    Raises:
+        QueryError: The engine cannot answer.
+        VersionsError: `message_keys` cannot be read.
+    """
+    found = Gathered(has_edges=tables.edges is not None, related_by=question.related_by)
+    matches = tables.matches(question)
+    found.not_shown = matches.left_out
+    found.matched = _add(found, matches.rows)
+    if matches.rows and question.related_by is not None:
+        _add_related(found, tables, question)
+    if not found.has_edges:
+        if found.records:
+            found.cautions.append(NO_EDGES)
+        if matches.traces:
+            told = count_text(matches.traces, "trace record")
+            found.cautions.append(f"{told} of clients name it, which only the table of edges tells of")
+        return found
+    _follow(found, tables)
+    if question.depth is not None:
+        _cut(found, question.depth)
+    return found
+
+
+def _add(found: Gathered, rows: Iterable[Row]) -> set[Place]:
+    places = set()
+    for row in rows:
+        place = row["broker"], row["physical_offset"]
+        found.records.setdefault(place, row)
+        places.add(place)
+    return places
+
+
+def node_of(row: Row) -> str:
+    """Return the node of a record in the table `edges`."""
+    return row["unique_key"] or f"{row['broker']}@{row['physical_offset']}"
+
+
+def _follow(found: Gathered, tables: LineageTables) -> None:
+    seen: set[str] = set()
+    steps: set[tuple[object, ...]] = set()
+    wanted = {node_of(row) for row in found.records.values()}
+    for _ in range(MAX_ROUNDS):
+        room = MAX_STEPS - len(found.edges)
+        rows = tables.edges_of(wanted, 2 * room)
+        seen |= wanted
+        for row in rows:
+            if (identity := _identity(row)) not in steps:
+                steps.add(identity)
+                found.edges.append(row)
+        if len(rows) > 2 * room or len(found.edges) > MAX_STEPS:
+            found.edges = found.edges[:MAX_STEPS]
+            found.cautions.append(f"the story has more than {MAX_STEPS:,} steps, and the others are left out")
+            _add(found, tables.rows_at(_ends(found)))
+            return
+        new = _add(found, tables.rows_at(_ends(found)))
+        wanted = {node_of(found.records[place]) for place in new if found.records[place]["kind"] not in _HUBS} - seen
+        if not wanted:
+            return
+    found.cautions.append(f"the search went through {MAX_ROUNDS} messages that led to each other, and no further")
+
+
+def _identity(row: Row) -> tuple[object, ...]:
+    """Return what tells a step from all others; a step that is filed under two nodes is the same one."""
+    names = (
+        "kind", "from_broker", "from_physical_offset", "from_queue_offset", "to_broker", "to_physical_offset",
+        "evidence_broker", "evidence_physical_offset", "evidence_entry", "request_id", "consumer_group", "attempt",
+        "unique_key" if row["evidence_broker"] is not None else "kind",
+    )  # fmt: skip
+    return tuple(row[name] for name in names)
+
+
+def _ends(found: Gathered) -> dict[Place, datetime.datetime | None]:
+    """Return the places at the ends of steps whose records are not there yet, and which the lake should have."""
+    places: dict[Place, datetime.datetime | None] = {}
+    for row in found.edges:
+        for end in ("from", "to"):
+            place = place_of(row, end)
+            if place is not None and place not in found.records and row["absent_end"] != end:
+                places[place] = row[f"{end}_timestamp"]
+    return places
+
+
+def place_of(row: Row, end: str) -> Place | None:
+    """Return the place of the record at an end of a step; None where nobody knows it, or there is no record."""
+    broker, offset = row[f"{end}_broker"], row[f"{end}_physical_offset"]
+    return None if broker is None or offset is None else (broker, offset)
+
+
+def _add_related(found: Gathered, tables: LineageTables, question: Question) -> None:
+    name = question.related_by or ""
+    rows = [found.records[place] for place in found.matched]
+    if name == props.KEYS:
+        values = {key for row in rows for key in row["keys"] or ()}
+        others: Sequence[Row] = [
+            row
+            for value in sorted(values)
+            for row in tables.matches(replace(question, key=value, message_id=None, place=None)).rows
+        ]
+        _keep_related(found, others, question)
+        return
+    values = {value for row in rows if (value := row["properties"].get(name)) is not None}
+    if not values:
+        found.cautions.append(f"none of the records has the property {name}")
+        return
+    times = [row["store_timestamp"] for row in rows if row["store_timestamp"] is not None]
+    if not times:
+        return
+    start = question.start or min(times) - _RELATED_DAYS
+    end = question.end or max(times) + _RELATED_DAYS
+    others = tables.rows_with_property(name, values, start, end, question.limit)
+    found.cautions.append(
+        f"records of the same {name} were looked for from {when_text(start, None)} to {when_text(end, None)}"
+    )
+    _keep_related(found, others, question)
+
+
+def _keep_related(found: Gathered, rows: Sequence[Row], question: Question) -> None:
+    new = [row for row in rows if (row["broker"], row["physical_offset"]) not in found.matched]
+    if len(new) > question.limit:
+        found.cautions.append(
+            f"more than {question.limit:,} records have the same {question.related_by}, and the others are left out"
+        )
+        new = new[: question.limit]
+    found.related = _add(found, new)
+
+
+def _cut(found: Gathered, depth: int) -> None:
+    """Leave out what is more edges away from the question's records than a depth."""
+    beside: dict[object, set[object]] = {}
+    for number, row in enumerate(found.edges):
+        ends: list[object] = [place for end in ("from", "to") if (place := place_of(row, end)) is not None]
+        if len(ends) < 2:
+            ends.append(number)  # a consumption, or an end that nobody knows
+        for one, other in ((ends[0], ends[-1]), (ends[-1], ends[0])):
+            beside.setdefault(one, set()).add(other)
+    near: set[object] = {*found.matched, *found.related}
+    edge: Collection[object] = near
+    for _ in range(depth):
+        edge = {other for one in edge for other in beside.get(one, ())} - near
+        if not edge:
+            break
+        near |= edge
+    everything = set(beside) | set(found.records)
+    left_out = len(everything - near)
+    if not left_out:
+        return
+    found.cautions.append(
+        f"{count_text(left_out, 'step')} more than {depth} edges away {'is' if left_out == 1 else 'are'} left out"
+    )
+    found.records = {place: row for place, row in found.records.items() if place in near}
+    kept = []
+    for number, row in enumerate(found.edges):
+        ends = [place for end in ("from", "to") if (place := place_of(row, end)) is not None]
+        if all(end in near for end in (ends if len(ends) == 2 else [*ends, number])):
+            kept.append(row)
+    found.edges = kept
+
+
+WITHOUT_FROM = frozenset({EdgeKind.PRODUCED})
+"""Kinds of steps that begin at no record."""
+WITHOUT_TO = frozenset({EdgeKind.CONSUMED, EdgeKind.ENDED, EdgeKind.RECALLED})
+"""Kinds of steps that end at no record."""

@@ -1,0 +1,247 @@
+"""Look-ups for a story: places of a key, rows of `messages` at places, rows of `edges` of nodes.
+
+Each names what it wants by values that files, row groups and pages have bounds of (`node_hash`, `physical_offset`,
+`store_date`), so that DataFusion opens what may hold them, and nothing else. Where `message_keys` cannot answer, all of
+`messages` is looked through.
+"""
+
+from __future__ import annotations
+
+import datetime
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import Engine, date_literal, is_one_of, text_literal
+from commitlake.connectors.lake.versions import VersionsError
+from commitlake.pipelines.lineage.question import Question
+from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.pipelines.message_keys.opening import open_messages
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
+from commitlake.pipelines.query.sql import Conditions, id_predicates, predicates
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+
+Place = tuple[str, int]
+"""Broker and physical offset."""
+Row = Mapping[str, Any]
+COLUMNS = (
+    "broker", "physical_offset", "topic", "queue_id", "queue_offset", "msg_id", "unique_key", "keys", "tags", "kind",
+    "born_timestamp", "store_timestamp", "born_host", "store_host", "reconsume_times", "body_size", "body_crc",
+    "body_codec", "body_ref", "properties", "origin_topic", "producer_group",
+)  # fmt: skip
+_LATER = ("format", "origin_topic", "producer_group", "body_ref")
+"""Columns that tables of earlier versions may lack."""
+_PER_QUESTION = 2_000
+"""Values of one SQL question: it is planned in time that grows with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The records of a question.
+
+    Attributes:
+        rows: Rows of `messages`.
+        left_out: How many more there are.
+        traces: How many trace records name the key, which are not counted.
+    """
+
+    rows: Sequence[Row]
+    left_out: int = 0
+    traces: int = 0
+
+
+class LineageTables:
+    """The tables of a lake, opened once for a story.
+
+    Args:
+        lake: Where they lie.
+
+    Raises:
+        LakeError: There is no lake.
+        LogDamagedError: The log of `messages` is damaged.
+    """
+
+    def __init__(self, lake: LakePaths) -> None:
+        self.lake = lake
+        self.messages = open_messages(lake)
+        try:
+            self.edges: DeltaTable | None = open_table(lake, "edges")
+        except NoTableError:
+            self.edges = None
+        known = {field.name for field in self.messages.schema().fields}
+        self._columns = ", ".join(
+            name if name in known or name not in _LATER else f"NULL AS {name}" for name in COLUMNS
+        )
+
+    def matches(self, question: Question) -> Matches:
+        """Return the records of a question.
+
+        Raises:
+            QueryError: The engine cannot answer.
+        """
+        if question.place is not None:
+            broker, offset = question.place
+            where = f"broker = {text_literal(broker)} AND physical_offset = {offset}"
+            return Matches(self._select([where, *_times(question)]))
+        if question.message_id is not None:
+            return self._of_id(question.message_id, question)
+        return self._of_keys(question.key or "", BUSINESS_KEY, question)
+
+    def _of_id(self, message_id: str, question: Question) -> Matches:
+        by_offset, *_ = id_predicates(message_id, Engine.DELTALAKE)
+        if by_offset.startswith("physical_offset"):
+            rows = self._select([by_offset, *_times(question)])
+            if rows:
+                return Matches(rows)
+        return self._of_keys(message_id, UNIQUE_KEY, question)
+
+    def _of_keys(self, key: str, kind: str, question: Question) -> Matches:
+        places = self._places(key, kind)
+        if places is None:
+            return self._scanned(key, kind, question)
+        places = _within(places, question)
+        is_trace = _is_trace(places.column("topic"))
+        traces = pc.sum(is_trace).as_py() or 0
+        wanted = places.filter(pc.invert(is_trace)) if traces < places.num_rows else places
+        rows = self.rows_at(newest_first(wanted, question.limit))
+        has_key = [row for row in rows if key in (row["keys"] or ())] if kind == BUSINESS_KEY else rows
+        return Matches(has_key, max(0, wanted.num_rows - question.limit), traces)
+
+    def _places(self, key: str, kind: str) -> pa.Table | None:
+        """Return where the messages of a key are, each once; None where nothing tells but the messages."""
+        try:
+            if followed_version(self.lake) < 0:
+                return None
+            found = find_keys(self.lake, [key], kind)
+        except VersionsError:
+            return None
+        return found.group_by(found.schema.names).aggregate([]).select(found.schema.names)
+
+    def _scanned(self, key: str, kind: str, question: Question) -> Matches:
+        text = text_literal(key)
+        has_key = f"array_contains(keys, {text})" if kind == BUSINESS_KEY else f"unique_key = {text}"
+        where = [has_key, f"kind <> {text_literal(Kind.TRACE)}", *_times(question)]
+        sql = f"SELECT count(*) AS n FROM messages WHERE {' AND '.join(where)}"
+        count = int(run_sql(self.messages, "messages", sql).read_all().column("n")[0].as_py())
+        more = f" ORDER BY store_timestamp DESC, physical_offset DESC LIMIT {question.limit}"
+        return Matches(self._select(where, more), max(0, count - question.limit))
+
+    def rows_at(self, places: Mapping[Place, datetime.datetime | None]) -> list[Row]:
+        """Return the rows of `messages` at some places.
+
+        Args:
+            places: With the times at which the records were stored; None where that is not known.
+        """
+        found: list[Row] = []
+        listed = sorted(places, key=lambda place: (places[place] is None, places[place] or _FIRST, place))
+        for start in range(0, len(listed), _PER_QUESTION):
+            part = listed[start : start + _PER_QUESTION]
+            where = [is_one_of("physical_offset", (str(offset) for offset in sorted({place[1] for place in part})))]
+            days = {None if (at := places[place]) is None else at.astimezone(datetime.UTC).date() for place in part}
+            if None not in days:
+                where.append(is_one_of("store_date", (date_literal(day) for day in sorted(filter(None, days)))))
+            found += [row for row in self._select(where) if (row["broker"], row["physical_offset"]) in places]
+        return found
+
+    def rows_with_property(
+        self, name: str, values: Collection[str], start: datetime.datetime, end: datetime.datetime, limit: int
+    ) -> list[Row]:
+        """Return the first rows of a time that have one of some values of a property, one more than a limit at most."""
+        texts = ", ".join(text_literal(value) for value in sorted(values))
+        where = [
+            f"properties[{text_literal(name)}] IN ({texts})",
+            f"kind <> {text_literal(Kind.TRACE)}",
+            *predicates(Conditions(start=start, end=end), Engine.DELTALAKE),
+        ]
+        return self._select(where, f" ORDER BY store_timestamp, broker, physical_offset LIMIT {limit + 1}")
+
+    def _select(self, where: Sequence[str], more: str = "") -> list[Row]:
+        sql = f"SELECT {self._columns} FROM messages WHERE {' AND '.join(where)}{more}"
+        rows: list[dict[str, Any]] = run_sql(self.messages, "messages", sql).read_all().to_pylist()
+        for row in rows:
+            row["properties"] = dict(row["properties"] or ())
+        return list(rows)
+
+    def edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
+        """Return the rows of `edges` of some nodes, one more than a limit at most; each step may be there twice.
+
+        Raises:
+            QueryError: The engine cannot answer.
+        """
+        if self.edges is None or not nodes:
+            return []
+        wanted = set(nodes)
+        listed = sorted({zlib.crc32(node.encode("utf-8", "surrogatepass")) for node in wanted})
+        found: list[Row] = []
+        for start in range(0, len(listed), _PER_QUESTION):
+            where = is_one_of("node_hash", map(str, listed[start : start + _PER_QUESTION]))
+            for batch in run_sql(self.edges, "edges", f"SELECT * FROM edges WHERE {where}"):
+                mine = pc.is_in(batch.column("node").cast(pa.string()), pa.array(sorted(wanted), pa.string()))
+                found += batch.filter(mine).slice(0, limit + 1 - len(found)).to_pylist()
+                if len(found) > limit:
+                    return found
+        return found
+
+    def newest(self, brokers: Iterable[str]) -> dict[str, datetime.datetime]:
+        """Return when the newest record that is archived of each broker was stored, where that is known."""
+        last = read_last_commit(self.lake.messages)
+        stores = {} if last is None else last.stores
+        places: dict[Place, datetime.datetime | None] = {}
+        for broker in brokers:
+            progress = stores.get(broker)
+            if progress is not None and progress.last_record is not None:
+                places[broker, progress.last_record.physical_offset] = None
+        found = {row["broker"]: row["store_timestamp"] for row in self._times_at(places)}
+        missing = sorted(set(brokers) - set(found))
+        if missing:
+            names = is_one_of("broker", map(text_literal, missing))
+            sql = f"SELECT broker, max(store_timestamp) AS newest FROM messages WHERE {names} GROUP BY broker"
+            found |= {
+                row["broker"]: row["newest"] for row in run_sql(self.messages, "messages", sql).read_all().to_pylist()
+            }
+        return {broker: at for broker, at in found.items() if at is not None}
+
+    def _times_at(self, places: Collection[Place]) -> list[Row]:
+        if not places:
+            return []
+        offsets = is_one_of("physical_offset", (str(offset) for _, offset in places))
+        sql = f"SELECT broker, physical_offset, store_timestamp FROM messages WHERE {offsets}"
+        rows = run_sql(self.messages, "messages", sql).read_all().to_pylist()
+        return [row for row in rows if (row["broker"], row["physical_offset"]) in places]
+
+
+_FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+
+
+def newest_first(places: pa.Table, limit: int) -> dict[Place, datetime.datetime | None]:
+    """Return the newest of some places, with their times."""
+    order = pc.sort_indices(places, [("store_timestamp", "descending"), ("physical_offset", "descending")])
+    chosen = places.take(order[:limit])
+    names = ("broker", "physical_offset", "store_timestamp")
+    brokers, offsets, times = (chosen.column(name).to_pylist() for name in names)
+    return {(broker, offset): at for broker, offset, at in zip(brokers, offsets, times, strict=True)}
+
+
+def _times(question: Question) -> list[str]:
+    return predicates(Conditions(start=question.start, end=question.end), Engine.DELTALAKE)
+
+
+def _within(places: pa.Table, question: Question) -> pa.Table:
+    for compare, bound in ((pc.greater_equal, question.start), (pc.less, question.end)):
+        if bound is not None:
+            times = places.column("store_timestamp")
+            places = places.filter(pc.fill_null(compare(times, pa.scalar(bound, times.type)), False))
+    return places
+
+
+def _is_trace(topics: pa.ChunkedArray) -> pa.ChunkedArray:
+    traces = [topic for topic in pc.unique(topics).to_pylist() if topic is not None and kind_of(topic) is Kind.TRACE]
+    return pc.is_in(topics, pa.array(traces, pa.string()))

@@ -1,0 +1,120 @@
+"""How far groups are in the queues of records, as the snapshots of `consumer_offsets` tell.
+
+A group's offset says that it has passed a record, not what it did with it: it has acknowledged the record, or has
+stepped over it. A snapshot from before a record was stored says nothing about it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import is_one_of, text_literal, timestamp_literal
+from commitlake.pipelines.lineage.lookups import Place, Row
+from commitlake.schemas.layouts.rocketmq.topics import is_system_group
+
+OFFSETS = "consumer_offsets"
+Queue = tuple[str, str, int]
+"""Broker, topic and queue id."""
+_MAX_PASSED = 200
+"""Records for which the time is looked up at which a group had passed them."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """A group's newest offset in a queue.
+
+    Attributes:
+        offset: The next message that it consumes.
+        since: The first snapshot that had this offset.
+        taken: The newest snapshot of the broker's groups: until then the offset was this one.
+    """
+
+    offset: int
+    since: datetime.datetime
+    taken: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """What the snapshots tell of the queues of a story.
+
+    Attributes:
+        groups: By queue and group.
+        passed: By record and group, the first snapshot whose offset is beyond the record; for few records only.
+        taken: By broker, its newest snapshot.
+    """
+
+    groups: Mapping[Queue, Mapping[str, GroupOffset]] = field(default_factory=dict)
+    passed: Mapping[tuple[Place, str], datetime.datetime] = field(default_factory=dict)
+    taken: Mapping[str, datetime.datetime] = field(default_factory=dict)
+
+    def of(self, row: Row) -> Mapping[str, GroupOffset]:
+        """Return the offsets of groups in the queue of a record."""
+        return self.groups.get((row["broker"], row["topic"], row["queue_id"]), {})
+
+
+def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:
+    """Return how far groups are in the queues of some records.
+
+    Args:
+        lake: Where the tables lie.
+        rows: Rows of `messages`.
+
+    Raises:
+        QueryError: The table cannot be read.
+    """
+    if not rows:
+        return Offsets()
+    try:
+        table = open_table(lake, OFFSETS)
+    except NoTableError:
+        return Offsets()
+    brokers = is_one_of("broker", map(text_literal, sorted({row["broker"] for row in rows})))
+    topics = is_one_of("topic", map(text_literal, sorted({row["topic"] for row in rows})))
+    sql = (
+        f'SELECT broker, "group", topic, queue_id, last_value("offset" ORDER BY as_of) AS "offset", '
+        f"max(as_of) AS as_of FROM {OFFSETS} WHERE kind = 'group' AND {brokers} AND (topic IS NULL OR {topics}) "
+        'GROUP BY broker, "group", topic, queue_id'
+    )
+    found = run_sql(table, OFFSETS, sql).read_all().to_pylist()
+    taken = {row["broker"]: row["as_of"] for row in found if row["topic"] is None}
+    groups: dict[Queue, dict[str, GroupOffset]] = {}
+    for row in found:
+        group, broker = row["group"], row["broker"]
+        if row["topic"] is None or group is None or row["offset"] is None or is_system_group(group):
+            continue
+        until = max(taken.get(broker, row["as_of"]), row["as_of"])
+        known = groups.setdefault((broker, row["topic"], row["queue_id"]), {})
+        known[group] = GroupOffset(row["offset"], row["as_of"], until)
+    return Offsets(groups, _passed(table, rows), taken)
+
+
+def _passed(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[Place, str], datetime.datetime]:
+    """Return when a snapshot first had an offset beyond each record, by record and group."""
+    chosen = [row for row in rows if row["queue_offset"] is not None and row["store_timestamp"] is not None]
+    if not chosen or len(chosen) > _MAX_PASSED:
+        return {}
+    values = ", ".join(_value(number, row) for number, row in enumerate(chosen))
+    sql = (
+        'SELECT p.n AS n, o."group" AS "group", min(o.as_of) AS passed '
+        f"FROM (VALUES {values}) AS p(n, broker, topic, queue_id, queue_offset, stored) JOIN {OFFSETS} AS o "
+        "ON o.broker = p.broker AND o.topic = p.topic AND o.queue_id = p.queue_id "
+        'WHERE o.kind = \'group\' AND o."offset" > p.queue_offset AND o.as_of >= p.stored GROUP BY p.n, o."group"'
+    )
+    found = run_sql(table, OFFSETS, sql).read_all().to_pylist()
+    places = [(row["broker"], row["physical_offset"]) for row in chosen]
+    return {(places[row["n"]], row["group"]): row["passed"] for row in found}
+
+
+def _value(number: int, row: Row) -> str:
+    cells: Sequence[str] = (
+        str(number), text_literal(row["broker"]), text_literal(row["topic"]), str(row["queue_id"]),
+        str(row["queue_offset"]), timestamp_literal(row["store_timestamp"]),
+    )  # fmt: skip
+    return f"({', '.join(cells)})"

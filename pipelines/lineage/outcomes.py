@@ -1,0 +1,307 @@
+"""How it stands with each message, in each group that is known to want it, in words.
+
+A message that lies in its own topic has an outcome for each group; a copy that waits, a half message and a copy for one
+group have one of their own. What a group did is told, the strongest first, by
+
+    dead letters, and what waits for a retry     records of the broker's
+    a trace of the consumption                   the client's word
+    the group's offset                           says that it has passed, not what it did
+
+A group is known to want a message if it has an offset in its queue, a copy of it, or a trace names it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from commitlake.pipelines.lineage.building import NONE, Graph, consumption_id, step_id
+from commitlake.pipelines.lineage.gathering import Gathered, place_of
+from commitlake.pipelines.lineage.lookups import Place, Row
+from commitlake.pipelines.lineage.offsets import GroupOffset, Offsets
+from commitlake.pipelines.lineage.phrases import missing_text, outcome_words
+from commitlake.pipelines.lineage.story import Outcome as Result
+from commitlake.pipelines.lineage.story import OutcomeState, Proof
+from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
+from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, is_system_group
+from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, Outcome
+
+_SENT_AGAIN = frozenset({EdgeKind.REDRIVEN, EdgeKind.REPLAYED})
+_COPIES = frozenset({EdgeKind.RETRIED, EdgeKind.DEAD, EdgeKind.DELAYED, EdgeKind.TIMER})
+_BEFORE = frozenset({EdgeKind.DELAYED, EdgeKind.TIMER, EdgeKind.COMMITTED, EdgeKind.RECHECKED})
+_LATE = datetime.timedelta(minutes=1)
+"""How late a delivery may be before it is called overdue."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """What became of a record in one group.
+
+    Attributes:
+        head: The record in the message's own topic, or the first copy of it that is there.
+        group: The group.
+        records: Places of its copies, in order of time, the head first.
+        consumptions: Edges of the group's tries.
+    """
+
+    head: Place
+    group: str
+    records: Sequence[Place]
+    consumptions: Sequence[Row]
+
+
+class Outcomes:
+    """The outcomes of a story.
+
+    Args:
+        found: What the story is made of.
+        graph: Its steps.
+        offsets: Of the groups.
+        now: Until when the lake knows, by broker.
+    """
+
+    def __init__(self, found: Gathered, graph: Graph, offsets: Offsets, now: Mapping[str, datetime.datetime]) -> None:
+        self._records, self._from, self._to = found.records, graph.rows_from, graph.rows_to
+        self._has_edges, self._offsets, self._now = found.has_edges, offsets, now
+
+    def all(self) -> list[Result]:
+        """Return all outcomes, in the order in which records were stored."""
+        found: list[Result] = []
+        told: set[Place] = set()
+        for place, row in sorted(self._records.items(), key=lambda item: _order(item[1])):
+            if place in told:
+                continue
+            group = group_of(row["topic"] or "", row["properties"])
+            if row["kind"] == Kind.NORMAL:
+                found += self._of_groups(place, row, told)
+            elif group is not None and row["kind"] in (Kind.DELAY, Kind.TIMER, Kind.RETRY, Kind.DLQ):
+                chain = self._chain(place, group)  # of a copy whose original is not there
+                told.update(chain.records)
+                found.append(self._of_chain(chain))
+            elif row["kind"] in (Kind.DELAY, Kind.TIMER):
+                found += self._of_waiting(place, row)
+            elif row["kind"] == Kind.HALF:
+                found += self._of_half(place)
+            elif row["topic"] == GIVEN_UP_TOPIC:
+                text = (
+                    "given up by the broker: its producer neither committed it nor rolled it back, and no group gets it"
+                )
+                found.append(
+                    Result(step_id(place), OutcomeState.CANCELLED, text, Proof.RECORDS, at=row["store_timestamp"])
+                )
+        return found
+
+    def _of_groups(self, place: Place, row: Row, told: set[Place]) -> Iterator[Result]:
+        groups = {edge["consumer_group"] for edge in self._from.get(place, NONE) if edge["consumer_group"]}
+        groups |= {group for group in self._offsets.of(row) if not is_system_group(group)}
+        for group in sorted(groups):
+            chain = self._chain(place, group)
+            told.update(chain.records[1:])
+            yield self._of_chain(chain)
+        if not groups:
+            yield Result(step_id(place), OutcomeState.UNKNOWN, self._nobody(row), Proof.NONE)
+
+    def _nobody(self, row: Row) -> str:
+        seen = "no snapshot of offsets has a group in its queue"
+        if row["broker"] not in self._offsets.taken:
+            seen = "the lake has no snapshot of the broker's offsets"
+        return f"nothing tells who consumes {row['topic']}: {seen}, and no trace names the message"
+
+    def _chain(self, head: Place, group: str) -> _Chain:
+        records, consumptions = [head], []
+        seen = {head}
+        for place in records:  # grows
+            for edge in self._from.get(place, NONE):
+                if edge["consumer_group"] not in (group, None) or edge["kind"] in _SENT_AGAIN:
+                    continue
+                if edge["kind"] == EdgeKind.CONSUMED:
+                    consumptions.append(edge)
+                elif (edge["kind"] in _COPIES and edge["consumer_group"] == group) or place != head:
+                    to = place_of(edge, "to")
+                    if to is not None and to in self._records and to not in seen:
+                        seen.add(to)
+                        records.append(to)
+        records.sort(key=lambda place: _order(self._records[place]))
+        consumptions.sort(key=lambda edge: (edge["attempt"] or 0, edge["event_timestamp"] or _FIRST))
+        return _Chain(head, group, records, consumptions)
+
+    def _of_chain(self, chain: _Chain) -> Result:
+        last = chain.records[-1]
+        row = self._records[last]
+        if row["kind"] == Kind.DLQ:
+            return self._dead(last, chain)
+        succeeded = [edge for edge in chain.consumptions if edge["outcome"] == Outcome.SUCCESS]
+        if succeeded:
+            return self._consumed(succeeded[-1], chain)
+        if row["kind"] in (Kind.DELAY, Kind.TIMER):
+            waiting = list(self._of_waiting(last, row, chain.group))
+            if waiting:
+                return waiting[0]
+        if chain.consumptions:
+            return self._tried(chain.consumptions[-1], chain)
+        return self._by_offset(last, chain)
+
+    def _dead(self, place: Place, chain: _Chain) -> Result:
+        row = self._records[place]
+        since = self._when(row["store_timestamp"], place)
+        again = [edge for edge in self._from.get(place, NONE) if edge["kind"] in _SENT_AGAIN]
+        if again:
+            times = [edge["to_timestamp"] for edge in again if edge["to_timestamp"] is not None]
+            after = ""
+            if times and row["store_timestamp"] is not None:
+                after = f", redriven {length_text(min(times) - row['store_timestamp'])} later"
+            text = f"dead letter of {chain.group} since {since}{after or ', redriven'}"
+            return Result(
+                step_id(place), OutcomeState.REDRIVEN, text, Proof.RECORDS, chain.group, row["store_timestamp"]
+            )
+        sent = "not redriven" if self._has_edges else "without the table of edges nothing tells whether it was redriven"
+        text = f"dead letter of {chain.group} since {since}, {sent}"
+        return Result(step_id(place), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, row["store_timestamp"])
+
+    def _consumed(self, edge: Row, chain: _Chain) -> Result:
+        at, sent = edge["event_timestamp"], self._sent_at(chain.head)
+        attempt = f" at the {ordinal(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
+        after = ""
+        if at is not None and sent is not None:
+            after = f", {length_text(at - sent)} after it was sent"
+        text = f"consumed by {chain.group}{attempt}{after}"
+        return Result(consumption_id(edge), OutcomeState.CONSUMED, text, Proof.TRACE, chain.group, at)
+
+    def _sent_at(self, place: Place) -> datetime.datetime | None:
+        """Return when a message was first stored, before it waited or was committed."""
+        seen = {place}
+        while True:
+            before = [
+                came
+                for edge in self._to.get(place, NONE)
+                if edge["kind"] in _BEFORE and (came := place_of(edge, "from")) in self._records and came not in seen
+            ]
+            if not before:
+                at: datetime.datetime | None = self._records[place]["store_timestamp"]
+                return at
+            place = before[0]
+            seen.add(place)
+
+    def _tried(self, edge: Row, chain: _Chain) -> Result:
+        attempt = f" at the {ordinal(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
+        said = outcome_words(edge["outcome"])
+        step = consumption_id(edge)
+        if said is None:
+            text = f"{chain.group} began to consume it{attempt}, and nothing tells how it ended"
+            return Result(step, OutcomeState.UNKNOWN, text, Proof.TRACE, chain.group, edge["event_timestamp"])
+        text = f"failed in {chain.group}{attempt} ({said}), and no later record of it is in the lake"
+        return Result(step, OutcomeState.FAILED, text, Proof.TRACE, chain.group, edge["event_timestamp"])
+
+    def _by_offset(self, place: Place, chain: _Chain) -> Result:
+        row, group = self._records[place], chain.group
+        known = self._offsets.of(row).get(group)
+        stored, number = row["store_timestamp"], row["queue_offset"]
+        what = "it" if place == chain.head else "its newest copy"
+
+        def result(state: OutcomeState, text: str, proof: Proof, at: datetime.datetime | None = None) -> Result:
+            return Result(step_id(place), state, text, proof, group, at)
+
+        if known is None or number is None:
+            return result(
+                OutcomeState.UNKNOWN,
+                f"nothing tells what {group} did with {what}: there is no trace of it, and no offset in its queue",
+                Proof.NONE,
+            )
+        if stored is not None and known.taken < stored:
+            return result(
+                OutcomeState.UNKNOWN,
+                f"nothing tells whether {group} has consumed {what}: the newest snapshot of its offset, of "
+                f"{self._when(known.taken, place)}, is from before it was stored",
+                Proof.NONE,
+            )
+        if known.offset <= number:
+            at = self._when(known.taken, place)
+            text = f"not yet consumed by {group}: offset {number:,}, group at {known.offset:,} as of {at}"
+            return result(OutcomeState.NOT_CONSUMED, text, Proof.OFFSETS, known.taken)
+        return result(OutcomeState.PASSED, self._passed(place, what, chain, known), Proof.OFFSETS,
+                      self._offsets.passed.get((place, group)))  # fmt: skip
+
+    def _passed(self, place: Place, what: str, chain: _Chain, known: GroupOffset) -> str:
+        row, group = self._records[place], chain.group
+        by = self._offsets.passed.get((place, group))
+        when = f" by {self._when(by, place)}" if by is not None else ""
+        rest = (
+            "no retry or dead letter of it is in the lake"
+            if self._has_edges
+            else "nothing tells whether it was retried"
+        )
+        return (
+            f"{group} has passed {what}{when}: offset {row['queue_offset']:,}, group at {known.offset:,}. "
+            f"It has consumed it, or stepped over it; {rest}"
+        )
+
+    def _of_waiting(self, place: Place, row: Row, group: str | None = None) -> Iterator[Result]:
+        """Yield how it stands with a record that waits; nothing for one that was delivered."""
+        edges = [edge for edge in self._from.get(place, NONE) if edge["kind"] in (EdgeKind.DELAYED, EdgeKind.TIMER)]
+        if (not edges and self._has_edges) or any(
+            edge["absent_end"] != "to" and edge["outcome"] is None for edge in edges
+        ):
+            return
+        where = (
+            f"level {row['queue_id'] + 1}" if row["kind"] == Kind.DELAY and row["queue_id"] is not None else "the timer"
+        )
+        what = "" if group is None else f" for the {ordinal(row['reconsume_times'] or 0)} retry of {group}"
+
+        def result(state: OutcomeState, text: str, proof: Proof, at: datetime.datetime | None) -> Result:
+            return Result(step_id(place), state, text, proof, group, at)
+
+        if not edges:
+            text = f"waits, or has waited, in {where}{what}: without the table of edges nothing tells which"
+            yield result(OutcomeState.UNKNOWN, text, Proof.NONE, None)
+            return
+        edge, now = edges[0], self._now.get(row["broker"])
+        due = edge["due_timestamp"]
+        if edge["outcome"] == Outcome.CANCELLED:
+            yield result(
+                OutcomeState.CANCELLED,
+                "called back before it was due: no group gets it",
+                Proof.RECORDS,
+                edge["to_timestamp"],
+            )
+        elif edge["absent_reason"] == AbsentReason.OVERDUE or (
+            edge["absent_reason"] == AbsentReason.NOT_YET and due is not None and now is not None and due + _LATE < now
+        ):
+            told = f", due {self._when(due, place)}" if due is not None else ""
+            text = f"overdue in {where}{what}{told}, and not delivered by {self._when(now, place)}"
+            yield result(OutcomeState.OVERDUE, text, Proof.RECORDS, due)
+        elif edge["absent_reason"] == AbsentReason.NOT_YET:
+            told = f", due {self._when(due, place)}" if due is not None else ""
+            yield result(OutcomeState.WAITING, f"waiting in {where}{what}{told}", Proof.RECORDS, due)
+        else:
+            text = f"its delivery from {where}{what} is not in the lake: {missing_text(edge, 'to', now)}"
+            yield result(OutcomeState.UNKNOWN, text, Proof.NONE, None)
+
+    def _of_half(self, place: Place) -> Iterator[Result]:
+        edges = self._from.get(place, NONE)
+        row = self._records[place]
+        kinds = {edge["kind"] for edge in edges}
+        if kinds & {EdgeKind.COMMITTED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP}:
+            return
+        finished = [edge for edge in edges if edge["kind"] == EdgeKind.FINISHED]
+        if not self._has_edges:
+            text = "without the table of edges nothing tells whether the transaction was committed"
+            yield Result(step_id(place), OutcomeState.UNKNOWN, text, Proof.NONE)
+        elif any(edge["outcome"] == Outcome.ROLLED_BACK for edge in finished):
+            text = "rolled back: no group gets it"
+            at = next((edge["to_timestamp"] for edge in finished), None)
+            yield Result(step_id(place), OutcomeState.ROLLED_BACK, text, Proof.RECORDS, at=at)
+        elif not any(edge["outcome"] == Outcome.COMMITTED for edge in finished):
+            since = self._when(row["store_timestamp"], place)
+            text = f"prepared since {since}, neither committed nor rolled back so far"
+            yield Result(step_id(place), OutcomeState.PREPARED, text, Proof.RECORDS, at=row["store_timestamp"])
+
+    def _when(self, moment: datetime.datetime | None, place: Place) -> str:
+        return "a time that is not known" if moment is None else when_text(moment, self._now.get(place[0]))
+
+
+_FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+
+
+def _order(row: Row) -> tuple[datetime.datetime, str, int]:
+    return row["store_timestamp"] or _FIRST, row["broker"], row["physical_offset"]

@@ -1,0 +1,255 @@
+"""Titles and sentences of steps and edges: what a record is, what a group did with it, why an end is missing."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+
+from commitlake.pipelines.lineage.lookups import Row
+from commitlake.pipelines.lineage.words import count_text, group_of, length_text, ordinal, when_text
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, Outcome
+from commitlake.schemas.times import MILLISECOND
+
+_ARRIVALS: Mapping[str, str] = {
+    EdgeKind.DELAYED: "delivered to",
+    EdgeKind.TIMER: "delivered to",
+    EdgeKind.COMMITTED: "committed to",
+    EdgeKind.REPLAYED: "sent again to",
+    EdgeKind.REDRIVEN: "redriven to",
+}
+_REASONS: Mapping[str, str] = {
+    AbsentReason.NOT_YET: "it is not archived yet",
+    AbsentReason.BEFORE_ARCHIVE: "it was stored before the first record of its broker that was archived",
+    AbsentReason.EXPIRED: "the lake has dropped rows as old as it",
+    AbsentReason.OTHER_CLUSTER: "it is of a broker that the lake does not have",
+    AbsentReason.LOST: "no intact record is in its place of the log: see the tables quarantine and gaps",
+    AbsentReason.OVERDUE: "it was due long ago, and was never stored",
+    AbsentReason.AMBIGUOUS: "several records fit, and nothing tells them apart",
+    AbsentReason.REFUSED: "the producer was told that its message was not stored",
+}
+GONE = "gone"
+"""Why a record that `edges` names is not there: `messages` has no such row any longer."""
+_OUTCOMES: Mapping[str, str] = {
+    Outcome.TIME_OUT: "time-out",
+    Outcome.RETURNED_NULL: "returned null",
+    Outcome.ROLLED_BACK: "rolled back",
+}
+_JOINED_BY: Mapping[str, str] = {
+    EdgeKind.DELAYED: "UNIQ_KEY",
+    EdgeKind.TIMER: "UNIQ_KEY",
+    EdgeKind.RETRIED: "UNIQ_KEY",
+    EdgeKind.DEAD: "UNIQ_KEY",
+    EdgeKind.RECHECKED: "UNIQ_KEY",
+    EdgeKind.GIVEN_UP: "UNIQ_KEY",
+    EdgeKind.COMMITTED: "the half message's offset",
+    EdgeKind.FINISHED: "the half message's queue offset",
+    EdgeKind.REPLAYED: "ORIGIN_PHYSICAL_OFFSET",
+    EdgeKind.REDRIVEN: "ORIGIN_PHYSICAL_OFFSET",
+    EdgeKind.CONSUMED: "the client's trace",
+}
+
+
+def joined_by(kind: str) -> str | None:
+    """Return what the two ends of an edge have in common."""
+    return _JOINED_BY.get(kind)
+
+
+def outcome_words(outcome: str | None) -> str | None:
+    """Return what a client said, in words."""
+    return None if outcome is None else _OUTCOMES.get(outcome, outcome.replace("_", " "))
+
+
+def record_title(row: Row, incoming: Sequence[Row]) -> str:
+    """Return a few words on a record.
+
+    Args:
+        row: Of `messages`.
+        incoming: The edges that lead to it.
+    """
+    topic, kind = row["topic"] or "", row["kind"]
+    group = group_of(topic, row["properties"])
+    goal = row["origin_topic"] or topic
+    if kind in (Kind.RETRY, Kind.DLQ):
+        return _failed_title(row, group)
+    if kind in (Kind.DELAY, Kind.TIMER):
+        return _waiting_title(row, group, incoming)
+    if kind == Kind.OP:
+        told = {edge["outcome"] for edge in incoming if edge["kind"] == EdgeKind.FINISHED}
+        outcome = told.pop() if len(told) == 1 else None
+        title = "end of transactions" if outcome is None else f"transaction {outcome_words(outcome)}"
+    elif any(edge["kind"] == EdgeKind.GIVEN_UP for edge in incoming):
+        title = f"half message for {goal}, given up"
+    elif kind == Kind.HALF:
+        again = any(edge["kind"] == EdgeKind.RECHECKED for edge in incoming)
+        title = f"half message for {goal}" + (", checked again" if again else "")
+    else:
+        arrival = next((_ARRIVALS[edge["kind"]] for edge in incoming if edge["kind"] in _ARRIVALS), "sent to")
+        title = f"{arrival} {topic}"
+    return title
+
+
+def _failed_title(row: Row, group: str | None) -> str:
+    times = row["reconsume_times"] or 0
+    if row["kind"] == Kind.DLQ:
+        return f"dead letter of {group}"
+    return _retry(group, times) if times else f"in the retry topic of {group}"
+
+
+def _waiting_title(row: Row, group: str | None, incoming: Sequence[Row]) -> str:
+    goal = row["origin_topic"] or row["topic"]
+    if row["kind"] == Kind.TIMER:
+        is_call = any(edge["outcome"] == Outcome.CANCELLED for edge in incoming)
+        return f"calls back a timer for {goal}" if is_call else f"waits for its time, for {goal}"
+    waits = "waits" if row["queue_id"] is None else f"waits in level {row['queue_id'] + 1}"
+    return f"{waits} for {_retry(group, row['reconsume_times'] or 0)}" if group is not None else f"{waits}, for {goal}"
+
+
+def _retry(group: str | None, times: int) -> str:
+    return f"the {ordinal(times)} retry of {group}" if times else f"a retry of {group}"
+
+
+def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now: datetime.datetime | None) -> str:
+    """Return a sentence on a record: where it lies, who sent it, what it waits for."""
+    parts = [f"queue {row['queue_id']}, offset {row['queue_offset']:,}" if row["queue_offset"] is not None else ""]
+    for edge in incoming:
+        if edge["kind"] == EdgeKind.PRODUCED:
+            took = f" in {edge['cost_ms']} ms" if edge["cost_ms"] is not None else ""
+            parts.append(f"sent by {edge['producer_group'] or 'a producer'}{took}")
+    parts += [text for edge in outgoing if (text := _decision(edge))]
+    due = next((edge["due_timestamp"] for edge in outgoing if edge["due_timestamp"] is not None), None)
+    if due is not None:
+        parts.append(f"due {when_text(due, now)}")
+    if row["tags"]:
+        parts.append(f"tag {row['tags']}")
+    if row["body_size"] is not None:
+        parts.append(count_text(row["body_size"], "byte"))
+    return ", ".join(part for part in parts if part)
+
+
+def _decision(edge: Row) -> str:
+    if edge["kind"] == EdgeKind.ENDED:
+        return f"its producer said: {outcome_words(edge['outcome']) or 'nothing'}"
+    return "its producer called it back" if edge["kind"] == EdgeKind.RECALLED else ""
+
+
+def consumption_title(edge: Row) -> str:
+    """Return a few words on a consumption."""
+    group, outcome = edge["consumer_group"] or "a group", edge["outcome"]
+    if outcome is None:
+        return f"begun by {group}"
+    return f"consumed by {group}" if outcome == Outcome.SUCCESS else f"failed in {group}"
+
+
+def consumption_text(edge: Row) -> str:
+    """Return a sentence on a consumption."""
+    attempt, outcome = edge["attempt"], edge["outcome"]
+    parts = [f"the {ordinal(attempt + 1)} try" if attempt is not None else ""]
+    parts.append(f"on {edge['client_host']}" if edge["client_host"] else "")
+    parts.append(f"took {length_text(edge['cost_ms'] * MILLISECOND)}" if edge["cost_ms"] is not None else "")
+    parts.append(outcome_words(outcome) or "nothing tells how it ended")
+    return ", ".join(part for part in parts if part)
+
+
+def edge_text(edge: Row) -> str:
+    """Return what an edge says in words."""
+    words = _EDGES.get(edge["kind"])
+    return words(edge) if words is not None else str(edge["kind"]).replace("_", " ")
+
+
+def _delayed(edge: Row) -> str:
+    level = None if edge["from_queue_id"] is None else edge["from_queue_id"] + 1
+    if edge["absent_end"] == "to":
+        return "not delivered" if level is None else f"not delivered, in level {level}"
+    return "delivered" if level is None else f"delivered after level {level}"
+
+
+def _by_timer(edge: Row) -> str:
+    if edge["outcome"] == Outcome.CANCELLED:
+        return "called back"
+    return "not delivered" if edge["absent_end"] == "to" else "by its timer"
+
+
+def _retried(edge: Row) -> str:
+    attempt = edge["attempt"]
+    return f"{edge['consumer_group'] or 'a group'} failed" + (f" at the {ordinal(attempt)} try" if attempt else "")
+
+
+def _died(edge: Row) -> str:
+    attempt = edge["attempt"]
+    tries = f" after {count_text(attempt, 'try', 'tries')}" if attempt else ""
+    return f"{edge['consumer_group'] or 'a group'} gave up{tries}"
+
+
+def _finished(edge: Row) -> str:
+    return f"transaction {outcome_words(edge['outcome']) or 'not finished'}"
+
+
+def _sent_again(edge: Row) -> str:
+    verb = "redriven" if edge["kind"] == EdgeKind.REDRIVEN else "sent again"
+    return f"{verb} by replay {edge['replay_id']}" if edge["replay_id"] else verb
+
+
+def _consumed(edge: Row) -> str:
+    verb = "consumed" if edge["outcome"] == Outcome.SUCCESS else "tried"
+    attempt = "" if edge["attempt"] is None else f", the {ordinal(edge['attempt'] + 1)} try"
+    return f"{verb} by {edge['consumer_group'] or 'a group'}{attempt}"
+
+
+_EDGES: Mapping[str, Callable[[Row], str]] = {
+    EdgeKind.DELAYED: _delayed,
+    EdgeKind.TIMER: _by_timer,
+    EdgeKind.RETRIED: _retried,
+    EdgeKind.DEAD: _died,
+    EdgeKind.FINISHED: _finished,
+    EdgeKind.REPLAYED: _sent_again,
+    EdgeKind.REDRIVEN: _sent_again,
+    EdgeKind.CONSUMED: _consumed,
+    EdgeKind.RECHECKED: lambda _: "checked again",
+}
+
+
+def missing_title(edge: Row, end: str) -> str:
+    """Return a few words on an end that the lake does not have."""
+    kind, is_open = edge["kind"], edge["absent_reason"] == AbsentReason.NOT_YET
+    if end == "to" and kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
+        group = edge["consumer_group"]
+        what = f"retry of {group}" if group is not None else f"delivery to {edge['to_topic'] or 'its topic'}"
+        return f"{what}: {'not yet' if is_open else 'missing'}"
+    if end == "to" and kind == EdgeKind.FINISHED:
+        return "end of the transaction: " + ("not yet" if is_open and edge["outcome"] is None else "missing")
+    if kind == EdgeKind.PRODUCED:
+        refused = edge["absent_reason"] == AbsentReason.REFUSED
+        return f"message to {edge['to_topic'] or 'a topic'}: {'not stored' if refused else 'missing'}"
+    topic = edge[f"{end}_topic"]
+    return f"record of {topic}: missing" if topic else "missing record"
+
+
+def missing_text(edge: Row, end: str, now: datetime.datetime | None) -> str:
+    """Return a sentence on why an end is missing."""
+    kind, reason, due = edge["kind"], edge["absent_reason"], edge["due_timestamp"]
+    if end == "to" and reason == AbsentReason.NOT_YET:
+        if kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
+            return "not delivered so far" + (f": due {when_text(due, now)}" if due is not None else "")
+        if kind == EdgeKind.FINISHED:
+            return (
+                "neither committed nor rolled back so far"
+                if edge["outcome"] is None
+                else "committed; the mark of it is not archived yet"
+            )
+        if kind == EdgeKind.PRODUCED:
+            return f"{edge['producer_group'] or 'a producer'} sent it; the record is not archived yet"
+    if reason == AbsentReason.OVERDUE and due is not None:
+        return f"it was due {when_text(due, now)}, and was never stored"
+    if reason == GONE:
+        return "the table messages no longer has it, or has it under another key"
+    return "nothing tells why" if reason is None else _REASONS.get(reason, str(reason))
+
+
+def missing_name(edge: Row, end: str) -> str | None:
+    """Return what is known of an end that is missing: its place, or its topic and unique key."""
+    broker, offset = edge[f"{end}_broker"], edge[f"{end}_physical_offset"]
+    if broker is not None and offset is not None:
+        return f"{broker}:{offset}"
+    known = [text for text in (edge[f"{end}_topic"], edge["unique_key"]) if text]
+    return ", ".join(known) or None

@@ -1,0 +1,91 @@
+"""Words of stories: ordinals, lengths of time, moments, groups and levels."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
+from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_GROUP, REAL_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from commitlake.schemas.times import MILLISECOND
+
+_ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
+_SECOND = datetime.timedelta(seconds=1)
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60))
+_NEAR = datetime.timedelta(days=6)
+
+
+def ordinal(number: int) -> str:
+    """Return a number as an ordinal.
+
+    >>> [ordinal(number) for number in (1, 3, 11, 12, 22, 113)]
+    ['first', 'third', '11th', '12th', '22nd', '113th']
+    """
+    if 0 <= number < len(_ORDINALS):
+        return _ORDINALS[number]
+    suffix = "th" if number // 10 % 10 == 1 else _SUFFIXES.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
+def count_text(count: int, one: str, many: str = "") -> str:
+    """Return a count with its noun: `1 record`, `1,203 records`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def length_text(length: datetime.timedelta) -> str:
+    """Return a length of time, to two digits or so.
+
+    >>> [length_text(datetime.timedelta(milliseconds=ms)) for ms in (0, 74, 4_230, 90_000, 172_800_000, -500)]
+    ['0 ms', '74 ms', '4.2 s', '1.5 min', '2 d', '-500 ms']
+    """
+    if length < datetime.timedelta():
+        return f"-{length_text(-length)}"
+    if length < _SECOND:
+        return f"{length // MILLISECOND} ms"
+    seconds = length / _SECOND
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    for unit, unit_seconds in _UNITS:
+        if seconds >= unit_seconds:
+            count = seconds / unit_seconds
+            return f"{count:.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def when_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
+    """Return a time in UTC as one says it at another time: with its day where that is another one.
+
+    >>> now = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
+    >>> [when_text(now - datetime.timedelta(days=days), now) for days in (0, 1, 30)]
+    ['15:00:00', 'Mon 2026-11-23 15:00:00', '2026-10-25 15:00:00']
+    """
+    utc = moment.astimezone(datetime.UTC)
+    clock = f"{utc:%H:%M:%S}"
+    if now is not None and utc.date() == now.astimezone(datetime.UTC).date():
+        return clock
+    day = utc.date().isoformat()
+    is_near = now is not None and abs(now - moment) <= _NEAR
+    return f"{utc:%a} {day} {clock}" if is_near else f"{day} {clock}"
+
+
+def group_of(topic: str, properties: Mapping[str, str]) -> str | None:
+    """Return the consumer group that a copy of a failed message is of; None for another record.
+
+    Args:
+        topic: Where the record is stored: a retry topic, a topic of dead letters, or one in which it waits.
+        properties: The record's.
+    """
+    for name in (topic, properties.get(REAL_TOPIC, "")):
+        for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+            if name.startswith(prefix):
+                return _group(name.removeprefix(prefix), properties.get(ORIGIN_GROUP))
+    return None
+
+
+def _group(name: str, told: str | None) -> str:
+    """Return the group in a topic's name; that of a POP consumer has the message's topic behind it."""
+    if told and any(name.startswith(f"{told}{separator}") for separator in POP_SEPARATORS):
+        return told
+    return name
