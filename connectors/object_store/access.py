@@ -1,4 +1,4 @@
-"""The credentials of this process, as others than boto3 want them; and objects that are written by name.
+"""Credentials of this process for libraries other than boto3, and writing of objects.
 
 Roles' credentials expire: what is made of them here is to be used soon, and made again for the next use.
 """
@@ -21,7 +21,7 @@ _FEW_NAMES = 3
 
 
 def delta_options(options: S3Options) -> dict[str, str]:
-    """The storage options of the deltalake package for a server, with credentials as boto3 finds them.
+    """Return the storage options of the deltalake package for a server, with the credentials that boto3 finds.
 
     A commit is a put of a file that must not be there yet, which the server decides.
 
@@ -52,7 +52,7 @@ def delta_options(options: S3Options) -> dict[str, str]:
 
 @contextmanager
 def write_object(options: S3Options, uri: str) -> Iterator[S3Upload]:
-    """An object to write to: whole under its name where the `with` ends without an error, else not there.
+    """Open an object for writing, which appears under its name only if the `with` ends without an error.
 
     Args:
         options: the server.
@@ -71,7 +71,7 @@ def write_object(options: S3Options, uri: str) -> Iterator[S3Upload]:
 
 
 def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:
-    """The first names below a place, at most a few; tells whether there is anything, and whether it may be seen.
+    """List a few names below a place, which shows whether objects exist and may be listed.
 
     Args:
         options: the server.

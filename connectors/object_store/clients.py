@@ -27,7 +27,7 @@ _lock = threading.Lock()
 
 
 def s3_client(options: S3Options, attempts: int = MAX_ATTEMPTS) -> Any:
-    """The client of this process for a server.
+    """Return this process's client for a server.
 
     Args:
         options: the server.

@@ -1,4 +1,4 @@
-"""What can go wrong before an object store is asked, and when it does not answer.
+"""Errors of object stores: wrong names, and servers that do not answer.
 
 S3Error                     a URI, an endpoint or credentials that do not do: what was found, and what to do
 └── S3UnavailableError      a server or a network that does not do now, and may later
@@ -10,7 +10,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class S3Error(CommitLakeError):
-    """An object store, or a name of one, that does not do.
+    """An object store, or the name of one, cannot be used.
 
     Attributes:
         found: what there is.
@@ -29,7 +29,7 @@ class S3Error(CommitLakeError):
 
 
 class S3UnavailableError(S3Error):
-    """An object store that is too busy, not well, or cut off: the same may go well later."""
+    """An object store is busy, failing or unreachable; a retry may succeed."""
 
     exit_code = ExitCode.FAILED
     is_transient = True

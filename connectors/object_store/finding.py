@@ -1,4 +1,4 @@
-"""Which object store is meant: what a job is told, or finds in its environment, once, for all of its workers."""
+"""Choice of the object store: from a job's options or its environment, once for all workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLES = ("path", "virtual")
 
 
 def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Options:
-    """What is given, completed from where boto3 looks.
+    """Return the given options, completed from the environment and profiles that boto3 reads.
 
     Args:
         endpoint: else `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or `endpoint_url` of the profile's services or of

@@ -1,4 +1,4 @@
-"""Which object store is meant, in a form that travels from the driver to its workers."""
+"""Options of an object store, in a form that the driver can send to workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEFAULT_REGION = "us-east-1"
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """A server; without credentials, which every process finds for itself.
+    """Endpoint and region of a server. Every process finds the credentials for itself.
 
     Attributes:
         endpoint: URL of the server, None for Amazon's.

@@ -1,4 +1,4 @@
-"""An object store for Spark, through Hadoop's s3a.
+"""Settings with which Spark reaches an object store through Hadoop's s3a.
 
 Credentials are no settings: a provider finds them in the JVM's own environment, profile or role, so that neither a log
 nor Spark's pages can show them.
@@ -15,7 +15,7 @@ _PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
 def s3a_settings(options: S3Options) -> dict[str, str]:
-    """Spark's settings for a server; `s3://` is then as good as `s3a://`."""
+    """Return Spark's settings for a server, with which `s3://` works like `s3a://`."""
     settings = {
         "fs.s3.impl": _S3A,
         "fs.s3a.aws.credentials.provider": _PROVIDER,
@@ -29,7 +29,7 @@ def s3a_settings(options: S3Options) -> dict[str, str]:
 
 
 def spark_uri(uri: str) -> str:
-    """A path or URI as Spark takes it: `s3a` for any object store.
+    """Return a path or URI for Spark, with the scheme `s3a` for any object store.
 
     >>> spark_uri("s3://bucket/lake/messages"), spark_uri("/data/lake/messages")
     ('s3a://bucket/lake/messages', '/data/lake/messages')

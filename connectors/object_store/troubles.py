@@ -1,4 +1,4 @@
-"""What an error of boto3 means, in words for a user."""
+"""Translation of boto3's errors into messages for users."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MISSING_OBJECT = frozenset({"NoSuchKey", "404", "NotFound"})
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An error of boto3 in our words; never the error's own text where a server could have put anything into it.
+    """Explanation of a boto3 error. It never contains text that a server could have chosen.
 
     Attributes:
         found: what there is.
@@ -39,7 +39,7 @@ class Trouble:
     temporary: bool = False
 
     def error(self, what: str) -> S3Error:
-        """The error to raise.
+        """Return the error to raise.
 
         Args:
             what: the sentence's beginning: what was wanted.
@@ -66,7 +66,7 @@ _BY_CLASS: tuple[tuple[type[Exception], str, str], ...] = (
 
 
 def trouble_of(error: Exception, bucket: str) -> Trouble:
-    """Say what an error of boto3 means.
+    """Explain an error of boto3.
 
     Args:
         error: what it raised.
@@ -98,6 +98,6 @@ def _trouble_of_answer(error: exceptions.ClientError, bucket: str) -> Trouble:
 
 
 def error_code(error: exceptions.ClientError) -> str:
-    """The code of a server's answer, as far as it is one: letters and digits."""
+    """Return the error code of a server's answer, limited to letters and digits."""
     code = str(error.response.get("Error", {}).get("Code", "unknown"))[:64]
     return code if code.isalnum() else "unknown"

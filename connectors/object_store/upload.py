@@ -1,4 +1,4 @@
-"""An object on its way into a store: whole under its name, or not there at all, in bounded memory.
+"""Uploads in bounded memory: an object appears completely, or not at all.
 
 Up to `PART_BYTES` it is one put; more go up in parts while the writer goes on, at most one of them at a time, so that
 an open object takes up twice that much memory. Each request carries a CRC-32 of its bytes, which the server compares.
@@ -30,7 +30,7 @@ _MARK = "commitlake-upload"
 
 
 class S3Upload(io.RawIOBase):
-    """One object, as a file that is written from its beginning to its end.
+    """An object as a file that is written sequentially.
 
     `finish` gives it its name, `abort` leaves nothing; see `open_upload`.
 
@@ -52,15 +52,15 @@ class S3Upload(io.RawIOBase):
         self._sending: Future[None] | None = None
 
     def writable(self) -> bool:
-        """It is, and no more than that."""
+        """Return True: the file can be written, but not read."""
         return True
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Return the number of bytes written so far."""
         return self._size + len(self._buffer)
 
     def write(self, data: Any, /) -> int:
-        """Take all of `data`, whose items are bytes."""
+        """Write all of `data`, whose items are bytes."""
         rest = memoryview(data)
         while rest:
             taken = min(len(rest), PART_BYTES - len(self._buffer))
@@ -71,7 +71,7 @@ class S3Upload(io.RawIOBase):
         return memoryview(data).nbytes
 
     def finish(self) -> None:
-        """Send the rest, and give the object its name."""
+        """Send the rest, and complete the upload."""
         if self._upload_id is None:
             body = bytes(self._buffer)
             self._client.put_object(**self._place, Body=body, ContentLength=len(body), ChecksumCRC32=_checksum(body))
@@ -83,7 +83,7 @@ class S3Upload(io.RawIOBase):
         self._complete(self._upload_id)
 
     def abort(self) -> None:
-        """Leave nothing, as far as the server can be reached; `delete_unfinished` finds what stays."""
+        """Abort the upload. If the server cannot be reached, `delete_unfinished` removes the rest later."""
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
         if self._upload_id is not None:
@@ -127,7 +127,7 @@ class S3Upload(io.RawIOBase):
                 raise
 
     def _is_there(self) -> bool:
-        """Whether this very upload has become the object: the answer to an earlier completion was lost."""
+        """Return whether this upload has become the object, although the answer to its completion was lost."""
         try:
             found = self._client.head_object(**self._place)
         except exceptions.ClientError:
@@ -137,7 +137,7 @@ class S3Upload(io.RawIOBase):
 
 @contextmanager
 def open_upload(client: Any, place: Mapping[str, str]) -> Iterator[S3Upload]:
-    """An object to write to; it gets its name where the `with` ends without an error.
+    """Open an object for writing; it appears under its name when the `with` ends without an error.
 
     Args:
         client: of boto3.

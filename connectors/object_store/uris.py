@@ -26,21 +26,21 @@ class S3Uri:
 
     @property
     def path(self) -> str:
-        """Bucket and prefix, as Arrow names places."""
+        """Bucket and prefix, in the form that Arrow uses."""
         return f"{self.bucket}/{self.prefix}".rstrip("/")
 
     def key(self, name: str) -> str:
-        """The key of an object below the place."""
+        """Return the key of an object below this place."""
         return f"{self.prefix}/{name}".lstrip("/")
 
 
 def is_s3(uri: str) -> bool:
-    """Whether a path or URI is of an object store."""
+    """Return whether a path or URI points to an object store."""
     return _SCHEME.match(uri) is not None
 
 
 def parse_s3_uri(uri: str) -> S3Uri:
-    """Take a URI apart.
+    """Parse a URI.
 
     Raises:
         S3Error: if it names no bucket, holds more than bucket and prefix, or a character that not all tools take alike.

@@ -1,4 +1,4 @@
-"""A store that a broker starts from, out of a lake: metadata from `messages`, bodies from the packs.
+"""Restore of a store that a broker can start from: metadata from the lake's table `messages`, bodies from the packs.
 
 What
     plan       a run: which lake, which broker, which range of its log; kept beside what is made, so that it can go on

@@ -1,4 +1,4 @@
-"""Bodies of a segment's records to their places: pack by pack, each read from its beginning to its end.
+"""Copies bodies from packs into a segment. Each pack is read once, from start to end.
 
 Rows of a file are sorted by topic, and so lie all over their packs; those of a segment are sorted by pack first, so
 that a pack's frames are read once for each segment, many together.
@@ -28,7 +28,7 @@ _BATCH_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """Where bodies are, and what to do where one is not.
+    """The location of bodies, and what to do where one is missing.
 
     Attributes:
         store: of the packs.
@@ -48,7 +48,7 @@ _NO_BODY = (
 
 
 def place_bodies(bodies: Bodies, records: Records, packs: Sequence[str], out: Array, base: int) -> dict[int, str]:
-    """Copy the bodies of records to their places in a segment, compared with their CRC.
+    """Copy the bodies of records into a segment, and compare them with their CRC.
 
     Args:
         bodies: where they are.
@@ -112,7 +112,7 @@ def _place_pack(bodies: Bodies, records: Records, rows: Array, pack: str, out: A
 def _place_singly(
     store: PackStore, records: Records, rows: Array, pack: str, out: Array, base: int
 ) -> dict[int, str]:  # fmt: skip
-    """Those of some bodies that can be had, one after the other; those that cannot."""
+    """Read bodies one by one; return those that can be read, and those that cannot."""
     lost: dict[int, str] = {}
     cache = FrameCache(1)
     for at in range(len(rows)):
@@ -138,7 +138,7 @@ def _place(
 
 
 def _batches(sizes: Array, rows: Array) -> Iterator[Array]:
-    """The rows in their order, so many at a time as memory allows."""
+    """Yield the rows in order, in batches that fit into memory."""
     ends = np.cumsum(sizes[rows])
     start = 0
     while start < len(rows):

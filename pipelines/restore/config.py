@@ -1,4 +1,4 @@
-"""The files under `config/` that the log does not tell: how far groups and delays have come.
+"""Files in `config/` that do not follow from the log: offsets of consumer groups and delay levels.
 
     consumerOffset.json     of a file that is given: what the restored queues have; empty without one
     delayOffset.json        delays that were due when the log ends are done, those of the last ten seconds are not
@@ -38,7 +38,7 @@ Table = dict[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """Groups' offsets for a restored store.
+    """Offsets of consumer groups for a restored store.
 
     Attributes:
         table: for each `topic@group` and queue, the next message.
@@ -52,12 +52,12 @@ class GroupOffsets:
 
     @property
     def groups(self) -> set[str]:
-        """The groups that have one."""
+        """The groups that have an offset."""
         return {split_offset_key(key)[1] for key in self.table}
 
 
 def parse_offsets(data: bytes, name: str) -> Table:
-    """What a consumerOffset.json says, RocketMQ's or BoltMQ's.
+    """Parse a consumerOffset.json of RocketMQ or BoltMQ.
 
     Raises:
         RestoreError: if it is none.
@@ -88,7 +88,7 @@ def _queue_id(key: object) -> int:
 
 
 def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffsets:
-    """Offsets that the restored queues can have.
+    """Limit offsets to the range of the restored queues.
 
     Args:
         table: from `parse_offsets`.
@@ -128,7 +128,7 @@ def config_files(
     timestamp: int,
     known_groups: Mapping[str, Any],
 ) -> dict[str, bytes]:
-    """The files by their names.
+    """Return the content of the files by name.
 
     Args:
         offsets: of groups.

@@ -1,4 +1,4 @@
-"""What keeps a store from being restored.
+"""Errors of a restore.
 
 RestoreError            a lake, a folder or options that cannot be used as they are
 ├── LakeRowsError       rows of the lake that cannot stand in one log
@@ -11,14 +11,14 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class RestoreError(CommitLakeError):
-    """A restore that cannot be done; the message is for a user."""
+    """A lake, a folder or options that cannot be used for a restore."""
 
     exit_code = ExitCode.USAGE
 
 
 class LakeRowsError(RestoreError):
-    """Rows that contradict one another, or the size of segments."""
+    """Rows that contradict each other, or the segment size."""
 
 
 class MissingBodyError(RestoreError):
-    """A body that cannot be had."""
+    """A body cannot be read."""

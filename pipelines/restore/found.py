@@ -1,4 +1,4 @@
-"""What is known of rows of the table: where their records lie, where their bodies are, and which are no records."""
+"""Facts about rows of the table: the place of records and bodies, and rows that are not records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = (*NEEDED, "unique_key", "body_ref")
 
 
 class Refusal(IntEnum):
-    """Why a row is no record."""
+    """The reason why a row is not a record."""
 
     NONE = 0
     NO_VALUE = 1
@@ -31,7 +31,7 @@ class Refusal(IntEnum):
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The reason in words."""
         return _WORDS[self]
 
 
@@ -48,7 +48,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Rows that came, a value for each in every array.
+    """Columns of facts about rows; every array has one value for each row.
 
     Attributes:
         starts: physical offsets.
@@ -81,12 +81,12 @@ class Records:
     offsets: Array
 
     def take(self, rows: Array) -> Records:
-        """Some of them, by index or boolean."""
+        """Return a selection of the rows, by index or boolean mask."""
         return Records(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @classmethod
     def joined(cls, parts: Sequence[Records]) -> Records:
-        """Those of several, one behind the other."""
+        """Concatenate several sets of rows."""
         names = [field.name for field in fields(cls)]
         if not parts:
             return cls(*(np.zeros(0, np.int64) for _ in names))

@@ -1,4 +1,4 @@
-"""Compiled: parts of records from buffers to their places in a segment.
+"""Compiled loops that copy parts of records from buffers into a segment.
 
 Nothing is checked here: the caller vouches for every range.
 """
@@ -16,7 +16,7 @@ _NEXT = layout.PROPERTY_SEPARATOR
 
 @compiled
 def place_spans(source: Array, starts: Array, lengths: Array, out: Array, targets: Array) -> None:
-    """Copy values to their places.
+    """Copy values into a segment.
 
     Args:
         source: uint8, read-only, where they are.
@@ -34,7 +34,7 @@ def place_properties(
     out: Array, targets: Array, lengths: Array, firsts: Array, names: Array, name_starts: Array, values: Array,
     value_starts: Array,
 ) -> None:  # fmt: skip
-    """Write each record's properties behind their length; where that is a byte short, without the last separator.
+    """Write each record's properties after their length; the last separator only where the length has room for it.
 
     Args:
         out: uint8, what gets them.

@@ -1,4 +1,4 @@
-"""What the lake knows of a store's configuration at the time that is restored."""
+"""The store's configuration at the time that is restored, as the lake has it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 
 @dataclass(frozen=True, slots=True)
 class KnownConfig:
-    """A store's configuration, as far as the lake has it.
+    """The configuration of a store, as far as the lake has it.
 
     Attributes:
         topics: Entries of topics.json by topic.
@@ -35,7 +35,7 @@ class KnownConfig:
 
     @property
     def segment_size(self) -> int | None:
-        """Bytes of a CommitLog segment; None where the lake does not have it."""
+        """Size of a CommitLog segment in bytes; None where the lake does not have it."""
         return self._number("segment_size_bytes")
 
     @property
@@ -49,7 +49,7 @@ class KnownConfig:
         )
 
     def complete(self, wanted: Wanted) -> Wanted:
-        """Return settings in which what the user left open is what the lake has."""
+        """Return settings completed from the lake where the user gave none."""
         return replace(
             wanted,
             queue_file_size=wanted.queue_file_size or self._number("queue_file_size_bytes"),

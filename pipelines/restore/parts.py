@@ -1,4 +1,4 @@
-"""Parts of records that repeat, as bytes: hosts and topics, made once for each that a batch has."""
+"""Serialized hosts and topics, made once for each distinct value of a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPLACED = "\ufffd"
 
 
 class Topics(NamedTuple):
-    """Topics as records store them, behind their lengths.
+    """Serialized topics, each preceded by its length.
 
     Attributes:
         data: all of them.
@@ -37,7 +37,7 @@ class Topics(NamedTuple):
 
 
 def stored_topics(names: Sequence[str | None]) -> Topics:
-    """Topics, in their order."""
+    """Serialize topics, keeping their order."""
     stored: list[bytes] = []
     magics: list[int] = []
     for name in names:
@@ -54,7 +54,7 @@ def stored_topics(names: Sequence[str | None]) -> Topics:
 
 
 class Hosts(NamedTuple):
-    """Hosts as records store them.
+    """Serialized hosts.
 
     Attributes:
         data: of each, `V6_SIZE` bytes, zeros behind those that are shorter.
@@ -65,12 +65,12 @@ class Hosts(NamedTuple):
     sizes: Array
 
     def of_size(self, size: int) -> Array:
-        """All hosts, cut to a size."""
+        """Return all hosts, cut to a size."""
         return np.ascontiguousarray(self.data[:, :size]).view(f"V{size}")[:, 0]
 
 
 def stored_hosts(texts: Sequence[str | None]) -> Hosts:
-    """Hosts from `ip:port`, in their order."""
+    """Serialize hosts given as `ip:port`, keeping their order."""
     stored = [_stored_host(text) for text in texts]
     data = np.frombuffer(b"".join(host.ljust(V6_SIZE, b"\0") for host in stored), np.uint8)
     return Hosts(data.reshape(-1, V6_SIZE), np.array([len(host) for host in stored], np.int64))

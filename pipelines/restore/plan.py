@@ -1,4 +1,4 @@
-"""A run: which log of which lake, in which segments. A run that was interrupted goes on with the same."""
+"""The plan of a run: lake, log, segments. A run that was interrupted is resumed with the same plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INDEX_BYTES = 100
 
 @dataclass(frozen=True)
 class Plan:
-    """One run.
+    """The plan of one run.
 
     Attributes:
         out: the folder that gets the store.
@@ -45,17 +45,17 @@ class Plan:
 
     @property
     def work(self) -> Path:
-        """Where the log is until it is whole, and what is known of its segments."""
+        """The folder of the unfinished log, and of notes on its segments."""
         return self.out / WORK
 
     @property
     def commitlog(self) -> Path:
-        """Where the segments are until all are there."""
+        """The folder of segments until all are written."""
         return self.work / ROCKETMQ.folder
 
     @property
     def bases(self) -> range:
-        """The first offset of each segment."""
+        """The base offsets of the segments."""
         first = self.log.start - self.log.start % self.segment_size
         return range(first, self.log.end, self.segment_size)
 
@@ -70,7 +70,7 @@ class Plan:
         return SegmentTask(self.chosen.broker, base, self.segment_size, start, end, time, self.commitlog)
 
     def read_done(self, base: int) -> SegmentRestored | None:
-        """What came of a segment; None where it is still to be written."""
+        """Read the result of a segment; None where it is still to be written."""
         try:
             known = read_json(self._done(base), below=self.out)
             known["lost"] = tuple(Lost(**each) for each in known["lost"])
@@ -81,26 +81,26 @@ class Plan:
             return None
 
     def write_done(self, base: int, restored: SegmentRestored) -> None:
-        """Note what came of a segment, which has its name."""
+        """Save the result of a segment that has its final name."""
         write_synced(self._done(base), json.dumps(asdict(restored)).encode(), below=self.out)
 
     def _done(self, base: int) -> Path:
         return self.work / _DONE / f"{segment_name(base)}.json"
 
     def question(self) -> dict[str, Any]:
-        """What makes it another run's where it is another."""
+        """The options that must be the same for a run to be resumed."""
         wanted = {name: None if value is None else str(value) for name, value in asdict(self.chosen).items()}
         return {"version": _VERSION, "lake": self.lake, "chosen": wanted, "skip": self.skip}
 
     def write(self) -> None:
-        """Keep it."""
+        """Save the plan."""
         document = self.question() | {"log": asdict(self.log), "segment_size": self.segment_size}
         make_folders(self.commitlog, below=self.out)
         write_synced(self.work / PLAN, json.dumps(document, indent=2).encode(), below=self.out)
 
 
 def check_out(out: Path) -> bool:
-    """Whether an interrupted run is to go on in a folder.
+    """Return whether the folder has an interrupted run that should be resumed.
 
     Raises:
         RestoreError: if it holds anything else.
@@ -120,7 +120,7 @@ def check_out(out: Path) -> bool:
 
 
 def go_on(plan: Plan) -> Plan:
-    """The plan of the interrupted run in a folder, of which this one knows what is asked for.
+    """Read the plan of the interrupted run in a folder, and check that this run has the same options.
 
     Raises:
         RestoreError: if it is another's.
@@ -140,7 +140,7 @@ def go_on(plan: Plan) -> Plan:
 
 
 def check_disk(plan: Plan) -> None:
-    """Refuse to begin what the disk has no room for.
+    """Refuse a run that does not fit on the disk.
 
     Raises:
         RestoreError: if it has not.

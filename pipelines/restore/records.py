@@ -1,4 +1,4 @@
-"""The records of a segment, out of rows in any order: each is written to its own place, and remembered."""
+"""Writes the records of a segment from rows in any order, and remembers where they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import MIN_RECORD_SIZE
 
 
 class RecordWriter:
-    """Writes the records of one segment.
+    """Writer of the records of one segment.
 
     Args:
         out: uint8, the segment.
@@ -33,7 +33,7 @@ class RecordWriter:
         self._records: list[Records] = []
 
     def add(self, batch: pa.RecordBatch) -> int:
-        """Write the records of some rows, in any order; how many bytes they take.
+        """Write the records of some rows, in any order, and return their size in bytes.
 
         Args:
             batch: has `COLUMNS`.
@@ -49,7 +49,7 @@ class RecordWriter:
         return int(found.sizes.sum())
 
     def finish(self) -> Records:
-        """All that came, by physical offset.
+        """Return all records, ordered by physical offset.
 
         Raises:
             LakeRowsError: for rows that lie over one another.

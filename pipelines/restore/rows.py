@@ -1,4 +1,4 @@
-"""What is asked of the table `messages`: where a range of a log lies, its records, the ends of its queues."""
+"""Queries to the table `messages`: the range of a log, its records, the ends of its queues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LAST_OFFSET = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which part of a broker's log.
+    """The part of a broker's log to restore.
 
     Attributes:
         broker: the store's name.
@@ -47,7 +47,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Where the records of a range lie.
+    """The physical offsets of the chosen part of a log.
 
     Attributes:
         start: physical offset of the first.
@@ -65,7 +65,7 @@ class LogRange:
 
 
 def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
-    """Where the chosen part of the log lies, by its first and last record.
+    """Find the chosen part of the log by its first and last record.
 
     A broker's clock may step: whatever lies between the first and the last record of a time is of the range.
 
@@ -107,7 +107,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
 
 
 def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
-    """The format of a record's log; None where the row does not tell."""
+    """Return the format of a record's log; None where the row does not tell."""
     if "format" in {field.name for field in table.schema().fields}:
         (name,) = _one(table, "max(format)", of_last)
         if name is not None:
@@ -123,20 +123,20 @@ def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
 
 
 def brokers_of(table: DeltaTable) -> list[str]:
-    """The brokers whose records the lake has."""
+    """Return the brokers whose records the lake has."""
     answer = run_sql(table, _NAME, f"SELECT DISTINCT broker FROM {_NAME}").read_all()
     return sorted(name for name in answer.column(0).to_pylist() if name is not None)
 
 
 def rows_of_segment(table: DeltaTable, broker: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Rows of `found.COLUMNS` of the records that begin within a range, in no order."""
+    """Return rows of `found.COLUMNS` for the records that begin in a range, in no order."""
     columns = ", ".join(COLUMNS)
     wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     yield from run_sql(table, _NAME, f"SELECT {columns} FROM {_NAME} WHERE {wanted}")
 
 
 def extents(table: DeltaTable, broker: str, start: int, end: int) -> tuple[Array, Array]:
-    """Physical offsets and sizes of the records that begin within a range, in no order."""
+    """Return physical offsets and sizes of the records that begin in a range, in no order."""
     wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     answer = run_sql(table, _NAME, f"SELECT physical_offset, size FROM {_NAME} WHERE {wanted}").read_all()
     offsets, sizes = (numbers(column.combine_chunks()) for column in answer.columns)
@@ -144,7 +144,7 @@ def extents(table: DeltaTable, broker: str, start: int, end: int) -> tuple[Array
 
 
 def queue_ends(table: DeltaTable, broker: str, log: LogRange) -> dict[tuple[str, int], int]:
-    """Of each topic and queue with a record in the range: the number behind its last message."""
+    """Return the end offset of each queue with a record in the range."""
     columns = "topic, queue_id, max(queue_offset) + 1"
     return {(topic, queue): end for topic, queue, end in _grouped(table, columns, "topic, queue_id", broker, log, ())}
 
@@ -152,7 +152,7 @@ def queue_ends(table: DeltaTable, broker: str, log: LogRange) -> dict[tuple[str,
 def first_undelivered(
     table: DeltaTable, broker: str, log: LogRange, delays_ms: Sequence[int], until_ms: int
 ) -> dict[int, int]:
-    """Of each delay level with a message in the range: the number of the first that was not due at a time."""
+    """Return, for each delay level with a message in the range, the offset of the first message not due at a time."""
     topic = f"topic = {text_literal(SCHEDULE_TOPIC)}"
     due = " OR ".join(
         f"(queue_id = {level} AND store_timestamp >= {microseconds_literal(1000 * (until_ms - delay))})"

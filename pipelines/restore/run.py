@@ -1,4 +1,4 @@
-"""All of a restore: the log segment by segment, what the log does not tell, and all that is rebuilt from it.
+"""The entry point of a restore: the log segment by segment, then configuration files, then a rebuild of the indexes.
 
 Run again after it was interrupted, it goes on with the segments that are not whole yet.
 """
@@ -68,7 +68,7 @@ Begin = Callable[[int], Callable[[int], None]]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
         out: where it is.
@@ -123,7 +123,7 @@ def restore_store(
     begin: Begin | None = None,
     runner: Runner | None = None,
 ) -> Restored:
-    """Make a store of what a lake has of a broker's log.
+    """Restore a store from the messages that a lake has of a broker.
 
     Args:
         lake: where the tables are.
@@ -195,7 +195,7 @@ def restore_store(
 
 
 def _segment_size(table: DeltaTable, broker: str) -> int:
-    """By all of the broker's log: a short range may hold no segment's end."""
+    """Return the segment size by the broker's whole log, because a short range may hold no segment's end."""
     return find_segment_size(table, broker, find_range(table, Chosen(broker)))
 
 
@@ -208,7 +208,7 @@ def _only_broker(table: DeltaTable) -> str:
 
 
 def _restore_log(plan: Plan, source: Source, begin: Begin | None, runner: Runner) -> list[SegmentRestored]:
-    """Write the segments that are not there yet; what came of all."""
+    """Write the segments that do not exist yet, and return the results of all."""
     advance = begin(plan.log.bytes) if begin is not None else None
     known = {base: restored for base in plan.bases if (restored := plan.read_done(base)) is not None}
     if advance is not None:
@@ -235,7 +235,7 @@ def _restore_log(plan: Plan, source: Source, begin: Begin | None, runner: Runner
 def _with_times(
     plan: Plan, source: Source, known: Mapping[int, SegmentRestored], new: AbstractSet[int]
 ) -> list[SegmentRestored]:
-    """Write new segments without a record again: their fillers take the time of the record before."""
+    """Write new segments without a record again, with the time of the previous record for their fillers."""
     done: list[SegmentRestored] = []
     time = 0
     for base in plan.bases:
@@ -272,9 +272,9 @@ def _write_config(
 
 
 def _rebuild(plan: Plan, settings: Wanted, runner: Runner, known: KnownConfig) -> Rebuilt:
-    """All that follows from the log."""
+    """Rebuild indexes and small files from the restored log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
-        for name in ROCKETMQ.rebuilt_files:  # of a run that was interrupted behind its rebuild
+        for name in ROCKETMQ.rebuilt_files:  # of a run that was interrupted after its rebuild
             remove_tree(plan.out / name)
         if known.topics:  # the rebuild adds the topics of the log that are not in it
             write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
@@ -284,7 +284,7 @@ def _rebuild(plan: Plan, settings: Wanted, runner: Runner, known: KnownConfig) -
 
 
 def _write_notes(plan: Plan, done: Sequence[SegmentRestored]) -> list[tuple[int, int]]:
-    """A line for everything that is not as the broker had it; the stretches without a record."""
+    """Write a line for everything that differs from the broker's store, and return the ranges without a record."""
     lacking = [
         (max(start, plan.log.start), end) for each in done for start, end in each.filled if end > plan.log.start
     ]  # fmt: skip
@@ -309,9 +309,9 @@ def _write_notes(plan: Plan, done: Sequence[SegmentRestored]) -> list[tuple[int,
 
 
 def _short_ends(plan: Plan, done: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
-    """Ends of segments with room for the record that stands in the next one: a broker would have put it there."""
-    for (before, behind), base in zip(pairwise(done), plan.bases[1:], strict=True):
-        if before.blank is None or behind.first is None or behind.first[0] != base:
+    """Return ends of segments with room for the next segment's first record, where a broker would have put it."""
+    for (before, after), base in zip(pairwise(done), plan.bases[1:], strict=True):
+        if before.blank is None or after.first is None or after.first[0] != base:
             continue
-        if base - before.blank >= behind.first[1] + END_RESERVE:
+        if base - before.blank >= after.first[1] + END_RESERVE:
             yield before.blank, base

@@ -1,4 +1,4 @@
-"""One segment: its rows read, its records written, filled and closed; beside its place, synced, and renamed."""
+"""Restores one segment: reads rows, writes and fills it under another name, syncs and renames it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNFIT = "no room for a filler beside it"
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment.
+    """A segment to restore.
 
     Attributes:
         broker: the store's name.
@@ -48,18 +48,18 @@ class SegmentTask:
 
     @property
     def is_newest(self) -> bool:
-        """Whether the range ends in it."""
+        """True if the restored range ends in this segment."""
         return self.end <= self.base + self.size
 
     @property
     def path(self) -> Path:
-        """Its place."""
+        """The final path of the segment."""
         return self.folder / segment_name(self.base)
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A row of the lake that is no record of the log.
+    """A row of the lake that is not a record of the log.
 
     Attributes:
         start: physical offset.
@@ -76,7 +76,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRestored:
-    """What came of a segment.
+    """Result of restoring a segment.
 
     Attributes:
         records: in it.
@@ -102,7 +102,7 @@ class SegmentRestored:
 
 
 def restore_segment(table: DeltaTable, bodies: Bodies, task: SegmentTask) -> SegmentRestored:
-    """Write one segment.
+    """Restore one segment.
 
     Args:
         table: `messages`.
@@ -144,7 +144,7 @@ def _write(descriptor: int, table: DeltaTable, bodies: Bodies, task: SegmentTask
 
 
 def _complete(out: Array, records: Records, packs: list[str], bodies: Bodies, task: SegmentTask) -> SegmentRestored:
-    """Bodies, and what stands between records."""
+    """Add bodies and fillers to a segment."""
     lost = [
         Lost(int(records.starts[row]), int(records.sizes[row]), Refusal(int(records.refusals[row])).text, False)
         for row in np.flatnonzero(records.refusals).tolist()
@@ -187,7 +187,7 @@ def _complete(out: Array, records: Records, packs: list[str], bodies: Bodies, ta
 
 
 def _give_up(out: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body: bool) -> Lost:
-    """Take a record out of the segment again."""
+    """Remove a record from the segment."""
     start, size = int(records.starts[row]), int(records.sizes[row])
     out[start - task.base : start - task.base + size] = 0
     return Lost(start, size, reason, is_body)

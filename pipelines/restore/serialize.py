@@ -1,4 +1,4 @@
-"""Rows of `messages` to records, each at its own physical offset in a segment, all but its body.
+"""Serializes rows of `messages` as records at their physical offsets, without bodies.
 
 What of a record the table has
     as it is       every field of fixed size; topic, hosts, and, in the pack, the body as stored
@@ -43,7 +43,7 @@ _CRC_OF_RECORD = "__CRC32#"
 
 
 class TakenRows:
-    """A batch, taken apart."""
+    """A batch as arrays."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -76,7 +76,7 @@ class TakenRows:
         self._replaced = self._rows_replaced(entries, firsts)
 
     def records(self, packs: Array) -> Records:
-        """What is known of the rows; texts that are not the broker's are made here.
+        """Return facts about the rows. Properties whose original bytes are not in the lake are composed here.
 
         Args:
             packs: numbers of their packs.
@@ -125,7 +125,7 @@ class TakenRows:
         return refusals
 
     def _rows_replaced(self, entries: pa.MapArray, firsts: Array) -> Array:
-        """Rows that hold what stands for bytes that are not UTF-8."""
+        """Return which rows have replacement characters, in place of bytes that are not UTF-8."""
         replaced: Array = self._topics.replaced[self._topic_codes]
         for column in (entries.keys, entries.items):
             marked = np.flatnonzero(
@@ -136,7 +136,7 @@ class TakenRows:
         return replaced
 
     def _text_of(self, row: int) -> tuple[bytes | None, bool]:
-        """Return properties that say what the row says and fill their room, and whether a broker's rule fills it.
+        """Return properties with the row's content and the record's size, and whether a broker's rule gives that size.
 
         None stands for properties that do not fit.
         """
@@ -159,7 +159,7 @@ class TakenRows:
         return text + (b" " * (spare - 1) + b"\x02" if spare else b""), not spare
 
     def write(self, out: Array, base: int, rows: Array) -> None:
-        """Write these rows' records, but for their bodies, into the segment that begins at an offset."""
+        """Write the records of these rows, without bodies, into the segment that begins at an offset."""
         at = self.starts - base
         for born in (V4_SIZE, V6_SIZE):
             for store in (V4_SIZE, V6_SIZE):
@@ -183,7 +183,7 @@ class TakenRows:
             out[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
 
     def _write_fixed(self, out: Array, at: Array, rows: Array, born: int, store: int) -> None:
-        """Everything in front of the body, of records whose hosts have these sizes."""
+        """Write everything before the body, for records whose hosts have the given sizes."""
         kind = np.dtype(
             [*HEAD.numpy_fields, ("born_host", f"V{born}"), *STORED.numpy_fields, ("store_host", f"V{store}"),
              *TAIL.numpy_fields]

@@ -1,4 +1,4 @@
-"""How large a broker's segments were: the lake does not say, but its records do.
+"""Detection of a broker's segment size from the offsets of archived records.
 
 A record never crosses the end of a segment, and a BLANK of 8 bytes at least closes each: so the log has a hole in front
 of every segment's first offset, which is a multiple of the size. Records that the lake lacks leave holes, too, but not
@@ -24,7 +24,7 @@ _MOST_HOLES = 1000
 
 
 def find_segment_size(table: DeltaTable, broker: str, log: LogRange) -> int:
-    """The size of the segments that a log was written in; the broker's default, where nothing speaks against it.
+    """Return the segment size of a log: the broker's default, unless the records contradict it.
 
     Raises:
         RestoreError: where it cannot be told.
@@ -35,7 +35,7 @@ def find_segment_size(table: DeltaTable, broker: str, log: LogRange) -> int:
 
 
 def segment_size_of(starts: Array, ends: Array) -> int:
-    """The size by the first records of a log.
+    """Return the segment size by the first records of a log.
 
     Args:
         starts: physical offsets, in order.
@@ -61,13 +61,13 @@ def segment_size_of(starts: Array, ends: Array) -> int:
 
 
 def _borders(starts: Array, size: int) -> Array:
-    """Multiples of a size behind the first record, up to the last."""
+    """Return the multiples of a size after the first record, up to the last."""
     if not size:
         return np.zeros(0, np.int64)
     return np.arange(starts[0] - starts[0] % size + size, starts[-1] + 1, size)
 
 
 def _fit(starts: Array, ends: Array, borders: Array) -> bool:
-    """Whether in front of each border there is room for a BLANK."""
+    """Return whether there is room for a BLANK before each border."""
     before = np.searchsorted(starts, borders) - 1
     return bool((ends[before] + END_RESERVE <= borders).all())

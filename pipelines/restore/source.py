@@ -1,4 +1,4 @@
-"""What segments are restored from, in a form that travels to whatever process restores one."""
+"""The source of a restore, in a form that can be sent to worker processes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Source:
 
 
 def restore_from(source: Source, task: SegmentTask) -> SegmentRestored:
-    """Write one segment, as `segment.restore_segment` does."""
+    """Restore one segment; see `segment.restore_segment`."""
     bodies = Bodies(open_store(source.packs), source.skip, source.threads)
     return restore_segment(_table(source), bodies, task)
 
 
 @lru_cache(1)
 def _table(source: Source) -> DeltaTable:
-    """Open `messages` once for all segments of a run that a process restores."""
+    """Open `messages`, once for all segments of a run in a process."""
     table = open_messages(source.lake)
     if table.version() != source.version:
         table.load_as_version(source.version)

@@ -1,4 +1,4 @@
-"""What stands where a segment has no record: fillers between records, a BLANK up to the segment's end.
+"""Ranges of a segment without a record: fillers between records, and a BLANK up to the segment's end.
 
 A stretch that is smaller than the smallest filler cannot be filled: the record behind it goes, too. No log of a
 broker's has such a stretch; rows that no broker wrote, or another size of segments than was said, can leave one.
@@ -16,7 +16,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, serialize
 
 
 class Stretch(NamedTuple):
-    """Bytes without a record, between records or in front of the first.
+    """A range without a record, between two records or before the first.
 
     Attributes:
         start: physical offset.
@@ -30,7 +30,7 @@ class Stretch(NamedTuple):
 
 
 def keep_fitting(starts: Array, ends: Array, base: int, end: int, *, is_closed: bool) -> Array:
-    """Which records can stay: between them, and at the segment's end, there is room for what must stand there.
+    """Return which records can stay: the gaps between them, and at the segment's end, have room for a filler or BLANK.
 
     Args:
         starts: physical offsets, in order.
@@ -54,7 +54,7 @@ def keep_fitting(starts: Array, ends: Array, base: int, end: int, *, is_closed: 
 
 
 def stretches(starts: Array, ends: Array, times: Array, base: int) -> list[Stretch]:
-    """What lies between records, and in front of the first."""
+    """Return the ranges between records, and before the first."""
     if not len(starts):
         return []
     reached = np.concatenate([[base], ends[:-1]])
@@ -66,7 +66,7 @@ def stretches(starts: Array, ends: Array, times: Array, base: int) -> list[Stret
 
 
 def fill(out: Array, base: int, stretch: Stretch) -> None:
-    """Write fillers over a stretch of a segment that begins at an offset."""
+    """Write fillers over a range of the segment that begins at an offset."""
     at = stretch.start - base
     for record in fillers(stretch.start, stretch.end - stretch.start, stretch.time):
         out[at : at + len(record)] = np.frombuffer(record, np.uint8)
@@ -74,12 +74,12 @@ def fill(out: Array, base: int, stretch: Stretch) -> None:
 
 
 def close(out: Array, at: int) -> None:
-    """Write a BLANK from a position to the segment's end; zeros stand there."""
+    """Write a BLANK from a position to the segment's end, where the file has zeros."""
     blank = serialize_blank(len(out) - at)
     out[at : at + len(blank)] = np.frombuffer(blank, np.uint8)
 
 
 def empty_segment(base: int, size: int, time: int) -> bytes:
-    """The first bytes of a segment without a record: brokers look at its first one; zeros come behind them."""
+    """Return the first bytes of a segment without a record: a filler, as brokers expect a record, and a BLANK."""
     first = next(fillers(base, MIN_FILLER_BYTES, time))
     return first + serialize_blank(size - len(first))

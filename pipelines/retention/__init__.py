@@ -1,4 +1,4 @@
-"""Which segments a broker is going to delete, when, and whether they are archived; needs no Spark.
+"""Forecast of which segments a broker deletes, when, and whether they are archived. Needs no Spark.
 
 rules       the broker's rule: age, hours of the day, how full the disk is; functions of values
 disk        how full a disk is, as the broker counts it, and how fast it fills

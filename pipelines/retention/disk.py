@@ -1,4 +1,4 @@
-"""How full a broker's disk is, counted as the broker counts, and when it is going to be fuller than a limit."""
+"""Disk usage as the broker computes it, and a forecast of when it exceeds a limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FAR_SECONDS = 100 * 365 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system at one moment.
+    """Usage of a file system at a moment.
 
     Attributes:
         device: tells file systems apart.
@@ -28,11 +28,11 @@ class Disk:
 
     @property
     def used_percent(self) -> float:
-        """How full it is; the broker rounds up, which its comparisons with whole percents cannot see."""
+        """Usage in percent. The broker rounds up, which makes no difference in its comparisons with whole percents."""
         return 100 * self.used / self.entire if self.entire else 0.0
 
     def time_of_excess(self, percent: int, now: datetime.datetime, freed: int = 0) -> datetime.datetime | None:
-        """The first moment at which it is fuller than a limit, or None where it never is.
+        """Return the first moment at which usage exceeds a limit, or None if it never does.
 
         Args:
             percent: the limit.
@@ -48,7 +48,7 @@ class Disk:
 
 
 def read_disk(folder: Path) -> Disk:
-    """The file system of a folder, as java.io.File's getTotalSpace, getFreeSpace and getUsableSpace see it.
+    """Read the usage of a folder's file system, with the figures of java.io.File's getTotalSpace and the like.
 
     Raises:
         OSError: if the folder is not there.

@@ -1,4 +1,4 @@
-"""When each segment of a store goes, and why: the broker's rule, applied to its segments and disks."""
+"""Forecast of the deletion of each segment: the broker's rules, applied to its segments and disks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.pipelines.retention.segments import StoredSegment, newest
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What becomes of one segment.
+    """Forecast for one segment.
 
     Attributes:
         segment: as it is now.
@@ -37,7 +37,7 @@ def forecast(
     now: datetime.datetime,
     log_growth: float = 0.0,
 ) -> list[Forecast]:
-    """What becomes of each segment, were nobody to archive it and the log to grow as it did.
+    """Forecast when each segment is deleted, if the log continues to grow at the same rate.
 
     Args:
         segments: of one store, in order of their offsets.
@@ -78,7 +78,7 @@ def forecast(
 
 
 def _full_at(segment: StoredSegment, now: datetime.datetime, log_growth: float) -> datetime.datetime | None:
-    """When the segment that is being written is full, where that can be told."""
+    """Return when the newest segment will be full, or None where that is unknown."""
     if log_growth <= 0:
         return None
     return now + datetime.timedelta(seconds=max(1.0, segment.free / log_growth))

@@ -1,4 +1,4 @@
-"""When a broker deletes a segment: DefaultMessageStore.CleanCommitLogService of RocketMQ 4.9.7 and 5.x, as functions.
+"""Rules by which a broker deletes segments: DefaultMessageStore.CleanCommitLogService of RocketMQ 4.9.7 and 5.x.
 
 Every 10 s (`cleanResourceInterval`; first a minute after its start) the broker asks three questions:
 
@@ -41,7 +41,7 @@ _DEFAULT = BrokerConf()
 
 
 class Cause(StrEnum):
-    """Why a segment goes."""
+    """The reason for a deletion."""
 
     TIME = "time"
     """Its age, in an hour of `deleteWhen`."""
@@ -53,7 +53,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A broker's settings, with the place and version that give them their meaning.
+    """Retention settings of a broker, with its time zone and version.
 
     Attributes:
         conf: the broker's settings.
@@ -77,32 +77,32 @@ class Rules:
     told: str = ""
 
     def expires_at(self, written: datetime.datetime) -> datetime.datetime:
-        """When a segment is expired whose last write was then."""
+        """Return when a segment expires, from the time of its last write."""
         if self.known_since is not None and written <= self.known_since:
             return written
         return written + self.conf.file_reserved_hours * _HOUR
 
     @property
     def delete_batch(self) -> int:
-        """Segments that one pass deletes at most."""
+        """Largest number of segments that one pass deletes."""
         return self.conf.delete_batch if self.version >= 5 else _DEFAULT.delete_batch
 
     @property
     def forcibly_percent(self) -> int:
-        """On a fuller disk segments are deleted at any age."""
+        """Disk usage in percent above which segments are deleted at any age."""
         if self.version >= 5:
             return min(max(_percent(self.forcibly_ratio, self.conf.clean_forcibly_percent), 30), 85)
         return _percent(self.forcibly_ratio, _DEFAULT.clean_forcibly_percent)
 
     @property
     def warning_percent(self) -> int:
-        """On a fuller disk the broker refuses messages."""
+        """Disk usage in percent above which the broker refuses messages."""
         if self.version >= 5:
             return min(max(_percent(self.warning_ratio, self.conf.warning_percent), 35), 90)
         return _percent(self.warning_ratio, _DEFAULT.warning_percent)
 
     def next_delete_hour(self, moment: datetime.datetime) -> datetime.datetime:
-        """The first moment from `moment` on that is in an hour of `deleteWhen`."""
+        """Return the first moment from `moment` on that lies in an hour of `deleteWhen`."""
         moment = moment.astimezone(datetime.UTC)
         for _ in range(_LONGEST_WAIT_HOURS):
             local = moment.astimezone(self.time_zone)
@@ -115,7 +115,7 @@ class Rules:
     def deletions(
         self, expired: datetime.datetime, disk: Disk, now: datetime.datetime, freed: int
     ) -> Iterator[tuple[datetime.datetime, Cause]]:
-        """Each way in which a segment may go, and when at the earliest.
+        """Yield each possible cause of a deletion, with its earliest time.
 
         Args:
             expired: when it and all before it are expired.
@@ -143,5 +143,5 @@ class Rules:
 
 
 def _percent(ratio: float | None, default: int) -> int:
-    """The whole percent that a disk must exceed; the broker rounds the disk up to whole percents before it compares."""
+    """Return the limit in whole percent. The broker rounds disk usage up to whole percents before it compares."""
     return default if ratio is None else int(ratio * 100 + 1e-9)

@@ -1,4 +1,4 @@
-"""A store's segments with what their deletion depends on, and how much of each is in the lake."""
+"""The segments of a store: size, last write, and how much of each is archived."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHORTEST_GROWTH = datetime.timedelta(minutes=1)
 
 
 class Archived(StrEnum):
-    """How much of what a segment holds now is in the lake."""
+    """Share of a segment's present content that is in the lake."""
 
     YES = "yes"
     PARTLY = "partly"
@@ -34,7 +34,7 @@ class Archived(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """A segment as it lies on the disk.
+    """A segment on disk.
 
     Attributes:
         base_offset: physical offset of its first byte.
@@ -56,17 +56,17 @@ class StoredSegment:
 
     @property
     def name(self) -> str:
-        """Its file's name."""
+        """The name of the file."""
         return segment_name(self.base_offset)
 
     @property
     def free(self) -> int:
-        """Bytes that are still to be written."""
+        """Number of bytes that are still free."""
         return self.size - (self.size if self.written is None else self.written)
 
 
 def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
-    """The segments of a store as they are now; what has been deleted since it was listed is left out.
+    """Read the present state of a store's segments; those deleted since they were listed are left out.
 
     Args:
         store: from `find_stores`.
@@ -126,7 +126,7 @@ def _read_head(log_format: Format, segment: Segment, position: int) -> bytes:
 
 
 def _written(segment: Segment) -> int:
-    """About how far a segment is written, by halving: behind the newest record there are zeros to the end.
+    """Estimate by bisection how far a segment is written; zeros follow the newest record.
 
     A body of zeros may mislead it; it then says too little. Only the moment at which the file is full depends on it.
     """
@@ -143,12 +143,12 @@ def _written(segment: Segment) -> int:
 
 
 def newest(segments: Sequence[StoredSegment]) -> int:
-    """Index of the segment that is being written: the last one that holds anything, the first where none does."""
+    """Return the index of the segment that is being written: the last one with content, or the first."""
     return max((number for number, segment in enumerate(segments) if segment.begun), default=0)
 
 
 def growth(segments: Sequence[StoredSegment], now: datetime.datetime) -> float:
-    """Bytes a second that a log has grown by during the last day, 0 where its segments do not tell.
+    """Return the growth of a log during the last day, in bytes per second; 0 where it is unknown.
 
     Counted from the end of a segment, which is when the file was written last.
 

@@ -1,4 +1,4 @@
-"""What guard finds out: for each store its segments' fates, its disks, and what is wrong with it."""
+"""The result of guard: for each store its segments with their forecasts, its disks, and problems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from commitlake.pipelines.retention.segments import Archived, StoredSegment, gro
 
 
 class Verdict(StrEnum):
-    """What guard says of a segment."""
+    """Guard's verdict on a segment."""
 
     ARCHIVED = "archived"
     WAITS = "waits"
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchedSegment:
-    """A segment, what becomes of it, and what that means."""
+    """A segment with its forecast and verdict."""
 
     fate: Forecast
     verdict: Verdict
@@ -40,7 +40,7 @@ class WatchedSegment:
 
 @dataclass(frozen=True, slots=True)
 class WatchedStore:
-    """One store.
+    """A store with its segments and disks.
 
     Attributes:
         broker: its name.
@@ -63,13 +63,13 @@ class WatchedStore:
     replaced: str = ""
 
     def count(self, verdict: Verdict) -> int:
-        """Segments of one verdict."""
+        """Return the number of segments with a verdict."""
         return sum(segment.verdict is verdict for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A store before the growth of all is known."""
+    """A store that was read, before the growth of all stores is known."""
 
     store: Store
     rules: Rules
@@ -87,7 +87,7 @@ def watch_stores(
     now: datetime.datetime,
     within: datetime.timedelta,
 ) -> list[WatchedStore]:
-    """Look at stores, and tell what becomes of their segments.
+    """Read stores, and forecast the deletion of their segments.
 
     Args:
         stores: from `find_stores`.
@@ -129,7 +129,7 @@ def _why_replaced(store: Store, progress: StoreProgress | None) -> str:
 
 
 def _disks_of(store: Store, rules: Rules) -> list[Disk]:
-    """The file systems whose fullness counts; none for a store in an object store."""
+    """Return the file systems whose usage matters; none for a store in an object store."""
     if "://" in store.root:
         return []
     log = Path(store.root)
