@@ -27,13 +27,19 @@ _TOO_LARGE = re.compile(r"\bsize (of messageExtBatch )?exceeded")
 class RocketMQError(CommitLakeError):
     """Root of the folder's errors; the message is for a user."""
 
+    exit_code = ExitCode.FAILED
+
 
 class OptionError(RocketMQError):
     """An option, or a variable of the environment, that does not fit."""
 
+    exit_code = ExitCode.USAGE
+
 
 class InvalidMessageError(RocketMQError):
     """A message that cannot be sent."""
+
+    exit_code = ExitCode.USAGE
 
 
 class NoRouteError(RocketMQError):
@@ -95,5 +101,3 @@ class CheckpointError(RocketMQError):
 
 class NotSentError(RocketMQError):
     """Rows that could not be sent."""
-
-    exit_code = ExitCode.FAILED

@@ -138,6 +138,7 @@ def run_job(
     with guarded_streams():
         _check_settings(parser, sys.argv[1:] if argv is None else argv)
         arguments = parser.parse_args(argv)
+        _check_texts(parser, arguments)
     with guarded_streams(raw=arguments.raw):
         return _run(parser, job, arguments)
 
@@ -176,6 +177,16 @@ def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Non
     except SettingsError as error:
         parser.error(str(error))
     check_environment(parser, os.environ)
+
+
+def _check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Refuse arguments that are no text."""
+    from commitlake.jobs.cli.settings_check import SettingsError, check_texts
+
+    try:
+        check_texts(parser, arguments)
+    except SettingsError as error:
+        parser.error(str(error))
 
 
 class ErrorText(NamedTuple):

@@ -1,8 +1,10 @@
-"""Settings of a job that nothing would read: tables and keys of a TOML file, and variables of the environment.
+"""Settings that a job cannot use: names that nothing would read, in a TOML file or the environment, and broken texts.
 
 A table that is no job's, and a key that is no option of the job, are errors. A variable `COMMITLAKE_…` that is an
 option of no job gives a warning, because it may be somebody else's. One of another job gives none, because all jobs may
 share an environment.
+
+A text with bytes that are no UTF-8 is an error: neither tables nor brokers have such names.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _TEST_PREFIX = f"{PREFIX}TEST_"
 
 
 class SettingsError(CommitLakeError):
-    """A file of settings that says something that no job reads."""
+    """A setting that no job reads, or that none can use."""
 
 
 def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
@@ -78,6 +80,28 @@ def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str,
         if name not in VARIABLES and name not in variables_of_all_jobs():
             near = did_you_mean(name, own | VARIABLES)
             warn(parser.prog, f"the variable {name} is no option of any job.{near}")
+
+
+def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Refuse texts with bytes that the command line could not decode; the name of a file may have any.
+
+    Raises:
+        SettingsError: naming the first of them.
+    """
+    for action in parser._actions:  # noqa: SLF001 (no other way)
+        given = getattr(arguments, action.dest, None)
+        for value in given if isinstance(given, list) else [given]:
+            if isinstance(value, str) and action.metavar != "FILE" and not _is_text(value):
+                name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+                raise SettingsError(f"{name}: expected text in UTF-8, found {value!a}")
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | None:

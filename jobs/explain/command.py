@@ -112,19 +112,8 @@ def _check(arguments: argparse.Namespace) -> None:
         for value in getattr(arguments, name):
             if not value.strip():
                 raise JobError(f"--{name}: expected a {name}, found {value!r}", "leave the option out to take all")
-            if not _is_text(value):
-                raise JobError(f"--{name}: expected text in UTF-8, found {value!r}")
             if "," in value:
                 raise JobError(f"--{name}: expected no comma, found {value!r}", "give the option twice")
-
-
-def _is_text(value: str) -> bool:
-    """Whether an argument is UTF-8, and not bytes that the command line could not decode."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, str]:

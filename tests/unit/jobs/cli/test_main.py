@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors import rocketmq
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError
 from commitlake.connectors.formats.engine.errors import DamagedLogError, OptionError, StoreError
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
@@ -279,6 +280,11 @@ def test_what_a_job_gives_is_its_exit_code(code: ExitCode) -> None:
         (DamagedLogError("a sentence"), 3),
         (StoreReplacedError("a sentence"), 4),
         (ConcurrentArchiveError("a sentence"), 4),
+        (rocketmq.OptionError("a sentence"), 2),
+        (rocketmq.InvalidMessageError("a sentence"), 2),
+        (rocketmq.UnreachableError("a sentence"), 1),
+        (rocketmq.ProtocolError("a sentence"), 1),
+        (rocketmq.NoRouteError("a sentence"), 1),
     ],
 )
 @pytest.mark.usefixtures("root_logger")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,35 @@ def test_variables_of_secrets_and_tls_are_known() -> None:
 
 def test_variables_that_are_known_without_a_parser_are_those_of_options() -> None:
     assert variables_of_all_jobs() >= VARIABLES
+
+
+@pytest.mark.parametrize(
+    ("job", "given", "name"),
+    [
+        ("dlq", ["--group", "\udcff"], "--group"),
+        ("replay", ["--topic", "orders", "--topic", "a\udcffb"], "--topic"),
+        ("replay", ["show", "\udcff"], "ID"),
+        ("erase", ["--key", "\udcff", "--reason", "x"], "--key"),
+        ("offsets", ["--group", "g", "--at", "now", "--topic", "\udcff"], "--topic"),
+        ("tps", ["--tag", "\udcff"], "--tag"),
+        ("query", ["--where", "topic = '\udcff'"], "--where"),
+    ],
+)
+def test_arguments_that_are_no_text_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], job: str, given: list[str], name: str
+) -> None:
+    command = importlib.import_module(f"commitlake.jobs.{job}.command")
+    with pytest.raises(SystemExit) as ended:
+        command.main([*given, "--lake", str(tmp_path)])
+    assert ended.value.code == ExitCode.USAGE
+    assert f"error: {name}: expected text in UTF-8, found " in capsys.readouterr().err
+
+
+def test_the_name_of_a_file_need_not_be_text(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = job_parser("demo", "", [])
+    parser.add_argument("--out", metavar="FILE")
+    assert run_job(parser, lambda given: ExitCode(given.out != "\udcff"), ["--out", "\udcff"]) == ExitCode.OK
+    assert capsys.readouterr().err == ""
 
 
 def test_an_option_of_a_source_that_is_nearly_right_is_named() -> None:
