@@ -34,7 +34,7 @@ from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.changes import Changes
 from commitlake.pipelines.replay.changing import write_copied
 from commitlake.pipelines.replay.consumed import Places, count_consumed, live_offsets
-from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, check_is_free, read_state
+from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, add_event, check_is_free, read_state
 from commitlake.pipelines.replay.others import OtherReplay, announce, check_unfinished, find_others
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
@@ -161,7 +161,8 @@ def _plan(
     choice_in_words: str,
 ) -> ReplayPlan:
     parts = cut_parts(source.table, condition)
-    return make_plan(choice, parts, condition, target, limit=arguments.limit, command=choice_in_words)
+    plan = make_plan(choice, parts, condition, target, limit=arguments.limit, command=choice_in_words)
+    return replace(plan, rate=arguments.rate or 0.0, speed=arguments.speed or 0.0, lag_limit=arguments.pause_if_lag)
 
 
 def _others(lake: LakePaths, source: MessageSource, plan: ReplayPlan) -> list[OtherReplay]:
@@ -209,8 +210,17 @@ def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
     check_is_free(state, Ledger(lake, plan.replay_id).last_written())
+    if arguments.rate is not None:  # what was asked for before does not count any longer
+        add_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate)
+    rate = arguments.rate if arguments.rate is not None else plan.rate if state.rate is None else state.rate
+    paced = replace(
+        plan,
+        rate=rate,
+        speed=plan.speed if arguments.speed is None else arguments.speed,
+        lag_limit=arguments.pause_if_lag or plan.lag_limit,
+    )
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
-        return _run(arguments, lake, plan, client, is_resumed=_has_begun(state))
+        return _run(arguments, lake, paced, client, is_resumed=_has_begun(state))
 
 
 def _has_begun(state: ReplayState) -> bool:
@@ -225,10 +235,10 @@ def _run(
     *,
     is_resumed: bool,
 ) -> ExitCode:
-    pace = Pace(arguments.rate or 0, arguments.speed or 0)
-    settings = Settings(speed=arguments.speed or 0)
+    pace = Pace(plan.rate, plan.speed)
+    settings = Settings(speed=plan.speed)
     if arguments.patience is not None:
-        settings = Settings(arguments.patience.total_seconds(), arguments.speed or 0)
+        settings = Settings(arguments.patience.total_seconds(), plan.speed)
     messages = open_planned(lake, plan, open_store(bodies_of(arguments, lake)))
     with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         told = 0
@@ -242,7 +252,7 @@ def _run(
         run = ReplayRun(lake, messages, client, pace, settings, on_progress)
         tell = print_line if not arguments.quiet else _nothing
         with (
-            watched(lake, plan.replay_id, pace, client.admin, arguments.pause_if_lag, tell),
+            watched(lake, plan.replay_id, pace, client.admin, plan.lag_limit, tell),
             stop_softly(pace.stop),
         ):
             counts = run.run(is_resumed=is_resumed)
@@ -382,9 +392,19 @@ def _in_words(arguments: argparse.Namespace) -> str:
         "dlq_of",
         "not_consumed_by",
         "all_copies",
+        "include_replayed",
+        "born",
         "transform",
         "mask",
     )
-    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) not in (None, [], False)}
-    times = {name: time_text(moment) for name, moment in (("from", arguments.start), ("to", arguments.end)) if moment}
-    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in {**given, **times}.items())
+    given: list[tuple[str, object]] = []
+    for name in names:
+        value = getattr(arguments, name)
+        if value is True:
+            given.append((name, ""))
+        elif value not in (None, [], False):
+            given += [(name, each) for each in (value if isinstance(value, list) else [value])]
+    given += [
+        (name, time_text(moment)) for name, moment in (("from", arguments.start), ("to", arguments.end)) if moment
+    ]
+    return " ".join(f"--{name.replace('_', '-')} {value}".rstrip() for name, value in given)

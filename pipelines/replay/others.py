@@ -26,7 +26,6 @@ class OtherReplay(NamedTuple):
 
     Attributes:
         state: of it.
-        messages: how many of them it has, before its limit.
     """
 
     state: ReplayState
@@ -60,7 +59,7 @@ def find_others(lake: LakePaths, plan: ReplayPlan, table: DeltaTable) -> list[Ot
         if len(found) == _MAX_LOOKED_AT:
             break
         if count := _count_shared(lake, plan, table, other):
-            found.append(OtherReplay(state, count))
+            found.append(OtherReplay(state, min(count, other.wanted)))
     return found[::-1]
 
 

@@ -69,6 +69,9 @@ class ReplayPlan:
         batch_bytes: of a batch, at most, unless one message is larger.
         command: the selection in words, for a person.
         is_changed: the messages are in `replay_rows`, as they are sent; the condition is on that table.
+        rate: messages per second at which it begins; 0 for no limit.
+        speed: of the pace at which the messages were stored; 0 for no such limit.
+        lag_limit: a group, and how many messages it may have to consume; None for no such limit.
         selection: SQL about a row of `messages` by which they were chosen, before anything was changed.
     """
 
@@ -84,6 +87,9 @@ class ReplayPlan:
     command: str = ""
     is_changed: bool = False
     selection: str = ""
+    rate: float = 0.0
+    speed: float = 0.0
+    lag_limit: tuple[str, int] | None = None
 
     @property
     def wanted(self) -> int:

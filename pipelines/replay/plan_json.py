@@ -16,8 +16,9 @@ from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, R
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, int_within
 from commitlake.schemas.times import parse_iso
 
-VERSION = 1
+VERSION = 2
 _MAX_BATCH_BYTES = 16 << 20
+_MAX_NUMBER = 1e9
 _MAX_SHOWN = 100
 _REPLAY_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -61,6 +62,9 @@ def plan_from_json(text: str) -> ReplayPlan:
         command=_text(fields, "command"),
         is_changed=_truth(fields, "is_changed"),
         selection=_text(fields, "selection"),
+        rate=_number(fields, "rate"),
+        speed=_number(fields, "speed"),
+        lag_limit=None if fields.get("lag_limit") is None else _lag_limit(fields["lag_limit"]),
     )
 
 
@@ -74,6 +78,11 @@ def _target(fields: dict[str, Any]) -> Target:
         mapping=QueueMapping(mapping),
         queues=tuple(_queue_end(queue) for queue in _list(fields.get("queues"), "queues")),
     )
+
+
+def _lag_limit(values: object) -> tuple[str, int]:
+    found = dict(zip(("group", "messages"), _row(values, 2, "lag_limit"), strict=True))
+    return _text(found, "group"), _integer(found, "messages")
 
 
 def _log_range(values: object) -> LogRange:
@@ -143,6 +152,13 @@ def _integer(fields: dict[str, Any], name: str, minimum: int = 0, maximum: int =
     if value is None:
         raise _wrong(name, f"a whole number from {minimum} to {maximum}", fields.get(name))
     return value
+
+
+def _number(fields: dict[str, Any], name: str) -> float:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_NUMBER:
+        raise _wrong(name, "a number from 0 on", value)
+    return float(value)
 
 
 def _wrong(name: str, expected: str, found: object) -> ReplayError:

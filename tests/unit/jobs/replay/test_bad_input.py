@@ -16,7 +16,7 @@ from commitlake.jobs.maintain.command import main as maintain
 from commitlake.jobs.replay import send
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.replay import planning, sending
-from commitlake.pipelines.replay.ledger import Ledger, read_states
+from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event, read_states
 from commitlake.pipelines.replay.others import announce
 from commitlake.pipelines.replay.run import ReplayRun
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -116,6 +116,29 @@ def test_a_replay_of_what_another_one_has_begun_is_refused(
         capsys.readouterr().err
     )
     assert world.replay("--topic", TOPIC) == 0  # whoever has seen that may send them once more
+
+
+def test_a_replay_goes_on_at_the_pace_at_which_it_was_begun(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paces: list[tuple[float, float, tuple[str, int] | None]] = []
+
+    def stopped(
+        self: ReplayRun,
+        *,
+        is_resumed: bool,
+    ) -> Counts:
+        paces.append((self._pace.rate, self._plan.speed, self._plan.lag_limit))
+        add_event(world.lake, self._plan.replay_id, ReplayEvent.STOPPED)
+        return Counts(0, 0)
+
+    monkeypatch.setattr(ReplayRun, "run", stopped)
+    world.replay("--topic", TOPIC, "--rate", "50/s", "--speed", "2x", "--pause-if-lag", "billing>9")
+    name = world.replay_id()
+    world.act("resume", name, "--quiet")
+    world.act("resume", name, "--quiet", "--rate", "7", "--pause-if-lag", "mail>1")
+    world.act("resume", name, "--quiet")
+    assert paces == [(50, 2, ("billing", 9)), (50, 2, ("billing", 9)), (7, 2, ("mail", 1)), (7, 2, ("billing", 9))]
 
 
 def test_of_two_replays_at_once_one_sends(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,7 +242,7 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
     assert world.act("show", name, "--output", "jsonl") == 0
     (row,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (row["state"], row["messages"], row["sent"], row["failed"]) == ("finished", 80, 80, 0)
-    assert row["choice"] == f"--topic ['{TOPIC}']"
+    assert row["choice"] == f"--topic {TOPIC}"
     assert world.act("stop", name) == 2
     add_event(world.lake, name, ReplayEvent.STARTED)
     assert world.act("throttle", name, "--rate", "100/s") == 0

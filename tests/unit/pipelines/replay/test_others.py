@@ -41,7 +41,7 @@ def plan(name: str, selection: str, name_servers: str = HERE, topic: str = "agai
     target = Target(name_servers, topic, QueueMapping.KEY, (QueueEnd(topic, "broker-a", 0, 0),))
     now = datetime.datetime.now(datetime.UTC)
     parts = ((LogRange("broker-a", 0, end),),)
-    return ReplayPlan(name, now, selection, parts, 1, 1, 0, target, 1, selection=selection)
+    return ReplayPlan(name, now, selection, parts, 100, 1, 0, target, 1, selection=selection)
 
 
 def shared(lake: LakePaths, mine: ReplayPlan) -> dict[str, int]:

@@ -22,6 +22,10 @@ PLAN = ReplayPlan(
     target=Target("127.0.0.1:9876", None, QueueMapping.KEY, (QueueEnd("orders", "broker-a", 0, 17),)),
     batch_bytes=1 << 19,
     command="--topic orders",
+    selection="topic = 'orders'",
+    rate=0.5,
+    speed=2.0,
+    lag_limit=("billing", 10_000),
 )
 
 
@@ -31,8 +35,8 @@ def test_a_plan_survives_its_text() -> None:
 
 
 def test_a_plan_of_another_version_is_refused_with_what_to_do() -> None:
-    text = json.dumps(json.loads(plan_to_json(PLAN)) | {"version": 2})
-    with pytest.raises(ReplayError, match="of version 2, and this program reads version 1: resume the replay with the"):
+    text = json.dumps(json.loads(plan_to_json(PLAN)) | {"version": 1})
+    with pytest.raises(ReplayError, match="of version 1, and this program reads version 2: resume the replay with the"):
         plan_from_json(text)
 
 
@@ -45,7 +49,7 @@ def test_a_plan_of_another_version_is_refused_with_what_to_do() -> None:
         '{"version": ' + "9" * 5000 + "}",
         "{}",
         "null",
-        '{"version": 1}',
+        '{"version": 2}',
         plan_to_json(PLAN).replace("parts", "part"),
     ],
 )
@@ -74,6 +78,15 @@ QUEUES = [["orders", "broker-a", 0, 17]]
         {"batch_bytes": DIGITS},
         {"command": ["x"]},
         {"is_changed": "false"},
+        {"selection": None},
+        {"rate": -1},
+        {"rate": True},
+        {"rate": float("nan")},
+        {"speed": DIGITS},
+        {"speed": "2x"},
+        {"lag_limit": ["billing"]},
+        {"lag_limit": ["billing", -1]},
+        {"lag_limit": "billing>1"},
         {"parts": []},
         {"parts": [[]]},
         {"parts": [[["broker-a", 0]]]},
