@@ -4,6 +4,7 @@
     archive        an archive run, from what is new in the stores to the tables
     quality        profiles of a run, and the suites' judgement on them
     message_keys   the table `message_keys`, which follows `messages`
+    edges          the table `edges`, which follows `messages`
     topic_minutes  the table `topic_minutes`: messages counted by minute
     tps            messages per second of any past time
     maintenance    compaction, vacuum, expiry and repair of a lake

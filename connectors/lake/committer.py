@@ -170,6 +170,7 @@ def advance(
     *,
     anew: bool = False,
     beside: Mapping[str, tuple[int, int]] | None = None,
+    removed: Iterable[tuple[str, int]] = (),
 ) -> bool:
     """Add files to a table whose progress is an application's number, if it is still where this one began.
 
@@ -181,6 +182,8 @@ def advance(
         step: the number from which this began, None for none, and the one to which it has come.
         anew: whether the files are all of the table from now on, instead of what it has.
         beside: other applications' numbers, 0 for none, that must be what they were when this began: before and after.
+        removed: path and bytes of files of the table that others take the place of. If another writer has removed one
+            of them, this one was not first.
 
     Returns:
         Whether that was so; another one was first if not, and nothing has changed.
@@ -195,7 +198,7 @@ def advance(
     transactions = [Transaction(application, after), *(Transaction(name, new) for name, (_, new) in others.items())]
     try:
         properties = CommitProperties(app_transactions=transactions)
-        _add_files(table, files, (), properties, mode="overwrite" if anew else "append")
+        _add_files(table, files, (), properties, mode="overwrite" if anew else "append", removed=removed)
     except CommitFailedError:
         return False
     seal(table_uri)
@@ -208,9 +211,11 @@ def _add_files(
     partitions: Sequence[str],
     properties: CommitProperties,
     mode: Literal["append", "overwrite"] = "append",
+    removed: Iterable[tuple[str, int]] = (),
 ) -> None:
     now = time.time_ns() // 1_000_000
-    actions: list[AddAction | RemoveAction] = [
+    actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now, size, {}) for path, size in removed]
+    actions += [
         AddAction(file.path, file.size, dict.fromkeys(partitions, file.store_date), now, True, file.statistics)
         for file in files
     ]

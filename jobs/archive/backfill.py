@@ -1,4 +1,4 @@
-"""What `archive --backfill` does: it counts messages of the lake in a table that lacks them."""
+"""What `archive --backfill` does: it adds to a table what the messages of the lake give and the table lacks."""
 
 from __future__ import annotations
 
@@ -7,28 +7,49 @@ import time
 
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lost_tables import check_writable
+from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.run import VERSION
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.pipelines.archive.following import edge_notes
+from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.errors import ExitCode
 
 
 def backfill(arguments: argparse.Namespace) -> ExitCode:
-    """Count what `topic_minutes` lacks, and tell how much that was."""
-    started = time.monotonic()
+    """Add what the table lacks, and tell how much that was."""
     lake = lake_of(arguments)
     open_table(lake, "messages")
     check_writable(lake)
     finish_runs(lake, "", VERSION)
     runner = make_runner(arguments, "archive", lake.s3)
+    return (
+        _backfill_edges(arguments, lake, runner) if arguments.backfill == "edges" else _count(arguments, lake, runner)
+    )
+
+
+def _count(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> ExitCode:
+    started = time.monotonic()
     with runner_progress(runner, f"counting messages of {lake.root}", 0, quiet=arguments.quiet):
         done = backfill_minutes(lake, runner)
     if not arguments.quiet:
         seconds = time.monotonic() - started
         counted = f"{done.messages:,} messages counted, {done.rows:,} rows added" if done.messages else "lacks nothing"
         print_line(f"topic_minutes: {counted} ({seconds:.1f} s)")
+    return ExitCode.OK
+
+
+def _backfill_edges(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> ExitCode:
+    with runner_progress(runner, f"linking messages of {lake.root}", 0, quiet=arguments.quiet):
+        done = catch_up_edges(lake, runner)
+    if not arguments.quiet:
+        added = f"{done.rows:,} rows written" if done.rows else "lacks nothing"
+        print_line(f"edges: {added} ({done.seconds:.1f} s)")
+        for note in edge_notes(done):
+            print_line(f"  {note}")
     return ExitCode.OK

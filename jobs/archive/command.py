@@ -65,6 +65,7 @@ EXAMPLES = (
     ),
     ("archive --store /data/rocketmq/store --lake /data/lake --follow --trigger 10s", "as messages arrive"),
     ("archive --lake /data/lake --backfill topic_minutes --local", "count by minute what earlier versions archived"),
+    ("archive --lake /data/lake --backfill edges --local", "link the messages that earlier versions archived"),
     ("archive --store /data/rocketmq/store --lake /data/lake --hbase hbase-thrift:9090", "HBase follows"),
     ("archive --from-broker 10.0.0.1:9876 --lake /data/lake --local", "all brokers of a cluster, without their files"),
     (
@@ -116,8 +117,10 @@ def build_parser() -> argparse.ArgumentParser:
         parser, "quality.html in the lake, if that is a folder; there, only runs that were judged are shown"
     )
     parser.add_argument("--quality-page", type=Path, metavar="FILE", help="another name of --html")
-    keys_help = "let message_keys follow another time; look-ups by key read what it lacks from messages"
+    keys_help = "let message_keys and edges follow another time; look-ups by key read what it lacks from messages"
     parser.add_argument("--no-keys", action="store_true", help=keys_help)
+    edges_help = "let edges follow another time; what happened to the newest messages is not known until then"
+    parser.add_argument("--no-edges", action="store_true", help=edges_help)
     hbase_help = "let a table in HBase follow, by its Thrift server; off where not given"
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help=hbase_help)
     option_help = (
@@ -125,10 +128,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--hbase-option", action="append", default=[], metavar="NAME=VALUE", help=option_help)
     backfill_help = (
-        "instead of archiving, count in this table the messages that the lake has and the table lacks, as after an "
+        "instead of archiving, add to this table what the lake's messages give and the table lacks, as after an "
         "upgrade; needs no --store"
     )
-    parser.add_argument("--backfill", choices=("topic_minutes",), help=backfill_help)
+    parser.add_argument("--backfill", choices=("topic_minutes", "edges"), help=backfill_help)
     add_evidence_argument(parser)
     add_local_arguments(parser)
     parser.add_argument("--follow", action="store_true", help="go on as messages arrive, until told to stop (SIGTERM)")

@@ -86,6 +86,7 @@ def _archive(
         on_gap=_ON_REFUSAL[arguments.on_gap],
         parser_version=VERSION,
         keys=not arguments.no_keys,
+        edges=not arguments.no_edges,
         quality=not arguments.no_quality,
         hbase=_hbase_options(arguments),
         page=_page(arguments, lake, file),

@@ -50,7 +50,8 @@ def summary(result: Result) -> list[str]:
 
 
 def _keys(result: Result) -> list[str]:
-    return [f"  {result.keys:,} keys of messages ({result.keys_seconds:.1f} s)"] if result.keys else []
+    lines = [f"  {result.keys:,} keys of messages ({result.keys_seconds:.1f} s)"] if result.keys else []
+    return lines + ([f"  {result.edges:,} rows of edges ({result.edges_seconds:.1f} s)"] if result.edges else [])
 
 
 def _after(result: Result) -> list[str]:

@@ -7,6 +7,7 @@
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    what the commit names for the other tables           connectors.lake.follower
     keys      message_keys, from what messages has new             pipelines.message_keys
+    edges     edges, likewise                                      pipelines.edges
     hbase     the same in HBase, where it is wanted                connectors.hbase
 
 Whatever stops a run before its commit leaves files that nobody reads; whatever stops it behind the commit is made good
@@ -43,6 +44,7 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.archive.following import NOTHING_FOLLOWED, FollowedTables, follow_tables
 from commitlake.pipelines.archive.judging import Judged, judge_run
 from commitlake.pipelines.archive.parts import Part
 from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_same_root
@@ -51,7 +53,6 @@ from commitlake.pipelines.archive.staged import staging
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
-from commitlake.pipelines.message_keys.follow import Followed, catch_up_keys
 from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.profile_judge import BeginJudging
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 NOTHING_NEW = RunVerdict("nothing new")
-_NO_KEYS = Followed(-1, 0, 0.0)
 _NOTHING_IN_HBASE = FollowedInHBase(-1, 0, 0, 0, 0.0)
 _HBASE_BEHIND = FollowedInHBase(-1, 0, 0, 0, 0.0)
 Progress = Callable[[Runner, int], AbstractContextManager[Callable[[int], None]]]
@@ -102,7 +102,8 @@ class Config:
         on_corrupt: what to do about ranges that hold no intact record.
         on_gap: what to do about segments that are not there.
         parser_version: for the rows of what could not be read.
-        keys: whether `message_keys` follows at once.
+        keys: whether `message_keys`, and `edges` after it, follow at once.
+        edges: whether `edges` follows at once, where the lake has it, or is new.
         quality: whether the suites judge the run before its commit; the audit needs what they judge.
         hbase: where HBase follows; None where it does not.
         page: where a run is shown at its end, or when its judgement stops it; nowhere where not given.
@@ -121,6 +122,7 @@ class Config:
     on_gap: OnRefusal = OnRefusal.KEEP
     parser_version: str = ""
     keys: bool = True
+    edges: bool = True
     quality: bool = True
     hbase: Options | None = None
     page: RunPage | None = None
@@ -147,6 +149,8 @@ class Result:
         hbase_seconds: how much of the time that took.
         keys: rows added to `message_keys`.
         keys_seconds: how much of the time that took.
+        edges: rows written to `edges`.
+        edges_seconds: how much of the time that took.
         recovered: commits of earlier runs that this one made good.
         bytes_of_others: log bytes that were new when this run began, and that other runs have archived meanwhile.
         behind: what does not have all of this run yet, because other runs were first again and again.
@@ -167,6 +171,8 @@ class Result:
     hbase_seconds: float = 0.0
     keys: int = 0
     keys_seconds: float = 0.0
+    edges: int = 0
+    edges_seconds: float = 0.0
     recovered: Sequence[int] = field(default=())
     bytes_of_others: int = 0
     behind: Sequence[str] = field(default=())
@@ -227,7 +233,7 @@ def run_archive(
     if not work.has_new:
         result = finish_earlier_runs(config, work, runner)
         put = _follow_hbase(lake, config, runner)
-        behind = (*result.behind, *_behind(_NO_KEYS, put))
+        behind = (*result.behind, *_behind(NOTHING_FOLLOWED, put))
         seconds = time.monotonic() - started
         return replace(result, hbase=put.rows, hbase_seconds=put.seconds, seconds=seconds, behind=behind)
     started_at = datetime.datetime.now(datetime.UTC)
@@ -256,7 +262,7 @@ def run_archive(
     files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
     commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
-    followed = _follow_keys(lake, config, runner)
+    followed = _follow(lake, config, runner)
     assert commit.counts is not None
     verdict = losses.verdict(judged.report)
     shown = ShownRun(
@@ -292,11 +298,13 @@ def run_archive(
         verdict=verdict,
         hbase=put.rows,
         hbase_seconds=put.seconds,
-        keys=followed.rows,
-        keys_seconds=followed.seconds,
+        keys=followed.keys.rows,
+        keys_seconds=followed.keys.seconds,
+        edges=followed.edges.rows,
+        edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, put),
-        notes=outcome.notes,
+        notes=[*outcome.notes, *followed.notes],
     )
 
 
@@ -320,12 +328,14 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     if work.unfinished:
         finish_runs(lake, work.commit.run_id, config.parser_version)
     # Also without an unfinished run: it may have been stopped when only its keys were missing.
-    followed = _follow_keys(lake, config, runner) if work.last.sequence else _NO_KEYS
+    followed = _follow(lake, config, runner) if work.last.sequence else NOTHING_FOLLOWED
     return Result(
         0,
         work.snapshot.ranges,
-        keys=followed.rows,
-        keys_seconds=followed.seconds,
+        keys=followed.keys.rows,
+        keys_seconds=followed.keys.seconds,
+        edges=followed.edges.rows,
+        edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, _NOTHING_IN_HBASE),
     )
@@ -335,13 +345,17 @@ def _say_nothing(_: int) -> None:
     """Take what is told of progress, where nobody wants to know."""
 
 
-def _follow_keys(lake: LakePaths, config: Config, runner: Runner) -> Followed:
-    return catch_up_keys(lake, runner) if config.keys else _NO_KEYS
+def _follow(lake: LakePaths, config: Config, runner: Runner) -> FollowedTables:
+    return follow_tables(lake, runner, with_edges=config.edges) if config.keys else NOTHING_FOLLOWED
 
 
-def _behind(keys: Followed, hbase: FollowedInHBase) -> list[str]:
+def _behind(tables: FollowedTables, hbase: FollowedInHBase) -> list[str]:
     """The names of what other runs have kept from following."""
-    found = {"message_keys": keys.is_behind, "HBase": hbase is _HBASE_BEHIND}
+    found = {
+        "message_keys": tables.keys.is_behind,
+        "edges": tables.edges.is_behind,
+        "HBase": hbase is _HBASE_BEHIND,
+    }
     return [name for name, is_behind in found.items() if is_behind]
 
 

@@ -6,7 +6,7 @@ and of these two columns are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -43,12 +43,13 @@ class FileHits:
         return sum(map(len, self.groups.values()))
 
 
-def find_hits(table: DeltaTable, places: ErasedPlaces) -> Iterator[FileHits]:
+def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Iterator[FileHits]:
     """Find the data files of a table that hold rows of some messages.
 
     Args:
         table: has the columns `broker` and `physical_offset`.
         places: the messages.
+        prefixes: of the names of these columns; a row may name several messages.
 
     Raises:
         ErasureError: for a file that has a deletion vector.
@@ -56,7 +57,7 @@ def find_hits(table: DeltaTable, places: ErasedPlaces) -> Iterator[FileHits]:
     folder = folder_of(table.table_uri)
     actions = file_actions(table).to_pylist()
     for action, file in zip(actions, read_table_files(table), strict=True):
-        if not _may_hold(action, places):
+        if not any(_may_hold(action, places, prefix) for prefix in prefixes):
             continue
         if file.has_deletions:
             raise ErasureError(
@@ -66,14 +67,28 @@ def find_hits(table: DeltaTable, places: ErasedPlaces) -> Iterator[FileHits]:
         groups = {}
         with folder.open_input_file(unquote(file.path)) as source, _open(source) as parquet:
             for group in range(parquet.num_row_groups):
-                rows = parquet.read_row_group(group, _PLACE, use_threads=False).combine_chunks()
-                if not rows.num_rows:
-                    continue
-                ids = places.ids_of_rows(rows.column("broker").chunk(0), rows.column("physical_offset").chunk(0))
-                if len(found := np.flatnonzero(ids >= 0)):
+                names = [f"{prefix}{name}" for prefix in prefixes for name in _PLACE]
+                rows = parquet.read_row_group(group, names, use_threads=False)
+                if rows.num_rows and len(found := np.flatnonzero(names_erased(rows, places, prefixes))):
                     groups[group] = found
         if groups:
             yield FileHits(file, groups)
+
+
+def names_erased(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Array:
+    """Return which rows name one of some messages.
+
+    Args:
+        rows: with the columns of a broker and an offset for each prefix.
+        places: the messages.
+        prefixes: as for `find_hits`.
+    """
+    rows = rows.combine_chunks()
+    found = np.zeros(rows.num_rows, bool)
+    for prefix in prefixes if rows.num_rows else ():
+        columns = (rows.column(f"{prefix}{name}").chunk(0) for name in _PLACE)
+        found |= places.ids_of_rows(*columns) >= 0
+    return found
 
 
 def unerased(table: DeltaTable, hits: FileHits) -> FileHits:
@@ -109,9 +124,10 @@ def _open(source: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(source, page_checksum_verification=True)
 
 
-def _may_hold(action: Mapping[str, Any], places: ErasedPlaces) -> bool:
-    least, greatest = action.get("min") or {}, action.get("max") or {}
-    first, last = least.get("physical_offset"), greatest.get("physical_offset")
+def _may_hold(action: Mapping[str, Any], places: ErasedPlaces, prefix: str) -> bool:
+    least: dict[str, Any] = {name: (action.get("min") or {}).get(f"{prefix}{name}") for name in _PLACE}
+    greatest: dict[str, Any] = {name: (action.get("max") or {}).get(f"{prefix}{name}") for name in _PLACE}
+    first, last = least["physical_offset"], greatest["physical_offset"]
     for broker, found in places.brokers.items():
         is_known = least.get("broker") is not None and greatest.get("broker") is not None
         if is_known and not least["broker"] <= broker <= greatest["broker"]:

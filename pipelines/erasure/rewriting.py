@@ -24,12 +24,14 @@ from commitlake.connectors.lake.versions import ERASURE_KEY
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError
-from commitlake.pipelines.erasure.hits import FileHits, find_hits, unerased
+from commitlake.pipelines.erasure.hits import FileHits, find_hits, names_erased, unerased
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
 from commitlake.pipelines.masking.erased_rows import erase_rows
 
 _MOST_TRIES = 50
+_PREFIXES: Mapping[str, Sequence[str]] = {"edges": ("from_", "to_", "evidence_")}
+"""Of the columns that name a message, where a table has several."""
 Change = Callable[[ErasedPlaces, Iterator[pa.Table]], Iterator[pa.Table]]
 
 
@@ -67,6 +69,14 @@ def leave_out(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.
             yield kept
 
 
+def leave_out_edges(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Leave out rows of `edges` that lead to an erased message, or from one, or that one tells of."""
+    for batch in batches:
+        kept = batch.filter(pa.array(~names_erased(batch, places, _PREFIXES["edges"])))
+        if kept.num_rows:
+            yield kept
+
+
 def empty_rows(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Take the contents out of rows of `replay_rows`: who goes on with the replay passes such a message over."""
     for batch in batches:
@@ -93,6 +103,7 @@ def _ids(places: ErasedPlaces, batch: pa.Table) -> Array:
 CHANGES: Mapping[str, Change] = {
     "messages": erase_messages,
     "message_keys": leave_out,
+    "edges": leave_out_edges,
     "replay_rows": empty_rows,
 }
 """The tables whose rows tell of which message they are, and hold something of it, in the order of the commits."""
@@ -155,7 +166,7 @@ def erase_from(lake: LakePaths, table: str, places: ErasedPlaces, runner: Runner
 
 
 def _hits(opened: DeltaTable, table: str, places: ErasedPlaces) -> Iterator[FileHits]:
-    for hits in find_hits(opened, places):
+    for hits in find_hits(opened, places, _PREFIXES.get(table, ("",))):
         left = unerased(opened, hits) if table == "messages" else hits
         if left.groups:
             yield left

@@ -3,7 +3,7 @@
     select    the messages and their copies                     selection.py
     texts     quarantine and replays                            texts.py
     begin     the commit that makes the erasure valid           ledger.py
-    tables    messages, message_keys, replay_rows               rewriting.py
+    tables    messages, message_keys, edges, replay_rows        rewriting.py
     packs     bodies                                            bodies.py
     hbase     follows messages, where it is wanted              connectors.hbase
     erased    the counts                                        ledger.py

@@ -25,6 +25,7 @@ from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import write_whole
+from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_file
 from commitlake.pipelines.maintenance.bins import Bin, plan_bins
 from commitlake.pipelines.maintenance.merging import Merge, UnsortedFileError, open_merge
 from commitlake.pipelines.maintenance.table_files import (
@@ -62,8 +63,9 @@ class Compaction:
 
 
 def plan_compaction(table_uri: str, target_bytes: int) -> list[Bin]:
-    """What `compact` would merge."""
-    return plan_bins(read_table_files(delta_table(table_uri)), target_bytes)
+    """What `compact` would merge; files that the next run replaces are left alone."""
+    files = read_table_files(delta_table(table_uri))
+    return plan_bins([file for file in files if not is_open_file(file.path)], target_bytes)
 
 
 def compact(
@@ -137,7 +139,9 @@ def _merge_bin(
 def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[str], join: Join | None) -> TableFile:
     """One file with the rows of all; no version names it yet."""
     partition = files[0].partition
-    path = "/".join([*(f"{name}={value or NO_DATE}" for name, value in partition.items()), f"{uuid.uuid4()}.parquet"])
+    prefix = OPEN_PREFIX if is_open_file(files[0].path) else ""
+    name = f"{prefix}{uuid.uuid4()}.parquet"
+    path = "/".join([*(f"{column}={value or NO_DATE}" for column, value in partition.items()), name])
     try:
         merge = open_merge(folder_of(table_uri), [file.path for file in files], sort_columns)
         with merge, _open_new(table_uri, path) as output:

@@ -6,8 +6,9 @@
     3. data files               data_check        damaged ones go aside, and are taken out of their table
     4. tables of runs           derived_repair    rows of lost runs go, what commits name comes again
     5. message_keys             follow            anew, where it is damaged or is ahead of messages
-    6. topic_minutes            minutes_repair    counted again from messages, where it is damaged
-    7. tables of snapshots      log_repair        begin anew, where a data file is damaged: each row only says what has
+    6. edges                    follow            likewise
+    7. topic_minutes            minutes_repair    counted again from messages, where it is damaged
+    8. tables of snapshots      log_repair        begin anew, where a data file is damaged: each row only says what has
                                                   changed, so that what follows a lost one would be wrong
 
 Nothing is deleted: what is replaced goes to `_damaged/<time>` in the lake. Killed at any step and run again, the repair
@@ -41,6 +42,8 @@ from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.edges.progress import is_ahead
 from commitlake.pipelines.maintenance.data_adoption import Adoption, adopt_files, find_adoption
 from commitlake.pipelines.maintenance.data_adoption import lost_run_ids as runs_beyond
 from commitlake.pipelines.maintenance.data_check import DataDamage, find_damaged_files
@@ -68,6 +71,7 @@ from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.lake_tables import Origin, tables_of
 
 _KEYS = "message_keys"
+_EDGES = "edges"
 _RECOUNTED = "the table is counted again from messages, unless some of these have expired: its rows are lost then"
 _BEGINS_ANEW = (
     "the table goes aside, and begins anew with the next snapshot: each of its rows only says what has changed"
@@ -158,7 +162,7 @@ def _way_of(table: str, repair: LogRepair) -> str:
 def _way_of_files(table: str) -> str:
     if table == "messages":
         return "goes aside; its range of the log becomes a row in gaps, and the messages that were in it are lost"
-    if table == _KEYS:
+    if table in {_KEYS, _EDGES}:
         return "the table is made anew from messages"
     if table in KEPT_TABLES:
         return KEPT_WAY
@@ -310,6 +314,7 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     missing += [f"{table}: {count} files that commits name are gone" for table, count in gone.items()]
     missing += [line for table in SNAPSHOT_TABLES for line in _repair_snapshots(aside, table, plan, runner)]
     _repair_keys(aside, plan, runner)
+    _repair_edges(aside, plan, runner)
     _recount(lake, recount, runner)
     return missing
 
@@ -414,6 +419,16 @@ def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
         aside.move_folder(_KEYS)
         delete_newest(lake.message_keys, storage_options(lake.root, lake.s3))
         follow_keys(lake, runner)
+
+
+def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
+    lake = aside.lake
+    if not has_log(lake, _EDGES) and _EDGES not in {*plan.logs, *plan.files}:
+        return
+    if plan.adoption is not None or {_EDGES, "messages"} & {*plan.logs, *plan.files} or is_ahead(lake):
+        aside.move_folder(_EDGES)
+        delete_newest(lake.edges, storage_options(lake.root, lake.s3))
+        follow_edges(lake, runner)
 
 
 def _note(lake: LakePaths, repair: LogRepair) -> dict[str, Any]:

@@ -46,6 +46,7 @@ LAKE_TABLES: Mapping[str, LakeTable] = {
     "quarantine": LakeTable(Origin.COMMITS),
     "gaps": LakeTable(Origin.COMMITS),
     "message_keys": LakeTable(Origin.MESSAGES, ("key_hash",)),
+    "edges": LakeTable(Origin.MESSAGES, ("node_hash",)),
     "profiles": LakeTable(Origin.COMMITS),
     "quality_results": LakeTable(Origin.COMMITS),
     "store_config": LakeTable(Origin.COMMITS),

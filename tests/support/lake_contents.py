@@ -13,6 +13,7 @@ from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.schemas.tables.edges import EDGES
 
 
 def content(lake: Path) -> dict[str, pa.Table]:
@@ -23,6 +24,7 @@ def content(lake: Path) -> dict[str, pa.Table]:
         ("messages", ["broker", "physical_offset"], ["body_ref"]),
         ("quarantine", ["broker", "start_offset"], ["run_id"]),
         ("message_keys", ["key_hash", "key", "kind", "physical_offset"], []),
+        ("edges", [field.name for field in EDGES], []),
     ):
         if not DeltaTable.is_deltatable(getattr(paths, name)):
             continue

@@ -15,6 +15,7 @@ from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive import run
+from commitlake.pipelines.archive.following import FollowedTables
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.message_keys.follow import Followed as FollowedKeys
 
@@ -56,7 +57,8 @@ def test_another_run_that_is_always_first_is_no_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(run, "wait_seconds", lambda _: 0)
     answers = [ConcurrentFollowError("another") for _ in range(MAX_TRIES)]
     assert followed(monkeypatch, lake, answers) is run._HBASE_BEHIND
-    assert run._behind(FollowedKeys(1, 0, 0.0, is_behind=True), run._HBASE_BEHIND) == ["message_keys", "HBase"]
+    keys_behind = FollowedTables(FollowedKeys(1, 0, 0.0, is_behind=True))
+    assert run._behind(keys_behind, run._HBASE_BEHIND) == ["message_keys", "HBase"]
 
 
 def test_an_hbase_that_is_down_is_one(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:

@@ -1,0 +1,79 @@
+"""The tables that follow `messages` by its Delta version, one after the other: `message_keys`, then `edges`.
+
+`edges` finds earlier messages by `message_keys`. A lake that an earlier version has archived has no table `edges`: to
+make it takes as long as the lake is large, so that a run begins it only where that is soon done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import snapshot_files
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.edges.follow import Followed as FollowedEdges
+from commitlake.pipelines.edges.follow import catch_up_edges
+from commitlake.pipelines.edges.progress import followed_version
+from commitlake.pipelines.message_keys.follow import Followed as FollowedKeys
+from commitlake.pipelines.message_keys.follow import catch_up_keys
+
+MAX_FIRST_ROWS = 20_000_000
+"""Messages of a lake for which a run begins the table `edges`."""
+_LACKS_EDGES = "the lake has no table edges yet, which 'archive --backfill edges' makes"
+
+
+@dataclass(frozen=True)
+class FollowedTables:
+    """What the followers did.
+
+    Attributes:
+        keys: that of `message_keys`.
+        edges: that of `edges`.
+        notes: sentences for the run's summary.
+    """
+
+    keys: FollowedKeys = field(default_factory=lambda: FollowedKeys(-1, 0, 0.0))
+    edges: FollowedEdges = field(default_factory=lambda: FollowedEdges(-1))
+    notes: Sequence[str] = ()
+
+
+NOTHING_FOLLOWED = FollowedTables()
+
+
+def follow_tables(lake: LakePaths, runner: Runner, *, with_edges: bool) -> FollowedTables:
+    """Bring the tables up to `messages`.
+
+    Args:
+        lake: where the tables lie.
+        runner: what reads and writes where there is much to do.
+        with_edges: whether `edges` follows, too.
+
+    Raises:
+        VersionsError: where rows of `messages` were changed.
+    """
+    keys = catch_up_keys(lake, runner)
+    if not with_edges:
+        return FollowedTables(keys)
+    if followed_version(lake) < 0 and _rows_of(lake) > MAX_FIRST_ROWS:
+        return FollowedTables(keys, notes=[_LACKS_EDGES])
+    edges = catch_up_edges(lake, runner)
+    return FollowedTables(keys, edges, edge_notes(edges))
+
+
+def edge_notes(edges: FollowedEdges) -> list[str]:
+    """Return what is to be said of traces that could not be used."""
+    notes = []
+    if edges.unread:
+        notes.append(f"edges: the bodies of {edges.unread:,} trace messages and op records could not be read")
+    if edges.passed_over:
+        notes.append(
+            f"edges: {edges.passed_over:,} records of traces have another form than RocketMQ's, and are left out"
+        )
+    return notes
+
+
+def _rows_of(lake: LakePaths) -> int:
+    files = snapshot_files(lake.messages, storage_options(lake.messages, lake.s3)).files
+    return sum(file.rows or 0 for file in files)

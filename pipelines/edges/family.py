@@ -1,0 +1,100 @@
+"""Members as a table with an index of columns, and the search for the one that another one follows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.pipelines.edges.matching import NONE, Column, key_codes, latest_before
+from commitlake.pipelines.edges.members import Role
+
+
+class Families:
+    """Members of any number of messages.
+
+    Args:
+        table: of `MEMBERS`.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table: pa.Table = table.combine_chunks()
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def roles(self) -> Array:
+        """The role of each."""
+        return np.array(self.table.column("role").to_pylist(), object)
+
+    @cached_property
+    def offsets(self) -> Array:
+        """The physical offset of each."""
+        return self.numbers("physical_offset")
+
+    @cached_property
+    def times(self) -> Array:
+        """When each was stored, microseconds since 1970."""
+        return self.numbers("store_timestamp")
+
+    def numbers(self, name: str, null: int = 0) -> Array:
+        """A column of whole numbers, times or truth values."""
+        return numbers_of(self.table.column(name), null=null)
+
+    def column(self, name: str, rows: Array | None = None) -> pa.Array:
+        """A column, of some members only, or of all."""
+        whole = self.table.column(name)
+        column = whole.chunk(0) if whole.num_chunks == 1 else whole.combine_chunks()
+        return column if rows is None else column.take(pa.array(rows))
+
+    def columns(self, names: Sequence[str], rows: Array) -> list[Column]:
+        """Several columns."""
+        return [self.column(name, rows) for name in names]
+
+    def with_role(self, *roles: Role) -> Array:
+        """The numbers of the members that have one of some roles."""
+        return self.where(np.isin(self.roles, [str(role) for role in roles]))
+
+    @staticmethod
+    def where(chosen: Array) -> Array:
+        """The numbers of those members of which something is true."""
+        return np.flatnonzero(chosen)
+
+    def before(
+        self,
+        later: Array,
+        earlier: Array,
+        same: Sequence[str | tuple[str, str]],
+        *,
+        by_time: bool = False,
+        shifts: Collection[str] = (),
+    ) -> Array:
+        """Find for each member the last one before it that has the same columns.
+
+        Args:
+            later: numbers of members.
+            earlier: numbers of those among which is searched.
+            same: the columns that must be the same; a pair where they have two names.
+            by_time: whether the time at which they were stored decides, as for different brokers; the physical offset
+                decides where not.
+            shifts: columns of whole numbers of which the earlier one must have one less.
+
+        Returns:
+            Numbers of members; `NONE` where there is none.
+        """
+        pairs = [(name, name) if isinstance(name, str) else name for name in same]
+        left = [self._shifted(name, later, name in shifts) for name, _ in pairs]
+        right = self.columns([name for _, name in pairs], earlier)
+        left_codes, right_codes = key_codes(left, right)
+        places = self.times if by_time else self.offsets
+        found = latest_before(left_codes, places[later], right_codes, places[earlier])
+        return np.where(found >= 0, earlier[found], NONE) if len(earlier) else found
+
+    def _shifted(self, name: str, rows: Array, is_shifted: bool) -> Column:
+        column = self.column(name, rows)
+        return pa.array(numbers_of(column) - 1).cast(column.type) if is_shifted else column

@@ -1,0 +1,199 @@
+"""Members of earlier runs: by unique key, by place, or by their number in the topic of half messages.
+
+Unique keys are looked up in `message_keys`: only files with rows of `LINK_DAYS` are opened, and only row groups whose
+hashes fit are read. Rows of `messages` are then read by their places; only files whose bounds fit are opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.edges.reading import ROWS
+from commitlake.pipelines.message_keys.progress import UNIQUE_KEY
+from commitlake.pipelines.message_keys.rows import key_hashes
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
+from commitlake.schemas.times import epoch_us
+
+PLACES = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
+_KEYS = ["broker", "physical_offset", "key", "kind"]
+
+
+def places_of_keys(lake: LakePaths, keys: pa.Array, since_us: int) -> pa.Table:
+    """Return the places of messages that have some unique keys.
+
+    Args:
+        lake: where the tables lie.
+        keys: the unique keys, in any order.
+        since_us: messages that were stored before are left out, as far as files tell.
+    """
+    found = [PLACES.empty_table()]
+    try:
+        table = delta_table(lake.message_keys, lake.s3)
+    except TableNotFoundError:
+        return found[0]
+    keys = pc.unique(keys.drop_null())
+    hashes = np.unique(key_hashes(keys))
+    folder = table_files(lake.message_keys, storage_options(lake.message_keys, lake.s3))
+    for action in file_actions(table).to_pylist():
+        last = (action.get("max") or {}).get("store_timestamp")
+        if last is not None and epoch_us(last) < since_us:
+            continue
+        with folder.open_input_file(unquote(action["path"])) as file, _open(file) as parquet:
+            found += _keys_of_file(parquet, keys, hashes)
+    return pa.concat_tables(found).group_by(PLACES.names).aggregate([]).select(PLACES.names)
+
+
+def _keys_of_file(parquet: pq.ParquetFile, keys: pa.Array, hashes: Array) -> Iterator[pa.Table]:
+    for group in range(parquet.num_row_groups):
+        if not _may_hold(parquet, group, "key_hash", hashes):
+            continue
+        column = parquet.read_row_group(group, ["key_hash"], use_threads=False).column(0)
+        places = np.flatnonzero(np.isin(numbers_of(column), hashes))
+        if len(places):
+            rows = parquet.read_row_group(group, _KEYS, use_threads=False).take(pa.array(places))
+            is_wanted = pc.and_(pc.is_in(rows.column("key"), keys), pc.equal(rows.column("kind"), UNIQUE_KEY))
+            yield rows.filter(is_wanted).select(PLACES.names).cast(PLACES)
+
+
+def read_places(lake: LakePaths, places: pa.Table) -> pa.Table:
+    """Return the rows of `messages` at some places, with the columns of `ROWS`.
+
+    Args:
+        lake: where the tables lie.
+        places: of `PLACES`; where there is nothing, nothing is found.
+    """
+    wanted = _by_broker(places)
+    found = [ROWS.empty_table()]
+    if wanted:
+        for action, folder in _message_files(lake):
+            offsets = _wanted_of_file(action, wanted)
+            if len(offsets):
+                with folder.open_input_file(unquote(action["path"])) as file, _open(file) as parquet:
+                    found += _rows_of_file(parquet, wanted, offsets)
+    return pa.concat_tables(found)
+
+
+def _rows_of_file(parquet: pq.ParquetFile, wanted: Mapping[str, Array], offsets: Array) -> Iterator[pa.Table]:
+    for group in range(parquet.num_row_groups):
+        if not _may_hold(parquet, group, "physical_offset", offsets):
+            continue
+        rows = parquet.read_row_group(group, PLACES.names, use_threads=False).combine_chunks()
+        chosen = np.zeros(rows.num_rows, bool)
+        numbers, brokers = numbers_of(rows.column("physical_offset")), rows.column("broker")
+        for broker, mine in wanted.items():
+            candidates = np.isin(numbers, mine)
+            if candidates.any():
+                chosen |= candidates & pc.equal(brokers, broker).to_numpy()
+        if chosen.any():
+            yield _take(parquet, group, np.flatnonzero(chosen))
+
+
+def places_of_halves(lake: LakePaths, halves: pa.Table, since_us: int) -> pa.Table:
+    """Return the places of half messages by their numbers in their queues.
+
+    Args:
+        lake: where the tables lie.
+        halves: with broker, queue_id and queue_offset.
+        since_us: half messages that were stored before are left out, as far as files tell.
+    """
+    found = [PLACES.empty_table()]
+    names = ["broker", "queue_id", "queue_offset"]
+    for action, folder in _message_files(lake):
+        least, greatest = action.get("min") or {}, action.get("max") or {}
+        last = greatest.get("store_timestamp")
+        if last is not None and epoch_us(last) < since_us:
+            continue
+        if not (least.get("topic") or "") <= HALF_TOPIC <= (greatest.get("topic") or HALF_TOPIC):
+            continue
+        with folder.open_input_file(unquote(action["path"])) as file, _open(file) as parquet:
+            for group in range(parquet.num_row_groups):
+                rows = parquet.read_row_group(group, [*names, "topic", "physical_offset"], use_threads=False)
+                rows = rows.filter(pc.equal(rows.column("topic"), HALF_TOPIC))
+                if rows.num_rows:
+                    same = rows.join(halves.select(names).group_by(names).aggregate([]), names, join_type="left semi")
+                    found.append(same.select(PLACES.names).cast(PLACES))
+    return pa.concat_tables(found)
+
+
+def _message_files(lake: LakePaths) -> Iterator[tuple[dict[str, Any], pafs.FileSystem]]:
+    folder = table_files(lake.messages, storage_options(lake.messages, lake.s3))
+    for action in file_actions(delta_table(lake.messages, lake.s3)).to_pylist():
+        yield action, folder
+
+
+def _by_broker(places: pa.Table) -> dict[str, Array]:
+    known = places.drop_null()
+    brokers = known.column("broker")
+    offsets = numbers_of(known.column("physical_offset"))
+    return {name: np.unique(offsets[pc.equal(brokers, name).to_numpy()]) for name in pc.unique(brokers).to_pylist()}
+
+
+def _wanted_of_file(action: Mapping[str, Any], wanted: Mapping[str, Array]) -> Array:
+    least, greatest = action.get("min") or {}, action.get("max") or {}
+    found = [np.empty(0, np.int64)]
+    for broker, offsets in wanted.items():
+        if "broker" in least and "broker" in greatest and not least["broker"] <= broker <= greatest["broker"]:
+            continue
+        first, last = least.get("physical_offset"), greatest.get("physical_offset")
+        if first is not None and last is not None:
+            offsets = offsets[np.searchsorted(offsets, first) : np.searchsorted(offsets, last, side="right")]  # noqa: PLW2901
+        found.append(offsets)
+    return np.unique(np.concatenate(found))
+
+
+def _may_hold(parquet: pq.ParquetFile, group: int, name: str, wanted: Array) -> bool:
+    """Whether a row group may have any of some numbers, which are sorted."""
+    for place in range(parquet.metadata.num_columns):
+        column = parquet.metadata.row_group(group).column(place)
+        if column.path_in_schema == name:
+            statistics = column.statistics
+            if statistics is None or not statistics.has_min_max:
+                return True
+            at = np.searchsorted(wanted, [statistics.min, statistics.max + 1])
+            return bool(at[1] > at[0])
+    return True
+
+
+def _take(parquet: pq.ParquetFile, group: int, places: Array) -> pa.Table:
+    there = [name for name in ROWS.names if name in parquet.schema_arrow.names]
+    rows = parquet.read_row_group(group, there, use_threads=False).take(pa.array(places))
+    columns = [
+        rows.column(field.name).cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in ROWS
+    ]
+    return pa.table(columns, schema=ROWS)
+
+
+def _open(file: pa.NativeFile) -> pq.ParquetFile:
+    return pq.ParquetFile(file, page_checksum_verification=True)
+
+
+def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa.Array:
+    """Return which rows name one of some places.
+
+    Args:
+        rows: any table.
+        names: its columns of brokers and offsets.
+        places: of `PLACES`.
+    """
+    wanted = _by_broker(places)
+    brokers, offsets = rows.column(names[0]), numbers_of(rows.column(names[1]), null=-1)
+    found = np.zeros(rows.num_rows, bool)
+    for broker, mine in wanted.items():
+        found |= np.isin(offsets, mine) & pc.fill_null(pc.equal(brokers, broker), False).to_numpy()
+    return mask_of(found)

@@ -1,0 +1,243 @@
+"""`edges` follows `messages` by its Delta version: what is new there is linked, and added here in one commit.
+
+Steps that a later run may complete are in data files of their own. Each run takes these out of the table, and puts the
+steps that are open then into new ones, in the commit that adds the closed steps. So a run reads what is new, and what
+is open, and not the table.
+
+The commit carries the version that it has come to, as the number of an application's transaction: whatever stops a
+follower, the next one goes on from there, and of two at once one commits. A follower that stayed away until files that
+it has yet to read were vacuumed makes the table anew, of `messages` as it is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.archive_log import newest_commit
+from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
+from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.versions import AddedFile, table_files
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.edges.finding import PLACES
+from commitlake.pipelines.edges.increment import Increments
+from commitlake.pipelines.edges.lake_spans import read_spans
+from commitlake.pipelines.edges.open_steps import steps_of_rows
+from commitlake.pipelines.edges.progress import (
+    APPLICATION_ID,
+    OPEN_PREFIX,
+    followed_erasure,
+    followed_version,
+    is_open_file,
+)
+from commitlake.pipelines.edges.reading import RowReader, join_found, messages_table
+from commitlake.pipelines.edges.rows import SCHEMA, to_edges
+from commitlake.pipelines.edges.steps import STEPS
+from commitlake.pipelines.message_keys.follow import catch_up_keys
+from commitlake.pipelines.message_keys.progress import readable_files
+from commitlake.schemas.tables.edges import EDGES
+
+_CHUNK_ROWS = 1 << 19  # of messages: some 300 MiB
+_GROUP_ROWS = 1 << 15
+_IN_LAKE = "bodies"
+_ENCODINGS = {
+    "node_hash": "DELTA_BINARY_PACKED",
+    "node": "PLAIN",
+    "unique_key": "PLAIN",
+    "request_id": "PLAIN",
+    "from_physical_offset": "DELTA_BINARY_PACKED",
+    "to_physical_offset": "DELTA_BINARY_PACKED",
+    "evidence_physical_offset": "DELTA_BINARY_PACKED",
+    "from_timestamp": "DELTA_BINARY_PACKED",
+    "to_timestamp": "DELTA_BINARY_PACKED",
+    "event_timestamp": "DELTA_BINARY_PACKED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a follower did.
+
+    Attributes:
+        version: of `messages`, to which the table has come.
+        rows: added, those of steps that are open included; none where another follower was first.
+        seconds: it took.
+        is_behind: whether rows of `messages` that were there at the start are missing still.
+        passed_over: records of traces, or whole bodies, that have another form.
+        unread: trace messages and op records whose bodies the lake does not have, or has damaged.
+    """
+
+    version: int
+    rows: int = 0
+    seconds: float = 0.0
+    is_behind: bool = False
+    passed_over: int = 0
+    unread: int = 0
+
+
+def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> Followed:
+    """Add the steps of all that `messages` has, also where other followers are first: each time less is left.
+
+    Args:
+        lake: where the tables lie.
+        runner: what brings `message_keys` up to `messages`, where that is behind.
+        wait: waits some seconds.
+
+    Raises:
+        VersionsError: where rows of `messages` were changed.
+    """
+    started = time.monotonic()
+    wanted = delta_table(lake.messages, lake.s3).version()
+    if (version := followed_version(lake)) >= wanted:
+        return Followed(version, seconds=time.monotonic() - started)
+    rows = passed_over = unread = 0
+    for attempt in range(MAX_TRIES):
+        followed = follow_edges(lake, runner)
+        rows, unread = rows + followed.rows, unread + followed.unread
+        passed_over += followed.passed_over
+        if followed.version >= wanted:
+            break
+        wait(wait_seconds(attempt))
+    seconds = time.monotonic() - started
+    return Followed(followed.version, rows, seconds, followed.version < wanted, passed_over, unread)
+
+
+def follow_edges(lake: LakePaths, runner: Runner = HERE) -> Followed:
+    """Add the steps of what is new in `messages`; where that can no longer be read, make the table anew.
+
+    Args:
+        lake: where the tables lie.
+        runner: what brings `message_keys` up to `messages`, where that is behind: it leads to earlier messages.
+
+    Raises:
+        VersionsError: where rows of `messages` were changed.
+    """
+    started = time.monotonic()
+    progress, done = followed_version(lake), followed_erasure(lake)
+    erased = read_erased_places(lake)
+    new = readable_files(lake, progress)
+    if new.version <= progress and not new.anew:
+        return Followed(progress, seconds=time.monotonic() - started)
+    catch_up_keys(lake, runner)
+    begins = progress < 0 or new.anew
+    removed = [] if begins else _open_files(lake)
+    work = _Work(lake, erased, secrets.token_hex(8))
+    files = work.run(list(new.files), _read_open(lake, removed), has_earlier=not begins)
+    step = (None if progress < 0 else progress, new.version)
+    # An erasure that comes to this table meanwhile must not find less than what is added here.
+    erasure = {ERASURE: (done, erased.number if begins else done)}
+    gone = [(file.path, file.size) for file in removed]
+    if not advance(lake.edges, EDGES, files, APPLICATION_ID, step, anew=new.anew, beside=erasure, removed=gone):
+        return Followed(followed_version(lake), seconds=time.monotonic() - started)
+    rows = sum(file.rows for file in files)
+    return Followed(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
+
+
+class _Work:
+    """Links what is new, part by part, and writes it."""
+
+    def __init__(self, lake: LakePaths, erased: ErasedPlaces, run_id: str) -> None:
+        messages = delta_table(lake.messages, lake.s3)
+        self._lake = lake
+        self._run_id = run_id
+        self._reader = RowReader(open_store(_packs(lake)), erased)
+        self._increments = Increments(lake, read_spans(messages), _places_of(erased))
+        self.passed_over = 0
+        self.unread = 0
+
+    def run(self, files: Sequence[AddedFile], waiting: pa.Table, *, has_earlier: bool) -> list[DataFile]:
+        """Link the rows of data files of `messages`.
+
+        Args:
+            files: what is new.
+            waiting: the steps that were open before.
+            has_earlier: whether the lake has messages that were linked before.
+
+        Returns:
+            Files that no version names yet.
+        """
+        written: list[DataFile] = []
+        table = messages_table(self._lake)
+        for number, part in enumerate(_parts(files)):
+            new = join_found(found for file in part for found in self._reader.read(table.read(file)))
+            self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread
+            linked = self._increments.link(new, waiting, has_earlier=has_earlier or number > 0)
+            waiting = linked.open
+            written += self._write(linked.closed, f"part-{number:05d}")
+        return written + self._write(waiting, f"{OPEN_PREFIX}00000")
+
+    def _write(self, steps: pa.Table, name: str) -> list[DataFile]:
+        if not steps.num_rows:
+            return []
+        name = f"{name}-{self._run_id}-{secrets.token_hex(4)}.zstd.parquet"
+        return [write_plain_file(to_edges(steps), self._lake.edges, name, _ENCODINGS, _GROUP_ROWS, self._lake.s3)]
+
+
+def _parts(files: Sequence[AddedFile]) -> Iterator[list[AddedFile]]:
+    """Files in groups that fit into memory, the oldest first; an empty group where there is nothing."""
+    part: list[AddedFile] = []
+    rows = 0
+    for file in sorted(files, key=lambda file: file.store_date or ""):
+        count = _CHUNK_ROWS if file.rows is None else file.rows
+        if part and rows + count > _CHUNK_ROWS:
+            yield part
+            part, rows = [], 0
+        part.append(file)
+        rows += count
+    yield part
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    path: str
+    size: int
+
+
+def _open_files(lake: LakePaths) -> list[_OpenFile]:
+    try:
+        actions = file_actions(delta_table(lake.edges, lake.s3)).to_pylist()
+    except TableNotFoundError:
+        return []
+    return [_OpenFile(one["path"], one["size_bytes"]) for one in actions if is_open_file(unquote(one["path"]))]
+
+
+def _read_open(lake: LakePaths, files: Sequence[_OpenFile]) -> pa.Table:
+    tables = [STEPS.empty_table()]
+    if not files:
+        return tables[0]
+    folder = table_files(lake.edges, storage_options(lake.edges, lake.s3))
+    for found in files:
+        with folder.open_input_file(unquote(found.path)) as file:
+            rows = pq.read_table(file, page_checksum_verification=True)
+        tables.append(steps_of_rows(rows.select(SCHEMA.names).cast(SCHEMA)))
+    return pa.concat_tables(tables)
+
+
+def _packs(lake: LakePaths) -> str:
+    newest = newest_commit(delta_table(lake.messages, lake.s3))
+    bodies = None if newest is None else newest[1].bodies
+    return lake.bodies if bodies in {None, _IN_LAKE} else str(bodies)
+
+
+def _places_of(erased: ErasedPlaces) -> pa.Table:
+    tables = [PLACES.empty_table()]
+    for broker, found in erased.brokers.items():
+        names = pa.array([broker] * len(found.offsets), pa.string())
+        tables.append(pa.table([names, pa.array(found.offsets)], schema=PLACES))
+    return pa.concat_tables(tables)

@@ -1,0 +1,190 @@
+"""One increment: what is new in `messages`, linked with itself, with open steps, and with members of earlier runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.edges.finding import PLACES, is_in_places, places_of_halves, places_of_keys, read_places
+from commitlake.pipelines.edges.matching import Column, key_codes
+from commitlake.pipelines.edges.members import MEMBERS
+from commitlake.pipelines.edges.open_steps import (
+    are_touched,
+    entries_of,
+    filtered,
+    needed_places,
+    places_of,
+    waiting_members,
+)
+from commitlake.pipelines.edges.reading import Found, members_of_rows, plain_of
+from commitlake.pipelines.edges.rows import link_all
+from commitlake.pipelines.edges.spans import LINK_US, Spans
+from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, close_overdue, is_open
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
+
+_FINAL = (AbsentReason.AMBIGUOUS, AbsentReason.REFUSED)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What an increment gives.
+
+    Attributes:
+        closed: steps that no later run changes.
+        open: steps that a later run may complete; they replace all that were open before.
+    """
+
+    closed: pa.Table = field(default_factory=STEPS.empty_table)
+    open: pa.Table = field(default_factory=STEPS.empty_table)
+
+
+class Increments:
+    """Links increments, one after another.
+
+    Args:
+        lake: where members of earlier runs are looked up.
+        spans: how far the lake goes, the increments included.
+        erased_places: of erased messages, which no step has as an end; of `PLACES`.
+    """
+
+    def __init__(self, lake: LakePaths, spans: Spans, erased_places: pa.Table | None = None) -> None:
+        self._lake = lake
+        self._spans = spans
+        self._erased = PLACES.empty_table() if erased_places is None else erased_places
+
+    def link(self, new: Found, waiting: pa.Table, *, has_earlier: bool) -> Linked:
+        """Link what is new.
+
+        Args:
+            new: from rows of `messages` that were not linked before.
+            waiting: steps that were open before.
+            has_earlier: whether rows of `messages` were linked before, which may be an end of a new step.
+        """
+        cancels = new.members.column("cancels").combine_chunks().drop_null()
+        touched = are_touched(waiting, _keys_of(new, waiting), new.ops, cancels)
+        again, left = filtered(waiting, touched), filtered(waiting, ~touched)
+        definers = pa.concat_tables([
+            places_of(new.members, "broker", "physical_offset"),
+            places_of(new.entries, "broker", "physical_offset"),
+        ])  # fmt: skip
+        entries = pa.concat_tables([new.entries, entries_of(again)])
+        members = [new.members, waiting_members(again), self._read(needed_places(again)), self._plain(new, again)]
+        steps = self._linked(members, entries, new.ops, definers, again)
+        if has_earlier:
+            found = self._earlier(steps)
+            if found.num_rows:
+                steps = self._linked([*members, found], entries, new.ops, definers, again)
+        steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
+        steps = self._without_erased(steps)
+        chosen = is_open(steps)
+        return Linked(filtered(steps, ~chosen), filtered(steps, chosen).combine_chunks())
+
+    def _linked(
+        self, members: list[pa.Table], entries: pa.Table, ops: pa.Table, definers: pa.Table, again: pa.Table
+    ) -> pa.Table:
+        """Return the steps that a new record tells of, and those that were open: the others are in the table."""
+        steps = link_all(_each_once(pa.concat_tables(members)), entries, ops, self._spans)
+        is_new = is_in_places(steps, ("definer_broker", "definer_offset"), definers).to_numpy(zero_copy_only=False)
+        return steps.filter(mask_of(is_new | _were_open(steps, again)))
+
+    def _plain(self, new: Found, again: pa.Table) -> pa.Table:
+        """Return the new messages that a step needs, of those that only a producer has stored."""
+        keys = pa.chunked_array([
+            new.members.column("unique_key").combine_chunks(),
+            new.entries.column("unique_key").combine_chunks(),
+            pc.coalesce(again.column("from_key"), again.column("to_key")).combine_chunks(),
+        ], pa.string())  # fmt: skip
+        wanted = pc.unique(keys.drop_null())
+        origins = pa.concat_tables([
+            places_of(new.members, "replay_broker", "replay_offset"),
+            places_of(again, "from_broker", "from_physical_offset"),
+        ])  # fmt: skip
+
+        def needed(rows: pa.Table) -> Array:
+            by_key: Array = pc.is_in(rows.column("unique_key"), wanted).to_numpy()
+            if origins.num_rows:
+                by_key = by_key | is_in_places(rows, ("broker", "physical_offset"), origins).to_numpy(
+                    zero_copy_only=False
+                )
+            return by_key
+
+        return plain_of(new.plain, needed)
+
+    def _read(self, places: pa.Table) -> pa.Table:
+        return members_of_rows(read_places(self._lake, places)) if places.num_rows else MEMBERS.empty_table()
+
+    def _earlier(self, steps: pa.Table) -> pa.Table:
+        """Return the members of earlier runs that steps lack, as far as there are any."""
+        lacking = steps.filter(pc.is_valid(steps.column("absent_end")))
+        is_final = pc.is_in(lacking.column("absent_reason"), pa.array(list(map(str, _FINAL))))
+        waits = pc.and_(
+            pc.is_in(lacking.column("kind"), pa.array([str(kind) for kind in WAITING])),
+            pc.equal(lacking.column("absent_end"), TO),
+        )
+        lacking = lacking.filter(pc.invert(pc.or_(is_final, waits))).combine_chunks()
+        if not lacking.num_rows:
+            return MEMBERS.empty_table()
+        since = _since(lacking)
+        found = [self._read(places_of(lacking, "from_broker", "from_physical_offset"))]
+        halves = lacking.filter(pc.equal(lacking.column("kind"), str(EdgeKind.FINISHED)))
+        keys = pc.coalesce(lacking.column("from_key"), lacking.column("to_key")).combine_chunks()
+        if halves.num_rows:
+            names = ["from_broker", "from_queue_id", "from_queue_offset"]
+            numbers = halves.select(names).rename_columns(["broker", "queue_id", "queue_offset"])
+            found.append(self._read(places_of_halves(self._lake, numbers, since)))
+            keys = pa.concat_arrays([keys, found[-1].column("unique_key").combine_chunks()])
+        found.append(self._read(places_of_keys(self._lake, keys, since)))
+        return _each_once(pa.concat_tables(found))
+
+    def _without_erased(self, steps: pa.Table) -> pa.Table:
+        if not self._erased.num_rows:
+            return steps
+        for end in ("from", "to", "evidence"):
+            names = (f"{end}_broker", f"{end}_physical_offset")
+            steps = steps.filter(pc.invert(is_in_places(steps, names, self._erased)))
+        return steps
+
+
+def _were_open(steps: pa.Table, again: pa.Table) -> Array:
+    """Return which steps are of the same record and kind as one that was open."""
+    left, right = key_codes(_identity(steps), _identity(again))
+    found: Array = (left >= 0) & np.isin(left, right)
+    return found
+
+
+def _identity(steps: pa.Table) -> list[Column]:
+    columns = [steps.column(name) for name in ("kind", "definer_broker", "definer_offset")]
+    return [*columns, pc.fill_null(steps.column("evidence_entry"), -1)]
+
+
+def _keys_of(new: Found, waiting: pa.Table) -> pa.Array:
+    """Return the unique keys of what is new, as far as open steps have them."""
+    open_keys = pc.unique(pc.coalesce(waiting.column("from_key"), waiting.column("to_key")).drop_null())
+    columns = [new.members.column("unique_key"), new.entries.column("unique_key")]
+    if new.plain is not None:
+        columns.append(new.plain.column("unique_key"))
+    found = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
+    return pc.unique(found.filter(pc.is_in(found, open_keys)))
+
+
+def _each_once(members: pa.Table) -> pa.Table:
+    """Return members without the second one of a place; the first one is what is known best."""
+    members = members.combine_chunks()
+    if not members.num_rows:
+        return members
+    numbered = members.select(PLACES.names).append_column("row", pa.array(np.arange(members.num_rows)))
+    firsts = numbered.group_by(PLACES.names).aggregate([("row", "min")]).column("row_min")
+    rows = np.sort(numbers_of(firsts))
+    return members if len(rows) == members.num_rows else members.take(pa.array(rows)).combine_chunks()
+
+
+def _since(steps: pa.Table) -> int:
+    times = pc.coalesce(*(steps.column(name) for name in ("to_timestamp", "event_timestamp", "from_timestamp")))
+    known = times.drop_null()
+    return int(numbers_of(known).min()) - LINK_US if len(known) else 0

@@ -1,0 +1,141 @@
+"""Joins of columns: which row of the same keys comes before another one, and how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import numbers_of
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+"""A column of a table."""
+NONE = -1
+"""Of a row that has no match."""
+
+
+def key_codes(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, Array]:
+    """Number the distinct combinations of columns, the same ones on both sides alike.
+
+    Args:
+        left: columns of one table.
+        right: columns of another one, or of the same, in the same order and of the same types.
+
+    Returns:
+        The number of each row on both sides; `NONE` where one of the columns is null.
+
+    >>> left, right = key_codes([pa.array(["a", "b", None])], [pa.array(["b", "c"])])
+    >>> left[1] == right[0], left[2], left[0] in right
+    (np.True_, np.int64(-1), np.False_)
+    """
+    count = len(left[0])
+    found = np.zeros(count + len(right[0]), np.int64)
+    for one, other in zip(left, right, strict=True):
+        codes = _codes(one, other)
+        combined = np.where((found < 0) | (codes < 0), NONE, found * (codes.max(initial=0) + 1) + codes)
+        _, inverse = np.unique(combined, return_inverse=True)
+        found = np.where(combined < 0, NONE, inverse)
+    return found[:count], found[count:]
+
+
+def _codes(left: Column, right: Column) -> Array:
+    """Number the values of two columns."""
+    both = pa.chunked_array([*_chunks(left), *_chunks(right)], left.type).combine_chunks()
+    if pa.types.is_integer(both.type):
+        numbers = numbers_of(both.cast(pa.int64()))
+        _, inverse = np.unique(numbers, return_inverse=True)
+        codes: Array = inverse.astype(np.int64)
+        return np.where(pc.is_null(both).to_numpy(zero_copy_only=False), NONE, codes) if both.null_count else codes
+    indices = pc.dictionary_encode(both).indices
+    return numbers_of(indices.cast(pa.int64()), null=NONE)
+
+
+def _chunks(column: Column) -> list[pa.Array]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def latest_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
+    """Find for each row on the left the row of the same key on the right that comes last before it.
+
+    Args:
+        left: numbers of keys, `NONE` for none; from `key_codes`.
+        left_places: int64, where each row is.
+        right: the same of the other side.
+        right_places: likewise.
+
+    Returns:
+        Numbers of rows on the right; `NONE` where there is none.
+
+    >>> keys = np.array([7, 7, 7, 8])
+    >>> latest_before(np.array([7, 8]), np.array([25, 5]), keys, np.array([10, 20, 30, 10]))
+    array([ 1, -1])
+    """
+    order, composite, wanted = _ranked(left, left_places, right, right_places)
+    at = np.searchsorted(composite, wanted, side="left") - 1
+    return _same_key(left, right, order, at)
+
+
+def first_after(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
+    """Find for each row on the left the row of the same key on the right that comes first at or after it.
+
+    The arguments and the result are those of `latest_before`.
+    """
+    order, composite, wanted = _ranked(left, left_places, right, right_places)
+    at = np.searchsorted(composite, wanted, side="left")
+    at[at == len(order)] = NONE
+    return _same_key(left, right, order, at)
+
+
+def count_same(left: Array, right: Array) -> Array:
+    """Count for each row on the left the rows of the same key on the right."""
+    ordered = np.sort(right[right >= 0])
+    found: Array = np.searchsorted(ordered, left, side="right") - np.searchsorted(ordered, left, side="left")
+    return np.where(left < 0, 0, found)
+
+
+def count_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
+    """Count for each row on the left the rows of the same key on the right that come before it."""
+    _, composite, wanted = _ranked(left, left_places, right, right_places)
+    width = np.int64(len(np.unique(np.concatenate([left_places, right_places]))) + 1)
+    found: Array = np.searchsorted(composite, wanted) - np.searchsorted(composite, np.maximum(left, 0) * width)
+    return np.where(left < 0, 0, found)
+
+
+def only_same(left: Array, right: Array) -> tuple[Array, Array]:
+    """Find for each row on the left a row of the same key on the right, and how many there are."""
+    counts = count_same(left, right)
+    zeros = np.zeros(len(left), np.int64)
+    return first_after(left, zeros, right, np.zeros(len(right), np.int64)), counts
+
+
+def rank_within(keys: Array, places: Array) -> Array:
+    """Number the rows of each key by their places, from 0."""
+    order = np.lexsort((places, keys))
+    ordered = keys[order]
+    starts = np.searchsorted(ordered, ordered, side="left")
+    ranks = np.empty(len(keys), np.int64)
+    ranks[order] = np.arange(len(keys)) - starts
+    return ranks
+
+
+def _ranked(left: Array, left_places: Array, right: Array, right_places: Array) -> tuple[Array, Array, Array]:
+    known = np.flatnonzero(right >= 0)
+    order = known[np.lexsort((right_places[known], right[known]))]
+    places = np.unique(np.concatenate([left_places, right_places]))
+    width = np.int64(len(places) + 1)
+    composite = right[order] * width + np.searchsorted(places, right_places[order])
+    wanted = np.where(left < 0, np.int64(NONE), left * width + np.searchsorted(places, left_places))
+    return order, composite, wanted
+
+
+def _same_key(left: Array, right: Array, order: Array, at: Array) -> Array:
+    found = np.full(len(left), NONE, np.int64)
+    is_there = (at >= 0) & (left >= 0)
+    found[is_there] = order[at[is_there]]
+    hits = np.flatnonzero(found >= 0)
+    found[hits[right[found[hits]] != left[hits]]] = NONE
+    return found

@@ -1,0 +1,337 @@
+"""Rows of `messages` as members: records that a step may begin or end at, with what their properties tell.
+
+A member has a role, which is what a broker or a client did when it stored the record:
+
+    sent        a producer sent it to its own topic
+    waiting     it waits in a schedule topic or in the topic of timers
+    cancelled   a mark in the topic of timers that calls another one back
+    delivered   it is the copy of one that has waited
+    retry       a copy that a consumer's failure put into a retry topic at once
+    dead        a dead letter
+    half        a half message
+    committed   the copy of a half message that was committed
+    op          an op record
+    given_up    the copy of a half message that its producer did not finish
+
+Only the stored topic tells whether a record waits: the properties of that time stay on all later copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
+from commitlake.schemas.layouts.rocketmq.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, TIMER_OUT
+from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, RETRY_PREFIX, Kind
+from commitlake.schemas.layouts.rocketmq.transactions import CHECK_TIMES, PREPARED_QUEUE_OFFSET
+
+TIME = pa.timestamp("us", "UTC")
+KEYS_LEAF = "properties.key_value.key"
+REPEATING = ("broker", "topic", "kind", "origin_topic", KEYS_LEAF)
+"""Columns of `messages` that are best read as dictionaries."""
+COLUMNS = (
+    "broker", "physical_offset", "topic", "queue_id", "queue_offset", "msg_id", "unique_key", "kind",
+    "store_timestamp", "sys_flag", "reconsume_times", "prepared_transaction_offset", "properties", "origin_topic",
+    "born_host", "body_size", "body_crc", "body_codec", "body_ref",
+)  # fmt: skip
+"""Columns of `messages` that are needed."""
+
+_ROLL_TIMES = "TIMER_ROLL_TIMES"
+_CANCELS = "TIMER_DEL_UNIQKEY"
+_BY_CLIENT = "RECONSUME_TIME"
+REPLAY_ID = "REPLAY_ID"
+_ORIGIN_BROKER = "ORIGIN_BROKER"
+_ORIGIN_OFFSET = "ORIGIN_PHYSICAL_OFFSET"
+_ORIGIN_TOPIC = "ORIGIN_TOPIC"
+_MARKING = (DELAY, TIMER_OUT, REPLAY_ID)
+_US_OF_MS = 1000
+_NUMBER = "^[0-9]{1,18}$"
+_MAX_MS = 253_402_300_799_999
+
+
+class Role(StrEnum):
+    """What was done when a record was stored, see the module."""
+
+    SENT = "sent"
+    WAITING = "waiting"
+    CANCELLED = "cancelled"
+    DELIVERED = "delivered"
+    RETRY = "retry"
+    DEAD = "dead"
+    HALF = "half"
+    COMMITTED = "committed"
+    OP = "op"
+    GIVEN_UP = "given_up"
+
+
+MEMBERS = pa.schema([
+    ("broker", pa.string()),
+    ("physical_offset", pa.int64()),
+    ("topic", pa.string()),
+    ("queue_id", pa.int32()),
+    ("queue_offset", pa.int64()),
+    ("store_timestamp", TIME),
+    ("unique_key", pa.string()),
+    ("msg_id", pa.string()),
+    ("kind", pa.string()),
+    ("attempt", pa.int32()),           # failed consumptions before
+    ("role", pa.string()),
+    ("origin_topic", pa.string()),     # the topic that the message was sent to
+    ("next_topic", pa.string()),       # of one that waits: where it goes next
+    ("by_timer", pa.bool_()),          # of one that waits, or has waited: by a timer, not by a level
+    ("group", pa.string()),            # the consumer group of a retry, of one that waits for it, or of a dead letter
+    ("origin_id", pa.string()),        # ORIGIN_MESSAGE_ID
+    ("by_client", pa.bool_()),         # whether a consumer sent the copy itself, in place of the broker
+    ("due", TIME),                     # of one that waits
+    ("prepared_offset", pa.int64()),   # of a committed one: physical offset of its half message
+    ("checks", pa.int64()),            # of a half message: how often its producer was asked before
+    ("is_committed", pa.bool_()),      # of a half message that an earlier run has seen: whether its copy is there
+    ("first_half", pa.int64()),        # of a half message that was put back: queue offset of the first one
+    ("rolls", pa.int64()),             # of one that waits by a timer: how often it was put back
+    ("cancels", pa.string()),          # of a mark: the unique key of what it calls back
+    ("replay_id", pa.string()),
+    ("replay_broker", pa.string()),
+    ("replay_offset", pa.int64()),
+    ("replay_topic", pa.string()),
+])  # fmt: skip
+"""The columns of a table of members."""
+
+
+class Properties:
+    """The properties of many rows, asked for one name at a time.
+
+    Args:
+        column: maps of texts, in one chunk; the names may be dictionary arrays.
+    """
+
+    def __init__(self, column: pa.MapArray) -> None:
+        self._rows = len(column)
+        self._offsets: Array = column.offsets.to_numpy()
+        keys = column.keys
+        encoded = keys if pa.types.is_dictionary(keys.type) else pc.dictionary_encode(keys)
+        self._codes: Array = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        self._names: dict[str, list[int]] = {}
+        for code, name in enumerate(encoded.dictionary.to_pylist()):
+            self._names.setdefault(name, []).append(code)
+        self._values = column.items
+
+    def have(self, names: Sequence[str]) -> Array:
+        """Return which rows have any of some properties."""
+        found: Array = np.zeros(self._rows, bool)
+        found[self._parents(self._places(names))] = True
+        return found
+
+    def texts(self, name: str) -> pa.Array:
+        """Return the last value of a property of each row; null where there is none."""
+        places = self._places([name])
+        index = np.full(self._rows, -1, np.int64)
+        index[self._parents(places)] = places
+        return self._values.take(pa.array(index, mask=index < 0)).cast(pa.string())
+
+    def numbers(self, name: str) -> Array:
+        """Return a property as whole numbers, int64; -1 where it is none of up to 18 digits."""
+        texts = self.texts(name)
+        is_number = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False)
+        found: Array = numbers_of(pc.if_else(is_number, texts, None).cast(pa.int64()), null=-1)
+        return found
+
+    def _places(self, names: Sequence[str]) -> Array:
+        codes = [code for name in names for code in self._names.get(name, ())]
+        if not codes:
+            return np.empty(0, np.int64)
+        places = np.flatnonzero(np.isin(self._codes, codes))
+        found: Array = places[(places >= self._offsets[0]) & (places < self._offsets[-1])]
+        return found
+
+    def _parents(self, places: Array) -> Array:
+        found: Array = np.searchsorted(self._offsets, places, side="right") - 1
+        return found
+
+
+def has_role(rows: pa.Table) -> Array:
+    """Return which rows of `messages` are more than what a producer sent to its own topic.
+
+    Args:
+        rows: with `COLUMNS`, in one chunk.
+    """
+    kinds = _texts(rows, "kind")
+    special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
+    is_commit = _numbers(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
+    found: Array = special | is_commit | Properties(_chunk(rows, "properties")).have(_MARKING)
+    return found
+
+
+def plain_members(rows: pa.Table) -> pa.Table:
+    """Return rows of `messages` that `has_role` does not choose, as members."""
+    known = _known_columns(rows)
+    known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
+    return _table(known, rows.num_rows)
+
+
+def role_members(rows: pa.Table, delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS) -> pa.Table:
+    """Return rows of `messages` that `has_role` chooses, as members; those that no step can have are left out.
+
+    Args:
+        rows: with `COLUMNS`, in one chunk.
+        delay_levels_ms: how long the messages of each delay level wait.
+    """
+    if not rows.num_rows:
+        return MEMBERS.empty_table()
+    properties = Properties(_chunk(rows, "properties"))
+    known = _known_columns(rows)
+    roles, by_timer = _roles(rows, known, properties)
+    waits = roles == Role.WAITING
+    next_topic = properties.texts(REAL_TOPIC)
+    named = pc.if_else(pa.array(waits), next_topic, known["topic"])
+    known |= {
+        "role": pa.array(roles, pa.string()),
+        "next_topic": pc.if_else(pa.array(waits), next_topic, None),
+        "by_timer": pa.array(by_timer),
+        "group": _groups(named, known["origin_topic"]),
+        "origin_id": properties.texts(ORIGIN_MESSAGE_ID),
+        "by_client": pa.array(properties.have([_BY_CLIENT])),
+        "due": _due(rows, properties, waits, by_timer, delay_levels_ms),
+        "prepared_offset": _chunk(rows, "prepared_transaction_offset").cast(pa.int64()),
+        "checks": pa.array(np.maximum(properties.numbers(CHECK_TIMES), 0)),
+        "first_half": _nullable(properties.numbers(PREPARED_QUEUE_OFFSET)),
+        "rolls": pa.array(np.maximum(properties.numbers(_ROLL_TIMES), 0)),
+        "cancels": properties.texts(_CANCELS),
+        "replay_id": properties.texts(REPLAY_ID),
+        "replay_broker": properties.texts(_ORIGIN_BROKER),
+        "replay_offset": _nullable(properties.numbers(_ORIGIN_OFFSET)),
+        "replay_topic": properties.texts(_ORIGIN_TOPIC),
+    }
+    return _table(known, rows.num_rows).filter(pa.array(roles != ""))
+
+
+def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
+    """Return the role of each row, empty for none, and whether it waits, or has waited, by a timer."""
+    kinds = np.array(known["kind"].to_pylist(), object)
+    topics, next_topics = known["topic"], properties.texts(REAL_TOPIC)
+    is_there = pc.fill_null(pc.equal(topics, next_topics), False).to_numpy(zero_copy_only=False)
+    by_level = properties.numbers(DELAY) > 0
+    by_timer = properties.have([TIMER_OUT]) & ~by_level
+    is_commit = (_numbers(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT) & (
+        _numbers(rows, "reconsume_times") == 0
+    )
+    is_timer = kinds == Kind.TIMER
+    own = (kinds == Kind.NORMAL) | (kinds == Kind.RETRY)
+    given_up = pc.fill_null(pc.equal(topics, GIVEN_UP_TOPIC), False).to_numpy(zero_copy_only=False)
+    choices: list[tuple[Array, Role]] = [
+        (is_timer & properties.have([_CANCELS]), Role.CANCELLED),
+        (is_timer | (kinds == Kind.DELAY), Role.WAITING),
+        (kinds == Kind.HALF, Role.HALF),
+        (kinds == Kind.OP, Role.OP),
+        (kinds == Kind.DLQ, Role.DEAD),
+        (own & is_there & (by_level | by_timer), Role.DELIVERED),
+        (kinds == Kind.RETRY, Role.RETRY),
+        (given_up, Role.GIVEN_UP),
+        ((kinds == Kind.NORMAL) & is_commit, Role.COMMITTED),
+        (kinds == Kind.NORMAL, Role.SENT),
+    ]
+    roles = np.full(len(kinds), "", object)
+    for chosen, role in reversed(choices):
+        roles[chosen] = str(role)
+    return roles, np.where(roles == Role.DELIVERED, by_timer, is_timer)
+
+
+def _due(
+    rows: pa.Table, properties: Properties, waits: Array, by_timer: Array, delay_levels_ms: Sequence[int]
+) -> pa.Array:
+    levels = np.clip(_numbers(rows, "queue_id").astype(np.int64), 0, len(delay_levels_ms) - 1)
+    delays = np.array(delay_levels_ms, np.int64)[levels] * _US_OF_MS
+    by_level = _numbers(rows, "store_timestamp") + delays
+    timers = properties.numbers(TIMER_OUT)
+    is_known = waits & np.where(by_timer, (timers >= 0) & (timers <= _MAX_MS), True)
+    due = np.where(by_timer, np.clip(timers, 0, _MAX_MS) * _US_OF_MS, by_level)
+    return pa.array(due, pa.int64(), mask=~is_known).cast(TIME)
+
+
+def _groups(names: pa.Array, origin_topics: pa.Array) -> pa.Array:
+    """Return the consumer group that a retry or dead letter topic is of; null for other topics."""
+    pairs = pa.table({"name": names, "origin": origin_topics})
+    distinct = pairs.group_by(["name", "origin"]).aggregate([])
+    found = [group_of(row["name"], row["origin"]) for row in distinct.to_pylist()]
+    distinct = distinct.append_column("group", pa.array(found, pa.string()))
+    codes = {(row["name"], row["origin"]): row["group"] for row in distinct.to_pylist()}
+    encoded = [pc.dictionary_encode(pairs.column(name).combine_chunks()) for name in ("name", "origin")]
+    first, second = (each.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for each in encoded)
+    both = (first + 1) * (len(encoded[1].dictionary) + 1) + second + 1
+    unique, inverse = np.unique(both, return_inverse=True)
+    width = len(encoded[1].dictionary) + 1
+    texts = [[*each.dictionary.to_pylist(), None] for each in encoded]
+    groups = [codes.get((texts[0][code // width - 1], texts[1][code % width - 1])) for code in unique.tolist()]
+    return pa.array(groups, pa.string()).take(pa.array(inverse))
+
+
+def group_of(topic: str | None, origin_topic: str | None) -> str | None:
+    """Return the consumer group of a retry or dead letter topic; None for another topic.
+
+    A POP consumer's retry topic also has the name of the topic that it is for.
+
+    >>> [group_of(topic, "orders") for topic in ("%RETRY%shop", "%RETRY%shop+orders", "%DLQ%shop", "orders")]
+    ['shop', 'shop', 'shop', None]
+    """
+    if topic is None:
+        return None
+    if topic.startswith(DLQ_PREFIX):
+        return topic.removeprefix(DLQ_PREFIX)
+    if not topic.startswith(RETRY_PREFIX):
+        return None
+    group = topic.removeprefix(RETRY_PREFIX)
+    for separator in POP_SEPARATORS:
+        if origin_topic and group.endswith(separator + origin_topic):
+            return group.removesuffix(separator + origin_topic)
+    return group
+
+
+def _known_columns(rows: pa.Table) -> dict[str, pa.Array]:
+    return {
+        "broker": _texts(rows, "broker"),
+        "physical_offset": _chunk(rows, "physical_offset"),
+        "topic": _texts(rows, "topic"),
+        "queue_id": _chunk(rows, "queue_id"),
+        "queue_offset": _chunk(rows, "queue_offset"),
+        "store_timestamp": _chunk(rows, "store_timestamp").cast(TIME),
+        "unique_key": _texts(rows, "unique_key"),
+        "msg_id": _texts(rows, "msg_id"),
+        "kind": _texts(rows, "kind"),
+        "attempt": _chunk(rows, "reconsume_times"),
+        "origin_topic": _texts(rows, "origin_topic"),
+    }
+
+
+def _table(known: dict[str, pa.Array], count: int) -> pa.Table:
+    columns = [
+        known[field.name].cast(field.type) if field.name in known else pa.nulls(count, field.type) for field in MEMBERS
+    ]
+    return pa.table(columns, schema=MEMBERS)
+
+
+def _chunk(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+
+
+def _texts(rows: pa.Table, name: str) -> pa.Array:
+    column = _chunk(rows, name)
+    return column.dictionary_decode().cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def _numbers(rows: pa.Table, name: str) -> Array:
+    return numbers_of(_chunk(rows, name))
+
+
+def _nullable(numbers: Array) -> pa.Array:
+    return pa.array(numbers, pa.int64(), mask=numbers < 0)

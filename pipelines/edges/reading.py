@@ -1,0 +1,196 @@
+"""Rows of `messages` and bodies of trace messages and op records, as what steps are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.bodies import decompress_as
+from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.connectors.lake.erasures import ErasedPlaces
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
+from commitlake.connectors.lake.packs.errors import PackError
+from commitlake.connectors.lake.packs.reader import FrameCache
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.table_rows import TableRows
+from commitlake.connectors.plain_arrays import mask_of
+from commitlake.pipelines.edges.broker_links import OPS
+from commitlake.pipelines.edges.members import COLUMNS, MEMBERS, REPEATING, has_role, plain_members, role_members
+from commitlake.pipelines.edges.traces import ENTRIES, MAX_BODY_BYTES, PARENTS, parse_traces
+from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.layouts.rocketmq.transactions import finished_offsets
+from commitlake.schemas.tables.messages import MESSAGES
+
+_MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
+ROWS: pa.Schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
+"""The columns of `messages` that are read."""
+_PLAIN = [
+    "broker", "physical_offset", "topic", "queue_id", "queue_offset", "msg_id", "unique_key", "kind",
+    "store_timestamp", "reconsume_times", "origin_topic",
+]  # fmt: skip
+
+
+def messages_table(lake: LakePaths) -> TableRows:
+    """Return how files of `messages` are read."""
+    return TableRows(lake.messages, lake.s3, ROWS, REPEATING)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What some rows of `messages` give.
+
+    Attributes:
+        members: those that have a role.
+        plain: rows of the others, which are members only where a step needs them.
+        entries: of trace messages.
+        ops: of op records.
+        passed_over: records of trace bodies, or bodies, that have another form.
+        unread: trace messages and op records whose bodies the lake does not have, or has damaged.
+    """
+
+    members: pa.Table = field(default_factory=MEMBERS.empty_table)
+    plain: pa.Table | None = None
+    entries: pa.Table = field(default_factory=ENTRIES.empty_table)
+    ops: pa.Table = field(default_factory=OPS.empty_table)
+    passed_over: int = 0
+    unread: int = 0
+
+
+def join_found(parts: Iterable[Found]) -> Found:
+    """Return what all parts have."""
+    known = list(parts)
+    plain = [part.plain for part in known if part.plain is not None]
+    return Found(
+        pa.concat_tables([MEMBERS.empty_table(), *(part.members for part in known)]),
+        pa.concat_tables(plain).unify_dictionaries() if plain else None,
+        pa.concat_tables([ENTRIES.empty_table(), *(part.entries for part in known)]),
+        pa.concat_tables([OPS.empty_table(), *(part.ops for part in known)]),
+        sum(part.passed_over for part in known),
+        sum(part.unread for part in known),
+    )
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Makes of rows of `messages` what steps are made of.
+
+    Attributes:
+        packs: where bodies are.
+        erased: messages that were erased, which have no steps.
+        delay_levels_ms: how long the messages of each delay level wait.
+    """
+
+    packs: PackStore
+    erased: ErasedPlaces = field(default_factory=ErasedPlaces)
+    delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS
+
+    def read(self, tables: Iterable[pa.Table]) -> Iterator[Found]:
+        """Read rows with `COLUMNS`, table by table."""
+        for table in tables:
+            rows = self.erased.without(table).combine_chunks()
+            chosen = has_role(rows)
+            special = rows.filter(mask_of(chosen)).combine_chunks()
+            plain = rows.select(_PLAIN).filter(mask_of(~chosen))
+            yield self._special(special, plain)
+
+    def _special(self, rows: pa.Table, plain: pa.Table) -> Found:
+        kinds = rows.column("kind")
+        traces = rows.filter(pc.equal(kinds, str(Kind.TRACE)))
+        ops = rows.filter(pc.equal(kinds, str(Kind.OP)))
+        entries, passed_over, unread = self._traces(traces)
+        finished, unread_ops = self._ops(ops)
+        members = role_members(rows, self.delay_levels_ms)
+        return Found(members, plain, entries, finished, passed_over, unread + unread_ops)
+
+    def _traces(self, rows: pa.Table) -> tuple[pa.Table, int, int]:
+        tables, passed_over, unread = [ENTRIES.empty_table()], 0, 0
+        for part, bodies in self._bodies(rows):
+            unread += bodies.null_count
+            named = part.rename_columns([{"born_host": "client_host"}.get(name, name) for name in part.schema.names])
+            parents = named.select(PARENTS).cast(pa.schema([ENTRIES.field(name) for name in PARENTS]))
+            traces = parse_traces(parents, bodies)
+            tables.append(traces.entries)
+            passed_over += traces.passed_over
+        return pa.concat_tables(tables), passed_over, unread
+
+    def _ops(self, rows: pa.Table) -> tuple[pa.Table, int]:
+        tables, unread = [OPS.empty_table()], 0
+        for part, bodies in self._bodies(rows):
+            unread += bodies.null_count
+            halves = [list(dict.fromkeys(finished_offsets(body or b""))) for body in bodies.to_pylist()]
+            parents = np.repeat(np.arange(len(halves)), [len(found) for found in halves])
+            places = part.select(["broker", "physical_offset", "queue_id"]).take(pa.array(parents))
+            numbers = pa.array([number for found in halves for number in found], pa.int64())
+            tables.append(places.append_column("half_offset", numbers).cast(OPS))
+        return pa.concat_tables(tables), unread
+
+    def _bodies(self, rows: pa.Table) -> Iterator[tuple[pa.Table, pa.Array]]:
+        """Read bodies, decompressed; null where the lake has none, or a damaged one."""
+        if not rows.num_rows:
+            return
+        packs = pc.struct_field(rows.column("body_ref"), "pack")
+        rows = rows.append_column("pack", packs).sort_by("pack").drop_columns(["pack"])
+        cache = FrameCache()
+        for batch in rows.combine_chunks().to_batches():
+            for part in self._with_bodies(batch, cache):
+                table = pa.Table.from_batches([part])
+                yield table.drop_columns(["body"]), _decompressed(part)
+
+    def _with_bodies(self, batch: pa.RecordBatch, cache: FrameCache) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from list(batches_with_bodies(batch, self.packs, cache))
+        except PackError:
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                yield from self._with_bodies(batch.slice(0, middle), cache)
+                yield from self._with_bodies(batch.slice(middle), cache)
+            else:
+                yield batch.append_column("body", pa.nulls(len(batch), pa.binary()))
+
+
+def _decompressed(batch: pa.RecordBatch) -> pa.Array:
+    bodies, codecs = batch.column("body"), batch.column("body_codec")
+    is_compressed = pc.fill_null(pc.not_equal(codecs, str(BodyCodec.NONE)), False)
+    if not is_compressed.true_count:
+        return bodies
+    pairs = zip(bodies.to_pylist(), codecs.to_pylist(), strict=True)
+    return pa.array([_decompress(body, codec) for body, codec in pairs], pa.binary())
+
+
+def _decompress(body: bytes | None, codec: str | None) -> bytes | None:
+    try:
+        return None if body is None else decompress_as(body, BodyCodec(codec or BodyCodec.NONE), MAX_BODY_BYTES)
+    except (BodyError, ValueError):
+        return None
+
+
+def members_of_rows(rows: pa.Table, delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS) -> pa.Table:
+    """Return rows of `messages` with `COLUMNS` as members, whatever their role."""
+    rows = rows.combine_chunks()
+    chosen = has_role(rows)
+    special = rows.filter(mask_of(chosen)).combine_chunks()
+    plain = rows.filter(mask_of(~chosen)).combine_chunks()
+    return pa.concat_tables([role_members(special, delay_levels_ms), plain_members(plain)])
+
+
+def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
+    """Return some of the plain rows as members.
+
+    Args:
+        plain: from `Found`.
+        chosen: a function of the rows that says which.
+    """
+    if plain is None or not plain.num_rows:
+        return MEMBERS.empty_table()
+    mask: Array = chosen(plain)
+    return plain_members(plain.filter(mask_of(mask)).combine_chunks())

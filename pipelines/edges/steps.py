@@ -1,0 +1,156 @@
+"""Steps: an edge each, before it is filed under its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.edges.matching import Column
+from commitlake.pipelines.edges.members import TIME
+from commitlake.pipelines.edges.spans import LINK_US, Spans
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
+
+_END = (
+    ("broker", pa.string()), ("physical_offset", pa.int64()), ("topic", pa.string()), ("queue_id", pa.int32()),
+    ("queue_offset", pa.int64()), ("timestamp", TIME),
+)  # fmt: skip
+_OF_MEMBERS = {"timestamp": "store_timestamp"}
+STEPS = pa.schema([
+    ("kind", pa.string()),
+    *((f"from_{name}", data_type) for name, data_type in _END),
+    *((f"to_{name}", data_type) for name, data_type in _END),
+    ("from_key", pa.string()),                 # unique key of the record at that end
+    ("to_key", pa.string()),
+    ("absent_end", pa.string()),
+    ("absent_reason", pa.string()),
+    ("consumer_group", pa.string()),
+    ("producer_group", pa.string()),
+    ("client_host", pa.string()),
+    ("attempt", pa.int32()),
+    ("outcome", pa.string()),
+    ("request_id", pa.string()),
+    ("cost_ms", pa.int64()),
+    ("event_timestamp", TIME),
+    ("due_timestamp", TIME),
+    ("replay_id", pa.string()),
+    ("evidence_broker", pa.string()),
+    ("evidence_physical_offset", pa.int64()),
+    ("evidence_entry", pa.int32()),
+    ("definer_broker", pa.string()),           # the record that tells of the step: where it is new, so is the step
+    ("definer_offset", pa.int64()),
+    ("is_begun", pa.bool_()),                  # of a consumption: whether only its begin, or only its end, is told
+])  # fmt: skip
+"""The columns of a table of steps."""
+
+FROM, TO = "from", "to"
+OF_CLIENTS = frozenset({EdgeKind.PRODUCED, EdgeKind.CONSUMED, EdgeKind.ENDED, EdgeKind.RECALLED})
+"""Kinds of steps that only a trace, or a consume record, tells of."""
+WAITING = frozenset({EdgeKind.DELAYED, EdgeKind.TIMER, EdgeKind.FINISHED})
+"""Kinds of steps whose record at the end `from` waits for the other end."""
+
+
+def make_steps(
+    kind: EdgeKind | Column,
+    members: pa.Table,
+    from_rows: Array | None,
+    to_rows: Array | None,
+    more: Mapping[str, Column],
+) -> pa.Table:
+    """Make steps of members.
+
+    Args:
+        kind: of all, or of each.
+        members: a table of `MEMBERS`.
+        from_rows: numbers of members, -1 where the end is absent; None where there is none.
+        to_rows: likewise.
+        more: other columns. A column of an end is what is known of an end that is absent.
+    """
+    given = from_rows if from_rows is not None else to_rows
+    assert given is not None
+    count = len(given)
+    known: dict[str, Column] = dict(more)
+    known["kind"] = repeated(str(kind), count) if isinstance(kind, EdgeKind) else kind
+    for end, rows in ((FROM, from_rows), (TO, to_rows)):
+        if rows is None:
+            continue
+        index = pa.array(rows, mask=rows < 0)
+        for name, _ in _END:
+            column = members.column(_OF_MEMBERS.get(name, name)).combine_chunks().take(index)
+            absent = known.get(f"{end}_{name}")
+            known[f"{end}_{name}"] = column if absent is None else pc.coalesce(column, _chunk(absent))
+        key = members.column("unique_key").combine_chunks().take(index)
+        known[f"{end}_key"] = pc.coalesce(key, _chunk(known[f"{end}_key"])) if f"{end}_key" in known else key
+    columns = [_chunk(known[f.name]).cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in STEPS]
+    return pa.table(columns, schema=STEPS)
+
+
+def absent(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
+    """Return the columns on an absent end: of those steps that lack it.
+
+    Args:
+        end: from or to.
+        rows: numbers of members, -1 where the end is absent.
+        reasons: why, of all.
+    """
+    lacks = mask_of(rows < 0)
+    return {
+        "absent_end": pc.if_else(lacks, end, pa.scalar(None, pa.string())),
+        "absent_reason": pc.if_else(lacks, _chunk(reasons), pa.scalar(None, pa.string())),
+    }
+
+
+def is_open(steps: pa.Table) -> Array:
+    """Return which steps another run may still complete."""
+    not_yet = pc.fill_null(pc.equal(steps.column("absent_reason"), str(AbsentReason.NOT_YET)), False)
+    begun = pc.fill_null(steps.column("is_begun"), False)
+    found: Array = pc.or_(not_yet, begun).to_numpy()
+    return found
+
+
+def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
+    """Say of steps that have been open for more than `LINK_DAYS` why they stay incomplete."""
+    waiting = np.flatnonzero(is_open(steps))
+    if not len(waiting):
+        return steps
+    chosen = steps.take(pa.array(waiting))
+    names = ("due_timestamp", "to_timestamp", "from_timestamp", "event_timestamp")
+    since = pc.coalesce(*(chosen.column(name) for name in names))
+    times = numbers_of(since, null=0)
+    brokers = pc.coalesce(*(chosen.column(f"{name}_broker") for name in ("evidence", "to", "from")))
+    overdue = times + LINK_US < spans.last_of(brokers.combine_chunks())
+    if not overdue.any():
+        return steps
+    kinds = np.array(chosen.column("kind").to_pylist(), object)
+    old = np.array(chosen.column("absent_reason").to_pylist(), object)
+    lacks_to = np.array(chosen.column("absent_end").to_pylist(), object) == TO
+    waits = np.isin(kinds, [str(kind) for kind in WAITING]) & lacks_to
+    of_clients = np.isin(kinds, [str(kind) for kind in OF_CLIENTS | {EdgeKind.REPLAYED, EdgeKind.REDRIVEN}])
+    is_early = times - LINK_US < spans.first_us
+    reasons = np.where(is_early, str(AbsentReason.BEFORE_ARCHIVE), str(AbsentReason.LOST))
+    reasons = np.where(of_clients & ~is_early, str(AbsentReason.OTHER_CLUSTER), reasons)
+    reasons = np.where(waits, str(AbsentReason.OVERDUE), reasons)
+    new = np.where(overdue & (old == str(AbsentReason.NOT_YET)), reasons, old)
+    all_reasons = np.array(steps.column("absent_reason").to_pylist(), object)
+    all_reasons[waiting] = new
+    begun = steps.column("is_begun").to_numpy().copy()
+    begun[waiting[overdue]] = False
+    steps = _with(steps, "absent_reason", pa.array(all_reasons, pa.string()))
+    return _with(steps, "is_begun", pa.array(begun.tolist(), pa.bool_()))
+
+
+def repeated(text: str | None, count: int) -> pa.Array:
+    """Return a column of one text."""
+    return pa.array([text], pa.string()).take(pa.array(np.zeros(count, np.int64)))
+
+
+def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
+
+
+def _chunk(column: Column) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

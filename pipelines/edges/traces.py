@@ -1,0 +1,345 @@
+"""Bodies of trace messages as entries: what clients did with messages, one row for each message and action.
+
+A trace body is UTF-8 text: records, each ended by 0x02, whose columns are separated by 0x01. Column 0 names the record:
+
+    Pub             timestamp, region, producer group, topic, message id, tags, keys, store host, body length, cost,
+                    message type, offset message id, success [, client host]; clients before 4.4 write no offset id
+    SubBefore       timestamp, region, consumer group, request id, message id, retry times, keys [, client host]
+    SubAfter        request id, message id, cost, success, keys, context code [, timestamp, consumer group]
+    EndTransaction  timestamp, region, producer group, topic, message id, tags, keys, store host, message type,
+                    transaction id, state, from check
+    Recall          timestamp, region, producer group, topic, message id, success
+
+Message ids are unique keys; a batch has several, separated by commas. Source: TraceDataEncoder (RocketMQ 4.9.7, 5.5.0).
+
+Any producer may write to a trace topic. What has another form is passed over and counted; the work for a body is
+bounded by `MAX_BODY_BYTES` and `MAX_ENTRIES`. RocketMQ's own clients stay below 128,000 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.edges.members import TIME
+from commitlake.schemas.tables.edges import Outcome
+
+MAX_BODY_BYTES = 4 << 20
+MAX_ENTRIES = 1 << 16
+"""Records of one body, and message ids of one record."""
+_MAX_COLUMNS = 24
+_MAX_MS = 253_402_300_799_999
+_NUMBER = "^[0-9]{1,18}$"
+_NULL = "null"
+_OFFSET_ID = "^(?:[0-9A-Fa-f]{24})?[0-9A-Fa-f]{16}[0-7][0-9A-Fa-f]{15}$"
+
+
+class Action(StrEnum):
+    """What a record of a trace tells."""
+
+    PUB = "Pub"
+    BEFORE = "SubBefore"
+    AFTER = "SubAfter"
+    END = "EndTransaction"
+    RECALL = "Recall"
+
+
+ENTRIES = pa.schema([
+    ("broker", pa.string()),            # of the trace message
+    ("physical_offset", pa.int64()),    # likewise
+    ("entry", pa.int32()),              # which record of its body, from 0
+    ("store_timestamp", TIME),          # of the trace message
+    ("client_host", pa.string()),
+    ("action", pa.string()),
+    ("unique_key", pa.string()),
+    ("group", pa.string()),             # of the producer or the consumer
+    ("topic", pa.string()),
+    ("sent_offset", pa.int64()),        # of a Pub: the physical offset in the offset message id
+    ("request_id", pa.string()),        # of a consumption
+    ("attempt", pa.int32()),
+    ("outcome", pa.string()),
+    ("cost_ms", pa.int64()),
+    ("event_timestamp", TIME),
+])  # fmt: skip
+"""The columns of a table of entries."""
+PARENTS = ("broker", "physical_offset", "store_timestamp", "client_host")
+"""Columns of entries that are those of the trace message."""
+
+_CONTEXT = (Outcome.SUCCESS, Outcome.TIME_OUT, Outcome.EXCEPTION, Outcome.RETURNED_NULL, Outcome.FAILED)
+_STATES = {
+    "COMMIT_MESSAGE": Outcome.COMMITTED,
+    "ROLLBACK_MESSAGE": Outcome.ROLLED_BACK,
+    "UNKNOW": Outcome.UNKNOWN,
+}
+_LEAST_COLUMNS = {Action.PUB: 13, Action.BEFORE: 7, Action.AFTER: 5, Action.END: 12, Action.RECALL: 7}
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What trace messages tell.
+
+    Attributes:
+        entries: a table of `ENTRIES`.
+        passed_over: records, or whole bodies, that have another form.
+    """
+
+    entries: pa.Table
+    passed_over: int = 0
+
+
+def parse_traces(parents: pa.Table, bodies: pa.Array) -> Traces:
+    """Parse trace bodies.
+
+    Args:
+        parents: the trace messages, with `PARENTS`.
+        bodies: binary, decompressed, as many; null for one that cannot be read.
+    """
+    sizes = numbers_of(pc.binary_length(bodies).cast(pa.int64()), null=0)
+    bodies = bodies.filter(mask_of(sizes <= MAX_BODY_BYTES)) if (sizes > MAX_BODY_BYTES).any() else bodies
+    passed_over = int((sizes > MAX_BODY_BYTES).sum())
+    rows = np.flatnonzero(sizes <= MAX_BODY_BYTES)
+    counts = numbers_of(pc.count_substring(bodies, "\x02").cast(pa.int64()), null=0)
+    few = counts <= MAX_ENTRIES
+    passed_over += int((~few).sum())
+    rows, bodies = rows[few], bodies.filter(mask_of(few))
+    records, parent, numbers = _records(bodies)
+    columns = pc.split_pattern(records, "\x01", max_splits=_MAX_COLUMNS)
+    widths = numbers_of(pc.list_value_length(columns).cast(pa.int64()), null=0)
+    names = pc.list_element(columns, 0) if len(columns) else records
+    found, taken = [ENTRIES.empty_table()], 0
+    for action, least in _LEAST_COLUMNS.items():
+        chosen = pc.fill_null(pc.equal(names, str(action).encode()), False).to_numpy(zero_copy_only=False)
+        chosen &= widths >= least
+        places = np.flatnonzero(chosen)
+        if len(places):
+            texts = _Texts(columns.take(pa.array(places)), widths[places])
+            entries, refused = _entries(action, texts, parents, rows[parent[places]], numbers[places])
+            found.append(entries)
+            taken += len(places) - refused
+    return Traces(pa.concat_tables(found).combine_chunks(), passed_over + len(records) - taken)
+
+
+def _records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
+    """Return the records of bodies, the body that each is of, and its number there."""
+    lists = pc.split_pattern(bodies, "\x02")
+    records, parents = pc.list_flatten(lists), numbers_of(pc.list_parent_indices(lists))
+    starts = np.searchsorted(parents, parents, side="left")
+    numbers = np.arange(len(parents)) - starts
+    is_there = numbers_of(pc.binary_length(records).cast(pa.int64()), null=0) > 0
+    return records.filter(mask_of(is_there)), parents[is_there], numbers[is_there]
+
+
+class _Texts:
+    """The columns of records of one kind."""
+
+    def __init__(self, columns: pa.ListArray, widths: Array) -> None:
+        self._columns = columns
+        self._widths = widths
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def widths(self) -> Array:
+        """How many columns each record has."""
+        return self._widths
+
+    def text(self, number: int) -> pa.Array:
+        """Return a column; null where there is none, or no UTF-8."""
+        has_it = self._widths > number
+        if has_it.all():
+            return _utf8(pc.list_element(self._columns, number))
+        places = np.flatnonzero(has_it)
+        index = np.full(len(self._columns), -1, np.int64)
+        index[places] = np.arange(len(places))
+        if not len(places):
+            return pa.nulls(len(self._columns), pa.string())
+        found = _utf8(pc.list_element(self._columns.take(pa.array(places)), number))
+        return found.take(pa.array(index, mask=index < 0))
+
+    def number(self, number: int) -> pa.Array:
+        """Return a column of whole numbers; null where it is none of up to 18 digits."""
+        return _numbers(self.text(number))
+
+    def time(self, number: int) -> pa.Array:
+        """Return a column of milliseconds as times; null where it is none."""
+        return _times(self.number(number))
+
+
+def _entries(action: Action, texts: _Texts, parents: pa.Table, rows: Array, numbers: Array) -> tuple[pa.Table, int]:
+    """Return the entries of records of one kind, and how many records have another form."""
+    told = _COLUMNS[action](texts)
+    of_trace = parents.select(PARENTS).take(pa.array(rows))
+    known: dict[str, pa.Array] = {name: of_trace.column(name).combine_chunks() for name in PARENTS}
+    known |= {"entry": pa.array(numbers, pa.int64()).cast(pa.int32()), **told}
+    known["action"] = pa.array([str(action)], pa.string()).take(pa.array(np.zeros(len(texts), np.int64)))
+    event = known.get("event_timestamp", pa.nulls(len(texts), TIME))
+    known["event_timestamp"] = pc.coalesce(event, known["store_timestamp"])
+    table = pa.table(
+        [known[f.name].cast(f.type) if f.name in known else pa.nulls(len(texts), f.type) for f in ENTRIES],
+        schema=ENTRIES,
+    )
+    is_known = pc.and_(pc.is_valid(table.column("unique_key")), pc.not_equal(table.column("unique_key"), ""))
+    if action is Action.AFTER:
+        is_known = pc.and_(is_known, pc.is_valid(table.column("request_id")))
+    keys = table.column("unique_key").combine_chunks()
+    is_known = pc.and_(is_known, pc.less(pc.count_substring(keys, ","), MAX_ENTRIES))
+    chosen = pc.fill_null(is_known, False)
+    kept = table.filter(chosen)
+    ids = told["offset_id"] if "offset_id" in told else pa.nulls(len(texts), pa.string())
+    return _of_batches(kept, _filtered(ids, chosen)), table.num_rows - kept.num_rows
+
+
+def _of_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
+    """Divide entries of batches, which have several message ids, into one for each message; and tell the offsets."""
+    keys = entries.column("unique_key").combine_chunks()
+    counts = numbers_of(pc.count_substring(keys, ",").cast(pa.int64())) + 1
+    if (counts > 1).any():
+        lists = pc.split_pattern(keys, ",")
+        entries = entries.take(pa.array(numbers_of(pc.list_parent_indices(lists))))
+        same = numbers_of(pc.count_substring(pc.fill_null(ids, ""), ",").cast(pa.int64())) + 1 == counts
+        none = pc.binary_repeat(",", pa.array(counts - 1))
+        ids = pc.list_flatten(pc.split_pattern(pc.coalesce(pc.if_else(mask_of(same), ids, none), none), ","))
+        entries = _with(entries, "unique_key", pc.list_flatten(lists))
+    entries = _with(entries, "sent_offset", offsets_of_ids(ids))
+    return entries.filter(pc.not_equal(entries.column("unique_key"), ""))
+
+
+def offsets_of_ids(ids: pa.Array) -> pa.Array:
+    """Return the physical offsets in offset message ids, which are their last 16 digits; null for other texts.
+
+    >>> offsets_of_ids(pa.array(["0A00000100002A9F0000000000001000", "B", None])).to_pylist()
+    [4096, None, None]
+    """
+    is_id = pc.fill_null(pc.match_substring_regex(ids, _OFFSET_ID), False).to_numpy(zero_copy_only=False)
+    offsets = np.full(len(ids), -1, np.int64)
+    if is_id.any():
+        digits = pc.utf8_slice_codeunits(ids.filter(mask_of(is_id)), -16)
+        _, _, data = pa.concat_arrays([digits]).buffers()
+        start = 16 * digits.offset
+        letters = np.frombuffer(data, np.uint8)[start : start + 16 * len(digits)].reshape(-1, 16)
+        values = np.where(letters > ord("9"), (letters & 0xDF) - ord("A") + 10, letters - ord("0")).astype(np.int64)
+        offsets[is_id] = (values << (4 * np.arange(15, -1, -1, dtype=np.int64))).sum(axis=1)
+    return pa.array(offsets, mask=offsets < 0)
+
+
+def _filtered(ids: pa.Array | pa.ChunkedArray, chosen: pa.Array | pa.ChunkedArray) -> pa.Array:
+    mask = chosen.combine_chunks() if isinstance(chosen, pa.ChunkedArray) else chosen
+    return ids.filter(mask)
+
+
+def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(
+        table.schema.get_field_index(name), ENTRIES.field(name), column.cast(ENTRIES.field(name).type)
+    )
+
+
+def _pub(texts: _Texts) -> Mapping[str, pa.Array]:
+    is_long = mask_of(texts.widths >= 14)
+    succeeded = pc.if_else(is_long, texts.text(13), texts.text(12))
+    return {
+        "event_timestamp": texts.time(1),
+        "group": _known(texts.text(3)),
+        "topic": _known(texts.text(4)),
+        "unique_key": _known(texts.text(5)),
+        "cost_ms": texts.number(10),
+        "offset_id": _known(pc.if_else(is_long, texts.text(12), None)),
+        "outcome": _success(succeeded),
+    }
+
+
+def _before(texts: _Texts) -> Mapping[str, pa.Array]:
+    return {
+        "event_timestamp": texts.time(1),
+        "group": _known(texts.text(3)),
+        "request_id": _known(texts.text(4)),
+        "unique_key": _known(texts.text(5)),
+        "attempt": _small(texts.number(6)),
+    }
+
+
+def _after(texts: _Texts) -> Mapping[str, pa.Array]:
+    codes = numbers_of(texts.number(6), null=-1)
+    by_code = pa.array([*map(str, _CONTEXT), None], pa.string())
+    known = np.where((codes >= 0) & (codes < len(_CONTEXT)), codes, len(_CONTEXT))
+    return {
+        "request_id": _known(texts.text(1)),
+        "unique_key": _known(texts.text(2)),
+        "cost_ms": texts.number(3),
+        "outcome": pc.coalesce(by_code.take(pa.array(known)), _success(texts.text(4))),
+        "event_timestamp": texts.time(7),
+        "group": _known(texts.text(8)),
+    }
+
+
+def _end(texts: _Texts) -> Mapping[str, pa.Array]:
+    states = texts.text(11)
+    outcome: pa.Array = pa.nulls(len(texts), pa.string())
+    for state, meaning in _STATES.items():
+        outcome = pc.if_else(pc.fill_null(pc.equal(states, state), False), str(meaning), outcome)
+    return {
+        "event_timestamp": texts.time(1),
+        "group": _known(texts.text(3)),
+        "topic": _known(texts.text(4)),
+        "unique_key": _known(texts.text(5)),
+        "outcome": outcome,
+    }
+
+
+def _recall(texts: _Texts) -> Mapping[str, pa.Array]:
+    return {
+        "event_timestamp": texts.time(1),
+        "group": _known(texts.text(3)),
+        "topic": _known(texts.text(4)),
+        "unique_key": _known(texts.text(5)),
+        "outcome": _success(texts.text(6)),
+    }
+
+
+_COLUMNS = {Action.PUB: _pub, Action.BEFORE: _before, Action.AFTER: _after, Action.END: _end, Action.RECALL: _recall}
+
+
+def _success(texts: pa.Array) -> pa.Array:
+    failed = pc.if_else(pc.equal(texts, "false"), str(Outcome.FAILED), None)
+    return pc.if_else(pc.fill_null(pc.equal(texts, "true"), False), str(Outcome.SUCCESS), failed)
+
+
+def _known(texts: pa.Array) -> pa.Array:
+    """Return texts without those that stand for none."""
+    is_none = pc.or_(pc.equal(texts, _NULL), pc.equal(texts, ""))
+    return pc.if_else(pc.fill_null(is_none, False), None, texts)
+
+
+def _numbers(texts: pa.Array) -> pa.Array:
+    is_number = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False)
+    return pc.if_else(is_number, texts, None).cast(pa.int64())
+
+
+def _small(numbers: pa.Array) -> pa.Array:
+    return pc.if_else(pc.less_equal(numbers, (1 << 31) - 1), numbers, None).cast(pa.int32())
+
+
+def _times(milliseconds: pa.Array) -> pa.Array:
+    known = pc.if_else(pc.less_equal(milliseconds, _MAX_MS), milliseconds, None)
+    return pc.multiply(known, 1000).cast(TIME)
+
+
+def _utf8(data: pa.Array) -> pa.Array:
+    try:
+        return data.cast(pa.string())
+    except pa.ArrowInvalid:  # few bodies are not UTF-8, so that a look at each value is no loss
+        return pa.array([_decoded(value) for value in data.to_pylist()], pa.string())
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,232 @@
+"""`edges` has a step for each copy of a message and each word of a trace, however the log came into the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.edges.follow import catch_up_edges, follow_edges
+from commitlake.pipelines.edges.progress import followed_version
+from commitlake.pipelines.message_keys.rows import key_hashes
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.tables.edges import EDGES
+from tests.support.lakes import GrowingLake
+from tests.support.message_families import (
+    Family,
+    begun,
+    committed,
+    dead,
+    decided,
+    delayed,
+    delivered,
+    ended,
+    failed,
+    given_up,
+    half,
+    op,
+    pub,
+    record,
+    timed,
+    timer_delivered,
+    trace,
+)
+
+Done = Callable[..., None]
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Family:
+    """A store without records."""
+    return Family(GrowingLake(tmp_path), [])
+
+
+@pytest.fixture(params=["one run", "a run for each record"])
+def done(request: pytest.FixtureRequest, family: Family) -> Done:
+    """A function that stores records, and lets the lake and its edges follow, once or after each."""
+
+    def follow(*messages: NewMessage) -> None:
+        parts = [messages] if request.param == "one run" else [[message] for message in messages]
+        for part in parts:
+            family.write(*part)
+            family.growing.archive()
+            follow_edges(family.growing.lake)
+
+    return follow
+
+
+def test_a_delayed_message_leads_to_its_copy(family: Family, done: Done) -> None:
+    done(
+        delayed("U1", 0),  # 0
+        delayed("U2", 1),  # 1: still waits
+        delivered("U1", 10),  # 2
+    )
+    assert family.steps() == [("delayed", 0, 2, None, None), ("delayed", 1, None, "not_yet", None)]
+
+
+def test_a_message_that_was_sent_twice_is_delivered_in_order(family: Family, done: Done) -> None:
+    done(delayed("U1", 0), delayed("U1", 1), delivered("U1", 10), delivered("U1", 11))
+    assert family.steps() == [("delayed", 0, 2, None, None), ("delayed", 1, 3, None, None)]
+
+
+def test_a_delayed_message_may_be_delivered_twice(family: Family, done: Done) -> None:
+    done(delayed("U1", 0), delivered("U1", 10), delivered("U1", 12))
+    assert family.steps() == [("delayed", 0, 1, None, None), ("delayed", 0, 2, None, None)]
+
+
+def test_a_timer_leads_to_the_next_timer_and_to_the_copy(family: Family, done: Done) -> None:
+    done(timed("U1", 0), timed("U1", 30, properties={"TIMER_ROLL_TIMES": 1}), timer_delivered("U1"))
+    assert family.steps() == [("timer", 0, 1, None, None), ("timer", 1, 2, None, None)]
+
+
+def test_a_timer_that_was_called_back_waits_for_nothing(family: Family, done: Done) -> None:
+    done(timed("U1", 0), timed("X", 1, properties={"TIMER_DEL_UNIQKEY": "orders_U1"}))
+    assert family.steps() == [("timer", 0, 1, None, "cancelled")]
+
+
+def test_failures_lead_from_retry_to_retry_and_to_the_dead_letter(family: Family, done: Done) -> None:
+    done(
+        record("U1"),  # 0
+        *failed("U1", 1, 0, 1),  # 1 waits, 2
+        *failed("U1", 2, 0, 20),  # 3 waits, 4
+        dead("U1", 3, 0, 40),  # 5
+    )
+    assert family.steps() == [
+        ("dead", 4, 5, None, None),
+        ("delayed", 1, 2, None, None),
+        ("delayed", 3, 4, None, None),
+        ("retried", 0, 1, None, None),
+        ("retried", 2, 3, None, None),
+    ]
+
+
+def test_two_groups_fail_on_the_same_message_each_for_itself(family: Family, done: Done) -> None:
+    done(record("U1"), *failed("U1", 1, 0, 1, "a"), *failed("U1", 1, 0, 2, "b"), dead("U1", 2, 0, 30, "b"))
+    assert family.steps() == [
+        ("dead", 4, 5, None, None),
+        ("delayed", 1, 2, None, None),
+        ("delayed", 3, 4, None, None),
+        ("retried", 0, 1, None, None),
+        ("retried", 0, 3, None, None),
+    ]
+
+
+def test_transactions_end_by_their_op_records(family: Family, done: Done) -> None:
+    first = 0
+    done(
+        half("T1"),  # 0
+        half("T2", 1),  # 1
+        half("T3", 2),  # 2: nobody has finished it
+        committed("T1", first, 3),  # 3
+        op([0, 1], 4),  # 4: two at once
+    )
+    assert family.steps() == [
+        ("committed", 0, 3, None, "committed"),
+        ("finished", 0, 4, None, "committed"),
+        ("finished", 1, 4, None, "rolled_back"),
+        ("finished", 2, None, "not_yet", None),
+    ]
+
+
+def test_half_messages_are_asked_for_and_given_up(family: Family, done: Done) -> None:
+    done(half("T1"), half("T1", 6, 1), half("T1", 12, 2), given_up("T1", 18))
+    assert family.steps() == [
+        ("given_up", 2, 3, None, None),
+        ("rechecked", 0, 1, None, None),
+        ("rechecked", 1, 2, None, None),
+    ]
+
+
+def test_traces_tell_who_sent_and_consumed_a_message(family: Family, done: Done) -> None:
+    done(
+        record("U1"),  # 0
+        trace(pub("U1", 0)),  # 1
+        trace(begun("U1", "r1", seconds=1)),  # 2
+        trace(ended("U1", "r1", 4, seconds=1), seconds=2),  # 3
+        *failed("U1", 1, 0, 2),  # 4, 5
+        trace(begun("U1", "r2", 1, seconds=13), ended("U1", "r2", seconds=13), seconds=14),  # 6
+        trace(begun("U1", "r3", 0, seconds=13, group="other"), seconds=15),  # 7: no end of it was told
+    )
+    assert family.steps() == [
+        ("consumed", 0, None, None, "failed"),
+        ("consumed", 0, None, None, None),
+        ("consumed", 5, None, None, "success"),
+        ("delayed", 4, 5, None, None),
+        ("produced", None, 0, None, "success"),
+        ("retried", 0, 4, None, None),
+    ]
+
+
+def test_a_trace_tells_what_a_producer_has_decided(family: Family, done: Done) -> None:
+    done(half("T1"), trace(decided("T1", "ROLLBACK_MESSAGE", 1)), op([0], 2))
+    assert family.steps() == [("ended", 0, None, None, "rolled_back"), ("finished", 0, 2, None, "rolled_back")]
+
+
+def test_a_trace_that_comes_before_its_message_waits_for_it(family: Family, done: Done) -> None:
+    done(trace(begun("U1", "r1", seconds=1), ended("U1", "r1", seconds=1)))
+    assert family.steps() == [("consumed", None, None, "not_yet", "success")]
+    done(record("U1", seconds=0))
+    assert family.steps() == [("consumed", 1, None, None, "success")]
+
+
+def test_a_message_that_was_not_stored_is_refused(family: Family, done: Done) -> None:
+    done(trace(pub("U1", None, succeeded=False)))
+    assert family.steps() == [("produced", None, None, "refused", "failed")]
+
+
+def test_a_consumption_of_one_of_two_equal_messages_is_ambiguous(family: Family, done: Done) -> None:
+    done(record("U1"), record("U1", seconds=1), trace(begun("U1", "r", 0, 9), ended("U1", "r", 0, 9), seconds=9))
+    assert family.steps() == [("consumed", None, None, "ambiguous", "success")]
+
+
+def test_without_a_trace_nothing_is_told_of_clients(family: Family, done: Done) -> None:
+    done(record("U1"), record("U2"), record(None))
+    assert not DeltaTable.is_deltatable(family.growing.lake.edges) or family.steps() == []
+
+
+def test_an_end_before_the_archive_began_is_said_to_be_so(family: Family, done: Done) -> None:
+    done(delivered("U1", 10), *failed("U2", 2, 99_999_999, 20))
+    assert family.steps() == [
+        ("delayed", 1, 2, None, None),
+        ("delayed", None, 0, "before_archive", None),
+        ("retried", None, 1, "before_archive", None),
+    ]
+
+
+def test_files_have_the_declared_columns_sorted_by_hash(family: Family, done: Done) -> None:
+    done(half("T1"), committed("T1", 0, 1), op([0], 2))
+    rows = DeltaTable(family.growing.lake.edges).to_pyarrow_table()
+    assert set(rows.schema.names) == set(EDGES.names)
+    nodes = rows.column("node").combine_chunks()
+    assert rows.column("node_hash").to_pylist() == key_hashes(nodes).tolist()
+    assert sorted(rows.column("side").to_pylist()) == ["both", "from", "to"]
+
+
+def test_what_was_followed_is_not_followed_again(family: Family) -> None:
+    family.write(delayed("U1"))
+    family.growing.archive()
+    lake = family.growing.lake
+    assert followed_version(lake) == -1
+    assert follow_edges(lake).rows == 1
+    version = DeltaTable(lake.edges).version()
+    assert catch_up_edges(lake).rows == follow_edges(lake).rows == 0
+    assert DeltaTable(lake.edges).version() == version
+    assert followed_version(lake) == DeltaTable(lake.messages).version()
+
+
+def test_another_follower_that_is_first_is_no_error(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    family.write(delayed("U1"))
+    family.growing.archive()
+    lake = family.growing.lake
+    monkeypatch.setattr("commitlake.pipelines.edges.follow.advance", lambda *_, **__: False)
+    assert follow_edges(lake).rows == 0
+    assert catch_up_edges(lake, wait=lambda _: None).is_behind
+    monkeypatch.undo()
+    assert catch_up_edges(lake).rows == 1
+
+
+def test_a_lake_without_messages_has_no_edges(tmp_path: Path) -> None:
+    assert followed_version(LakePaths(str(tmp_path))) == -1
