@@ -87,6 +87,7 @@ class ArchiveCommit:
         counts: what it counted; None before it has read anything.
         files: written for the tables that follow, by the table's name.
         bodies: root of the packs, see `pipelines.archive.places`; None where an earlier version has not said it.
+        masks: rules by which messages were masked, see `pipelines.masking.archiving`; None for none.
     """
 
     sequence: int
@@ -96,6 +97,7 @@ class ArchiveCommit:
     counts: RunCounts | None = None
     files: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
     bodies: str | None = None
+    masks: str | None = None
 
     @property
     def bytes(self) -> int:
@@ -132,6 +134,7 @@ class ArchiveCommit:
             RunCounts(**counts) if counts else None,
             {table: tuple(DataFile(**entry) for entry in entries) for table, entries in files.items()},
             value.get("bodies"),
+            value.get("masks"),
         )
 
 

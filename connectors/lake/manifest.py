@@ -45,6 +45,7 @@ class ManifestRow:
         profile: of the rows, see `TaskProfile.data`; None where none was made.
         profile_path: see `TaskProfile.path`.
         pulled: JSON of a `QueueReport`, where the row is of a part of a queue that was pulled from a broker.
+        left_out: bodies that could not be masked, and were left out.
     """
 
     table: str = ""
@@ -59,6 +60,7 @@ class ManifestRow:
     profile: bytes | None = None
     profile_path: str = ""
     pulled: str = ""
+    left_out: int = 0
 
     @classmethod
     def of_queue(cls, report: QueueReport) -> ManifestRow:
@@ -72,7 +74,12 @@ class ManifestRow:
 
     @classmethod
     def of_task(
-        cls, pack_bytes: int, refused: Mapping[str, RefusalCounts], first_refused: str, profile: TaskProfile | None
+        cls,
+        pack_bytes: int,
+        refused: Mapping[str, RefusalCounts],
+        first_refused: str,
+        profile: TaskProfile | None,
+        left_out: int = 0,
     ) -> ManifestRow:
         """The row for what goes with all files of a task."""
         counts = {broker: asdict(count) for broker, count in refused.items()}
@@ -82,6 +89,7 @@ class ManifestRow:
             first_refused=first_refused,
             profile=profile.data if profile else None,
             profile_path=profile.path if profile else "",
+            left_out=left_out,
         )
 
     @property

@@ -67,6 +67,10 @@ EXAMPLES = (
     ("archive --lake /data/lake --backfill topic_minutes --local", "count by minute what earlier versions archived"),
     ("archive --lake /data/lake --backfill edges --local", "link the messages that earlier versions archived"),
     ("archive --store /data/rocketmq/store --lake /data/lake --hbase hbase-thrift:9090", "HBase follows"),
+    (
+        "archive --store /data/rocketmq/store --lake /data/lake --mask keys=hash --mask body.customer.email=null",
+        "without what must not be kept; COMMITLAKE_MASK_KEY is the key of the hashes",
+    ),
     ("archive --from-broker 10.0.0.1:9876 --lake /data/lake --local", "all brokers of a cluster, without their files"),
     (
         "archive --from-broker 10.0.0.1:9876 --broker broker-a --topic orders --max-rate 20MiB/s --lake /data/lake",
@@ -127,6 +131,12 @@ def build_parser() -> argparse.ArgumentParser:
         "more of HBase's options, see connectors/hbase/options.py: table, ttlSeconds, compression, batchRows, …"
     )
     parser.add_argument("--hbase-option", action="append", default=[], metavar="NAME=VALUE", help=option_help)
+    mask_help = (
+        "mask a field of every message before it is archived: body, body.NAME, property.NAME, keys or tags by hash, "
+        "null, last:N, truncate:N or text:T, as in keys=hash. The rules and the key (COMMITLAKE_MASK_KEY) are the same "
+        "from a lake's first message on; can be given more than once"
+    )
+    parser.add_argument("--mask", action="append", default=[], metavar="FIELD=RULE", help=mask_help)
     backfill_help = (
         "instead of archiving, add to this table what the lake's messages give and the table lacks, as after an "
         "upgrade; needs no --store"

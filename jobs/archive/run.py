@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -36,6 +37,7 @@ from commitlake.pipelines.archive.judging import CriticalQualityError
 from commitlake.pipelines.archive.places import check_bodies
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work
 from commitlake.pipelines.archive.shown import RunPage
+from commitlake.pipelines.masking.archiving import parse_archive_masks
 from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.schemas.errors import ExitCode
 
@@ -91,6 +93,7 @@ def _archive(
         hbase=_hbase_options(arguments),
         page=_page(arguments, lake, file),
         judge=None if judge is None else judge.begin,
+        masks=parse_archive_masks(arguments.mask, os.environ),
     )
     if name.told and not arguments.quiet:
         print_line(name.told)

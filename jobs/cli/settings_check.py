@@ -34,6 +34,7 @@ OTHER_VARIABLES = frozenset(
         "COMMITLAKE_TLS_SERVER_KEY_PASSWORD",
         "COMMITLAKE_TLS_CLIENT_KEY_PASSWORD",
         "COMMITLAKE_EVIDENCE_SECRET",
+        "COMMITLAKE_MASK_KEY",
     }
 )
 """Variables that are no option of a job."""

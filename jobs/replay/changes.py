@@ -16,9 +16,9 @@ import pyarrow as pa
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.rows_output import write
+from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_key, parse_mask
 from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, differences, finish
 from commitlake.pipelines.replay.changing import apply_transform, write_changed
-from commitlake.pipelines.replay.masking import KEY_VARIABLE, check_key, parse_mask
 from commitlake.pipelines.replay.planned import PlannedMessages
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def changes_of(arguments: argparse.Namespace) -> Changes:
 
     Raises:
         JobError: if there is no such function.
-        ReplayError: if a mask is none, or needs a key.
+        MaskRuleError: if a mask is none, or needs a key.
     """
     masks = [parse_mask(text) for text in arguments.mask]
     key = os.environ.get(KEY_VARIABLE, "").encode()

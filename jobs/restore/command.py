@@ -112,6 +112,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.connectors.lake.reader import QueryError
 
     _check(arguments)
+    _tell_of_masks(arguments)
     try:
         restored = _restore(arguments)
     except QueryError as error:
@@ -121,6 +122,20 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         for line in summary(restored):
             print_line(line)
     return ExitCode.DAMAGE if restored.lost or restored.lacking else ExitCode.OK
+
+
+def _tell_of_masks(arguments: argparse.Namespace) -> None:
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.jobs.cli.names import warn
+    from commitlake.pipelines.masking.archiving import shown_rules
+
+    last = read_last_commit(lake_of(arguments).messages)
+    if last is not None and last.masks is not None:
+        warn(
+            "commitlake restore",
+            f"the lake's messages were masked when they were archived ({shown_rules(last.masks)}): what is restored is "
+            "not the broker's own bytes, and a record whose size has changed has no place any longer",
+        )
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
@@ -29,6 +30,7 @@ from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
 from commitlake.pipelines.archive.parts import Part
 
 _DAY_MS = 86_400_000
+_MILLISECOND_US = 1000
 _MOST_DAYS = 16  # each is an open file, and a frame in memory
 _NO_DAY = -1
 _NONE = np.empty(0, np.int64)
@@ -90,9 +92,27 @@ class BodyPacks:
 
     def add(self, decoded: DecodedBatch) -> None:
         """Take the bodies of a batch, while its window is there."""
-        days = _days_of(decoded.int64("store_timestamp"))
         positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
-        window = self._without_erased(decoded)
+        window = self._without_erased(decoded.window, decoded.int64("physical_offset"), positions, lengths)
+        self._append(_days_of(decoded.int64("store_timestamp")), window, positions, lengths)
+
+    def add_rows(self, rows: pa.RecordBatch) -> None:
+        """Take the bodies of rows that have them in a column.
+
+        Args:
+            rows: with `physical_offset`, `store_timestamp` and `body`, none of them null but the time.
+        """
+        body = pa.concat_arrays([rows.column("body")])
+        _, ends, data = body.buffers()
+        ends = np.frombuffer(ends, np.int32)[: len(body) + 1].astype(np.int64) if len(body) else np.zeros(1, np.int64)
+        window = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+        positions, lengths = ends[:-1], np.diff(ends)
+        offsets = rows.column("physical_offset").to_numpy(zero_copy_only=False)
+        times = rows.column("store_timestamp").cast(pa.int64()).fill_null(-_MILLISECOND_US)
+        days = _days_of(times.to_numpy(zero_copy_only=False) // _MILLISECOND_US)
+        self._append(days, self._without_erased(window, offsets, positions, lengths), positions, lengths)
+
+    def _append(self, days: Array, window: Array, positions: Array, lengths: Array) -> None:
         known = np.unique(days)
         if len(known) + len(self._packs) > _MOST_DAYS:
             kept = [day for day in known.tolist() if self._has_room_for(day)]
@@ -103,7 +123,7 @@ class BodyPacks:
             rows = np.flatnonzero(days == day)
             pack.writer.append(window, positions[rows], lengths[rows])
             pack.rows.append(rows + self._rows)
-        self._rows += decoded.rows
+        self._rows += len(days)
 
     def finish(self) -> list[PackOfBodies]:
         """The last frames; what there is in each pack, oldest date first."""
@@ -112,14 +132,13 @@ class BodyPacks:
             for _, pack in sorted(self._packs.items())
         ]
 
-    def _without_erased(self, decoded: DecodedBatch) -> Array:
-        """The window of a batch, with zeros for the bodies of erased messages."""
-        ids = self._erased.ids_of(self._part.broker, decoded.int64("physical_offset")) if self._erased else _NONE
+    def _without_erased(self, window: Array, offsets: Array, positions: Array, lengths: Array) -> Array:
+        """A window with zeros for the bodies of erased messages."""
+        ids = self._erased.ids_of(self._part.broker, offsets) if self._erased else _NONE
         erased = np.flatnonzero(ids >= 0)
         if not len(erased):
-            return decoded.window
-        window = np.array(decoded.window)
-        positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
+            return window
+        window = np.array(window)
         for row in erased.tolist():
             window[positions[row] : positions[row] + lengths[row]] = 0
         return window

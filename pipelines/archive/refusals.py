@@ -23,6 +23,7 @@ from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.quarantine import QUARANTINE
 
 PART_ROWS = 1 << 15  # with 256 bytes of each range, some 20 MiB
+_BYTES = ("first_bytes", "found")
 TABLES = {"quarantine": QUARANTINE, "gaps": GAPS}
 
 
@@ -35,6 +36,7 @@ class Refusals:
         name: how the names of the task's files begin.
         run_id: goes into the rows.
         parser_version: goes into the rows.
+        hides_bytes: leave the bytes of damaged ranges out, as messages are masked.
         counts: how many there were so far, by broker.
         first: the first of them, in words.
     """
@@ -43,6 +45,7 @@ class Refusals:
     name: str
     run_id: str
     parser_version: str
+    hides_bytes: bool = False
     counts: dict[str, RefusalCounts] = field(default_factory=dict)
     first: str = ""
     _waiting: dict[str, list[pa.Table]] = field(default_factory=lambda: {table: [] for table in TABLES})
@@ -66,6 +69,8 @@ class Refusals:
         values["start_offset"], values["end_offset"] = values.pop("start"), values.pop("end")
         for name in ("run_id", "parser_version"):
             values[name] = pa.repeat(getattr(self, name), rows.num_rows)
+        if self.hides_bytes:
+            values |= {name: pa.nulls(rows.num_rows, values[name].type) for name in _BYTES}
         self.first = self.first or _in_words(values)
         is_gap = pc.equal(values["reason"], str(Fault.MISSING_SEGMENT))
         self._count(rows.column("broker"), rows.column("is_message"), is_gap)

@@ -53,6 +53,7 @@ from commitlake.pipelines.archive.staged import staging
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_masks
 from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.profile_judge import BeginJudging
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
@@ -109,6 +110,7 @@ class Config:
         page: where a run is shown at its end, or when its judgement stops it; nowhere where not given.
         judge: begins to judge a run's profile; this process judges where not given.
         source: the brokers to pull from, in place of `store`; None where files are read.
+        masks: by which messages are masked; None for none.
     """
 
     store: str
@@ -128,6 +130,7 @@ class Config:
     page: RunPage | None = None
     judge: BeginJudging | None = None
     source: BrokerSource | None = None
+    masks: ArchiveMasks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +199,18 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
         RocketMQError: if a broker cannot be asked.
         LakeError: for a folder that is no lake.
+        MasksChangedError: for other masks than the lake's.
     """
     lake = LakePaths(config.lake)
     if config.source is not None:
         from commitlake.pipelines.archive.from_broker.planning import find_broker_work  # noqa: PLC0415 (of few runs)
 
-        return find_broker_work(config.source, lake, until, on_new)
-    return find_work(config.store, config.broker, lake, until=until, formats=config.layout.formats, on_new=on_new)
+        work: ArchiveWork = find_broker_work(config.source, lake, until, on_new)
+    else:
+        formats = config.layout.formats
+        work = find_work(config.store, config.broker, lake, until=until, formats=formats, on_new=on_new)
+    check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
+    return work
 
 
 def run_archive(
@@ -220,6 +228,7 @@ def run_archive(
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
         LakeError: for a folder that is no lake, or another place for bodies than the lake's.
+        MasksChangedError: for other masks than the lake's.
         RefusedError: for damage or a gap, where it was to fail.
         HBaseError: if HBase cannot follow; all else is done then, and the next run makes it good.
         CriticalQualityError: where a critical expectation was not met.
@@ -230,6 +239,7 @@ def run_archive(
     if work is None:
         check_bodies(lake, config.bodies)
         work = plan_work(config)
+    check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
     if not work.has_new:
         result = finish_earlier_runs(config, work, runner)
         put = _follow_hbase(lake, config, runner)
@@ -247,7 +257,9 @@ def run_archive(
         prepare()
     ends = {broker: store.end for broker, store in work.started_from.items()}
     erased = read_erased_places(lake).beyond(ends)  # of a lake that was set back, and takes them once more
-    tasks = ArchiveTasks(splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality, erased)
+    tasks = ArchiveTasks(
+        splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality, erased, config.masks
+    )
     with staging(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_say_nothing) as advance:
             manifest.extend(tasks.run_all(runner, advance))
@@ -304,8 +316,13 @@ def run_archive(
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, put),
-        notes=[*outcome.notes, *followed.notes],
+        notes=[*outcome.notes, *_left_out(manifest), *followed.notes],
     )
+
+
+def _left_out(manifest: Sequence[ManifestRow]) -> list[str]:
+    count = sum(row.left_out for row in manifest)
+    return [f"{count:,} bodies could not be masked, and were left out (property {MASKED})"] if count else []
 
 
 def _show(config: Config, run: ShownRun) -> None:
@@ -389,6 +406,7 @@ def _commit(
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
     lake = LakePaths(config.lake)
     commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(lake, config.bodies))
+    commit = replace(commit, masks=None if config.masks is None else config.masks.to_text())
     return commit_run(lake.messages, messages, commit, work.started_from)
 
 

@@ -35,6 +35,7 @@ from commitlake.pipelines.archive.parts import Part, read_part
 from commitlake.pipelines.archive.refusals import Refusals
 from commitlake.pipelines.archive.rows import WaitingRows, join_rows
 from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
+from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.schemas.tables.messages import BODY, SOURCE
 
@@ -58,6 +59,7 @@ class ArchiveTasks:
         parser_version: for the rows of what could not be read.
         profiled: whether a profile of the rows is wanted.
         erased: messages of the ranges that were erased before, when an earlier version of the lake had them.
+        masks: by which rows and bodies are masked; None for none.
     """
 
     splits: Sequence[Part]
@@ -67,6 +69,7 @@ class ArchiveTasks:
     parser_version: str
     profiled: bool = True
     erased: ErasedPlaces = NOTHING_ERASED
+    masks: ArchiveMasks | None = None
 
     def run_all(self, runner: Runner, advance: Callable[[int], None] = lambda _: None) -> Iterator[ManifestRow]:
         """Do all ranges, several of them in each task.
@@ -97,7 +100,8 @@ class ArchiveTasks:
         # Two attempts of one task at the same time must not write into one another's files.
         name = f"part-{numbers[0]:05d}-{self.run_id}-{secrets.token_hex(4)}"
         minutes = MinutesFiles(self.lake, name, self.run_id)
-        refusals = Refusals(self.lake, name, self.run_id, self.parser_version)
+        refusals = Refusals(self.lake, name, self.run_id, self.parser_version, hides_bytes=self.masks is not None)
+        masking = Masking(self.masks)
         pack_bytes = 0
         with ThreadPoolExecutor(1) as background:
             closing = _Closing(background)
@@ -108,7 +112,7 @@ class ArchiveTasks:
                     packs = open_packs.enter_context(
                         BodyPacks(self.splits[number], open_store(self.bodies), self.erased)
                     )
-                    rows, refused = _read(self.splits[number], packs, refusals)
+                    rows, refused = _read(self.splits[number], packs, refusals, masking)
                     yield from refused
                     written = packs.finish()
                     closing.add(open_packs.pop_all().close)
@@ -124,7 +128,7 @@ class ArchiveTasks:
             if waiting.profile is not None:
                 profile = stage_profile(waiting.profile, self.lake, self.run_id, name, most_inline)
             closing.finish()
-        yield ManifestRow.of_task(pack_bytes, refusals.counts, refusals.first, profile)
+        yield ManifestRow.of_task(pack_bytes, refusals.counts, refusals.first, profile, masking.left_out)
 
 
 class _Closing:
@@ -154,7 +158,40 @@ def _manifest_of(files: Iterable[DataFile]) -> Iterator[ManifestRow]:
     return (ManifestRow.of_file(file, "messages") for file in files)
 
 
-def _read(part: Part, packs: BodyPacks, refusals: Refusals) -> tuple[list[pa.Table], list[ManifestRow]]:
+class Masking:
+    """Masks the batches of a task.
+
+    Args:
+        masks: the rules; None for none.
+
+    Attributes:
+        left_out: bodies that could not be masked, and were left out.
+    """
+
+    def __init__(self, masks: ArchiveMasks | None) -> None:
+        self._masks = masks
+        self.left_out = 0
+
+    @property
+    def reads_bodies(self) -> bool:
+        """Whether bodies change, and are wanted as a column."""
+        return self._masks is not None and self._masks.reads_bodies
+
+    def mask(self, batch: pa.RecordBatch, packs: BodyPacks) -> pa.RecordBatch:
+        """Return the rows of a batch without their bodies, which go to the packs if they are a column."""
+        if self._masks is None:
+            return batch
+        batch, left_out = self._masks.mask_rows(batch)
+        self.left_out += left_out
+        if not self.reads_bodies:
+            return batch
+        packs.add_rows(batch)
+        return batch.drop_columns([BODY.name])
+
+
+def _read(
+    part: Part, packs: BodyPacks, refusals: Refusals, masking: Masking
+) -> tuple[list[pa.Table], list[ManifestRow]]:
     """The messages of a range, their bodies on their way into packs, and what is to be told of the range.
 
     The latter are rows for the files that refusals have filled, and for the queues that were pulled.
@@ -162,17 +199,24 @@ def _read(part: Part, packs: BodyPacks, refusals: Refusals) -> tuple[list[pa.Tab
     rows: list[pa.Table] = []
     manifest: list[ManifestRow] = []
     reports: list[QueueReport] = []
-    for batch in read_part(part, _request(), packs.add, reports.append):
+    look = _look_at_nothing if masking.reads_bodies else packs.add
+    for batch in read_part(part, _request(with_bodies=masking.reads_bodies), look, reports.append):
         manifest += refusals.add(batch)
         if batch.column("size").null_count == 0:  # bad ranges have batches of their own
-            rows.append(pa.Table.from_batches([batch.drop_columns([CORRUPT_RECORD])]))
+            masked = masking.mask(batch.drop_columns([CORRUPT_RECORD]), packs)
+            rows.append(pa.Table.from_batches([masked]))
         if len(rows) >= _MOST_BATCHES:
             rows = [join_rows(rows)]
     return rows, [*manifest, *map(ManifestRow.of_queue, reports)]
 
 
-def _request() -> Request:
-    return Request(to_arrow_schema(_COLUMNS, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
+def _request(*, with_bodies: bool) -> Request:
+    columns = SOURCE if with_bodies else _COLUMNS
+    return Request(to_arrow_schema(columns, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
+
+
+def _look_at_nothing(_: object) -> None:
+    """Take nothing from the window: bodies are in the batch."""
 
 
 def _run_group(tasks: ArchiveTasks, most_inline: int, numbers: Sequence[int]) -> list[ManifestRow]:

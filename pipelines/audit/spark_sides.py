@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from commitlake.connectors.lake.packs.body_check import ERROR
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.spark_check import with_found_bodies
 from commitlake.connectors.object_store.spark import spark_uri
+from commitlake.connectors.worker_errors import carry_errors
 from commitlake.pipelines.audit.sides import (
     SHOWN,
     Bodies,
@@ -36,6 +39,7 @@ from commitlake.pipelines.audit.sides import (
     stretches_of,
 )
 from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.masking.archiving import ArchiveMasks, masks_of_lake
 from commitlake.pipelines.transforms.kept_bodies import with_kept_bodies
 from commitlake.pipelines.transforms.log_stretches import (
     HAS_PROFILE,
@@ -108,6 +112,12 @@ def _cached(frame: DataFrame) -> Iterator[DataFrame]:
         frame.unpersist(blocking=True)
 
 
+def _masked(masks: ArchiveMasks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with carry_errors():
+        for batch in batches:
+            yield masks.mask_rows(batch)[0]
+
+
 def _in_utc(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with its times in UTC; Spark gives them in the zone of this process."""
     return {
@@ -174,6 +184,9 @@ class SparkSides(Sides):
         if broker is not None:
             reader = reader.option("broker", broker)
         rows = reader.option("snapshot", Snapshot(ranges).to_json()).load(path)
+        masks = masks_of_lake(self.moment.commit.masks, os.environ)
+        if masks is not None:
+            rows = rows.mapInArrow(partial(_masked, masks), rows.schema)
         return SparkProfile(to_profile(rows.where(_within(self.span, "store_timestamp"))))
 
     def hbase(self, options: HBaseOptions) -> SparkProfile:

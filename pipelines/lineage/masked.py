@@ -1,4 +1,4 @@
-"""A story whose personal data are masked, by the rules of `pipelines.replay.masking`, before anything is shown of it.
+"""A story whose personal data are masked, by the rules of `pipelines.masking.masks`, before anything is shown of it.
 
 A rule changes bodies, properties, keys or tags. A value that it changes is replaced wherever else the story has it: in
 the question, in titles and sentences, in other properties. A body that a rule for bodies cannot mask is not shown at
@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from commitlake.pipelines.lineage.story import Record, Step, Story
-from commitlake.pipelines.replay.masking import BODY, KEYS, PROPERTY, TAGS, Mask, MaskError, Message, apply_masks
+from commitlake.pipelines.masking.errors import MaskError
+from commitlake.pipelines.masking.masks import BODY, KEYS, PROPERTY, TAGS, Mask, Message, apply_masks
 from commitlake.schemas.layouts.rocketmq import properties as props
 
 HIDDEN = "(masked)"

@@ -5,7 +5,7 @@
     others        other replays of the same messages to the same place
     planning      makes a plan                    planned     a plan's messages, part by part
     parts         the rows and bodies of a part
-    changes       what a function and masks do to messages; masking and json_values do the latter
+    changes       what a function and masks do to messages; pipelines.masking does the latter
     changing      writes changed messages to replay_rows, and changed_rows reads them
     mapping       from rows to queues of the target
     stamping      properties of a message that is sent again

@@ -6,6 +6,7 @@ A task reads a data file, a split of a log, a salt of HBase's table, or the pack
 from __future__ import annotations
 
 import datetime
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from commitlake.pipelines.audit.local.profile import LocalProfile
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import Bodies, Counted, Sides, Stretch, stretches_of
 from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.masking.archiving import masks_of_lake
 from commitlake.pipelines.message_keys.check import keys_of_messages, keys_of_table
 from commitlake.schemas.tables.messages import MESSAGES
 
@@ -100,7 +102,8 @@ class LocalSides(Sides):
     ) -> LocalProfile:
         """Profile what the stores hold, as `Sides.store` says."""
         splits = store_tasks.splits_of(path, broker, ranges, layout, _SPLIT_BYTES)
-        return self._profile(partial(store_tasks.count_split, Wanted(self.span)), splits)
+        masks = masks_of_lake(self.moment.commit.masks, os.environ)
+        return self._profile(partial(store_tasks.count_split, Wanted(self.span), masks), splits)
 
     def hbase(self, options: HBaseOptions) -> LocalProfile:
         """Profile what HBase holds, as `Sides.hbase` says."""

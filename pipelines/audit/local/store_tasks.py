@@ -19,6 +19,7 @@ from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.pipelines.archive.rows import join_rows
 from commitlake.pipelines.audit.local.message_rows import Wanted
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
+from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
@@ -43,18 +44,29 @@ def splits_of(
     return plan_read(options, narrow(options)).splits
 
 
-def count_split(wanted: Wanted, split: Split) -> pa.Table:
-    """Count the messages of a split by window: a table of `AUDIT`. Bad ranges count for nothing."""
-    return merge_windows([to_windows(wanted.of(rows)) for rows in _read(split)])
+def count_split(wanted: Wanted, masks: ArchiveMasks | None, split: Split) -> pa.Table:
+    """Count the messages of a split by window: a table of `AUDIT`. Bad ranges count for nothing.
+
+    Args:
+        wanted: which messages.
+        masks: by which the lake's messages were masked; None for none.
+        split: a part of a store's log.
+    """
+    return merge_windows([to_windows(wanted.of(rows)) for rows in _read(split, masks)])
 
 
-def _read(split: Split) -> Iterator[pa.Table]:
-    request = Request(to_arrow_schema(_COLUMNS, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
+def _read(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:
+    with_bodies = masks is not None and masks.reads_bodies
+    columns = SOURCE if with_bodies else _COLUMNS
+    request = Request(to_arrow_schema(columns, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
     waiting: list[pa.Table] = []
     for batch in read_split(split, request):
         if batch.column("size").null_count:  # bad ranges have batches of their own
             continue
-        waiting.append(pa.Table.from_batches([batch.drop_columns([CORRUPT_RECORD.name])]))
+        rows = batch.drop_columns([CORRUPT_RECORD.name])
+        if masks is not None:
+            rows, _ = masks.mask_rows(rows)
+        waiting.append(pa.Table.from_batches([rows.drop_columns([BODY.name]) if with_bodies else rows]))
         if len(waiting) >= _MAX_BATCHES or sum(table.num_rows for table in waiting) >= _PART_ROWS:
             yield join_rows(waiting)
             waiting = []

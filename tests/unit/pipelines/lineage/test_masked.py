@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.pipelines.lineage.masked import HIDDEN, mask_story
 from commitlake.pipelines.lineage.story import Story
-from commitlake.pipelines.replay.masking import parse_mask
+from commitlake.pipelines.masking.masks import parse_mask
 from tests.support.stories import order_story
 
 KEY = b"a secret"

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.masking import Mask, MaskError, Message, apply_masks, check_key, parse_mask
+from commitlake.pipelines.masking.errors import MaskError, MaskRuleError
+from commitlake.pipelines.masking.masks import Mask, Message, apply_masks, check_key, parse_mask
 
 KEY = b"a secret of the tests"
 ORDER = Message(
@@ -49,7 +49,7 @@ def test_a_mask_is_a_field_and_a_rule(text: str, mask: Mask) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_mask_is_refused(text: str) -> None:
-    with pytest.raises(ReplayError, match="mask"):
+    with pytest.raises(MaskRuleError, match="mask"):
         parse_mask(text)
 
 
@@ -100,5 +100,5 @@ def test_a_masked_key_is_still_one_key() -> None:
 def test_a_hash_without_a_key_is_refused() -> None:
     check_key([parse_mask("keys=null")], b"")
     check_key([parse_mask("keys=hash")], KEY)
-    with pytest.raises(ReplayError, match="COMMITLAKE_MASK_KEY"):
+    with pytest.raises(MaskRuleError, match="COMMITLAKE_MASK_KEY"):
         check_key([parse_mask("keys=hash")], b"")

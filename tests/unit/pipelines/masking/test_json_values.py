@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.pipelines.replay.json_values import JsonError, replace_values
+from commitlake.pipelines.masking.json_values import JsonError, replace_values
 
 
 def starred(body: str, *path: str) -> str:

@@ -1,4 +1,4 @@
-"""Masks: values of messages that must not leave the lake are replaced before the messages are sent again.
+"""Masks: values of messages that are replaced before the messages are archived, or sent again.
 
 A mask names a field and a rule, as in `body.customer.email=hash`:
 
@@ -7,8 +7,9 @@ A mask names a field and a rule, as in `body.customer.email=hash`:
     body.a.b       of a JSON body  hash      64 hexadecimal digits, the same for the same value and key
     property.NAME  a property      last:N    all characters but the last N become *
     keys, tags                     text:T    the text T
+                                   truncate:N  the first N characters
 
-A message that has the field in a form that cannot be masked is an error, and is not sent.
+A message that has the field in a form that cannot be masked is an error: it is not sent, and archived without its body.
 """
 
 from __future__ import annotations
@@ -19,22 +20,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.json_values import JsonError, replace_values
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.pipelines.masking.errors import MaskError, MaskRuleError
+from commitlake.pipelines.masking.json_values import JsonError, replace_values
 from commitlake.schemas.layouts.numbers import parse_int
 
 BODY, PROPERTY, KEYS, TAGS = "body", "property", "keys", "tags"
 KEY_VARIABLE = "COMMITLAKE_MASK_KEY"
 _MAX_KEPT = 1000
+_ALONE, _WITH_ARGUMENT = frozenset({"null", "hash"}), frozenset({"last", "text", "truncate"})
 _FIELD = re.compile(r"(body)((?:\.[^.=]+)*)|(property)\.([^=]+)|(keys)|(tags)")
 _EXAMPLE = "as in body.customer.email=hash, property.phone=last:4, keys=null or body.note=text:removed"
-
-
-class MaskError(CommitLakeError):
-    """A message that cannot be masked; the text says why."""
-
-    exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +56,8 @@ class Mask:
     Attributes:
         field: `body`, `property`, `keys` or `tags`.
         path: names in a JSON body, from its top; of a property, its name.
-        rule: `null`, `hash`, `last` or `text`.
-        argument: the number of `last`, the text of `text`.
+        rule: `null`, `hash`, `last`, `truncate` or `text`.
+        argument: the number of `last` and `truncate`, the text of `text`.
     """
 
     field: str
@@ -77,26 +72,32 @@ class Mask:
         if self.rule == "last":
             shown = int(self.argument)
             return "*" * max(0, len(value) - shown) + (value[-shown:] if shown else "")
+        if self.rule == "truncate":
+            return value[: int(self.argument)]
         return self.argument if self.rule == "text" else None
+
+    def __str__(self) -> str:
+        argument = f":{self.argument}" if self.rule in _WITH_ARGUMENT else ""
+        return f"{'.'.join((self.field, *self.path))}={self.rule}{argument}"
 
 
 def parse_mask(text: str) -> Mask:
     """Read a mask.
 
     Raises:
-        ReplayError: if it is none.
+        MaskRuleError: if it is none.
     """
     field, equals, rule = text.partition("=")
     named = _FIELD.fullmatch(field)
     name, colon, argument = rule.partition(":")
-    takes = {"null": False, "hash": False, "last": True, "text": True}
-    if not equals or named is None or takes.get(name) is not bool(colon):
-        raise ReplayError(f"{text!r} is no mask: expected FIELD=RULE, {_EXAMPLE}")
-    if name == "last" and parse_int(argument, 0, _MAX_KEPT) is None:
-        raise ReplayError(f"mask {text!r}: expected last:N, with a number of characters from 0 to {_MAX_KEPT}")
+    is_known = name in (_WITH_ARGUMENT if colon else _ALONE)
+    if not equals or named is None or not is_known:
+        raise MaskRuleError(f"{text!r} is no mask: expected FIELD=RULE, {_EXAMPLE}")
+    if name in {"last", "truncate"} and parse_int(argument, 0, _MAX_KEPT) is None:
+        raise MaskRuleError(f"mask {text!r}: expected {name}:N, with a number of characters from 0 to {_MAX_KEPT}")
     body, path, _, wanted, *_ = named.groups()
     if body and not path and name == "null":
-        raise ReplayError(f"mask {text!r}: a message has a body; give it another one with body=text:...")
+        raise MaskRuleError(f"mask {text!r}: a message has a body; give it another one with body=text:...")
     if wanted:
         return Mask(PROPERTY, (wanted,), name, argument)
     return Mask(field.partition(".")[0], tuple(path.split(".")[1:]) if path else (), name, argument)
@@ -106,10 +107,10 @@ def check_key(masks: Sequence[Mask], key: bytes) -> None:
     """See whether there is a key where a mask needs one.
 
     Raises:
-        ReplayError: if not: without a key, a hash of a telephone number can be found by trying all numbers.
+        MaskRuleError: if not: without a key, a hash of a telephone number can be found by trying all numbers.
     """
     if not key and any(mask.rule == "hash" for mask in masks):
-        raise ReplayError(f"the rule hash needs a key: set {KEY_VARIABLE} in the environment")
+        raise MaskRuleError(f"the rule hash needs a key: set {KEY_VARIABLE} in the environment")
 
 
 def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:

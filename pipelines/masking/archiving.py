@@ -1,0 +1,286 @@
+"""Rows and bodies masked before they are archived, and the rules that a lake remembers.
+
+Whatever is written into a lake with masks is masked: packs, `messages`, and what follows from it: `message_keys`,
+HBase, `topic_minutes` (a tag is the masked one) and the profile, with which an audit compares. So the checksums of an
+audit are of rows as they were archived, and `audit --store` masks the store's records by the same rules.
+
+    keys         the column, and the property KEYS. Bodies of trace messages, which name keys, are left out
+    tags         the column, and the property TAGS
+    property.X   the property; of UNIQ_KEY the column unique_key, too
+    body         the body, compressed again as it was; body_size and body_crc are those of the masked one
+
+A body that cannot be masked (no JSON, no text, damaged) is left out: it becomes empty, and the message gets the
+property COMMITLAKE_MASKED. A lake has one set of rules, and one key, from its first message on: each commit has the
+rules, and a number that follows from the key, but does not tell it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.bodies import decompress_as
+from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.pipelines.masking.erased_rows import KEPT_PROPERTIES
+from commitlake.pipelines.masking.errors import MaskError, MaskRuleError, MasksChangedError
+from commitlake.pipelines.masking.mask_columns import (
+    add_entries,
+    join_lists,
+    mask_entries,
+    mask_lists,
+    mask_texts,
+    set_entries,
+)
+from commitlake.pipelines.masking.masks import (
+    BODY,
+    KEY_VARIABLE,
+    KEYS,
+    PROPERTY,
+    TAGS,
+    Mask,
+    Message,
+    apply_masks,
+    check_key,
+    parse_mask,
+)
+from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
+from commitlake.schemas.layouts.rocketmq.properties import KEY_SEPARATOR, UNIQ_KEY
+from commitlake.schemas.layouts.rocketmq.properties import KEYS as KEYS_PROPERTY
+from commitlake.schemas.layouts.rocketmq.properties import TAGS as TAGS_PROPERTY
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+
+MASKED = "COMMITLAKE_MASKED"
+"""The property of a message whose body could not be masked, and was left out; its value is `body`."""
+_UNMASKED_KINDS = (str(Kind.OP),)  # a broker's own, of offsets alone
+_SALT = b"commitlake masks"
+_ZLIB_LEVEL = 5  # as Java's client has it
+_OWN = {KEYS_PROPERTY: KEYS, TAGS_PROPERTY: TAGS}
+
+
+@dataclass(frozen=True)
+class ArchiveMasks:
+    """The rules of a lake; it can be pickled.
+
+    Attributes:
+        masks: the rules.
+        key: of the hashes; empty where no rule needs one.
+    """
+
+    masks: tuple[Mask, ...]
+    key: bytes = b""
+
+    @property
+    def reads_bodies(self) -> bool:
+        """Whether bodies change."""
+        return any(mask.field in {BODY, KEYS} for mask in self.masks)
+
+    def to_text(self) -> str:
+        """What the lake remembers: the rules, and a number by which the key is known again."""
+        return json.dumps({"rules": [str(mask) for mask in self.masks], "key": _key_id(self.key)}, sort_keys=True)
+
+    def mask_rows(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """Mask a batch of the source.
+
+        Args:
+            rows: with the columns of `messages` but its `body_ref`, and with `body` where `reads_bodies`.
+
+        Returns:
+            The rows, and how many bodies were left out.
+        """
+        for mask in self.masks:
+            rows = self._mask_columns(rows, mask)
+        return self._mask_bodies(rows) if self.reads_bodies else (rows, 0)
+
+    def _mask_columns(self, rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+        properties = rows.column("properties")
+        if mask.field == KEYS:
+            keys = mask_lists(rows.column("keys"), mask, self.key)
+            joined = join_lists(keys, KEY_SEPARATOR)
+            return _with(rows, keys=keys, properties=set_entries(properties, KEYS_PROPERTY, joined))
+        if mask.field == TAGS:
+            tags = mask_texts(rows.column("tags"), mask, self.key)
+            return _with(rows, tags=tags, properties=mask_entries(properties, TAGS_PROPERTY, mask, self.key))
+        if mask.field == PROPERTY:
+            (name,) = mask.path
+            changed = {"properties": mask_entries(properties, name, mask, self.key)}
+            if name == UNIQ_KEY:
+                changed["unique_key"] = mask_texts(rows.column("unique_key"), mask, self.key)
+            return _with(rows, **changed)
+        return rows
+
+    def _mask_bodies(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        numbers = np.flatnonzero(self._has_body_to_mask(rows))
+        if not len(numbers):
+            return rows, 0
+        found = rows.select(["kind", "body_codec", "body"]).take(pa.array(numbers))
+        kinds, codecs = (pc.cast(found.column(name), pa.string()).to_pylist() for name in ("kind", "body_codec"))
+        bodies: list[bytes] = []
+        marks: list[str | None] = []
+        for kind, codec, body in zip(kinds, codecs, found.column("body").to_pylist(), strict=True):
+            try:
+                bodies.append(self._masked_body(kind, codec, body))
+                marks.append(None)
+            except (MaskError, BodyError):
+                bodies.append(_compressed(b"", _codec(codec)))
+                marks.append("body")
+        is_masked: Array = np.zeros(rows.num_rows, bool)
+        is_masked[numbers] = True
+        sizes, crcs = [len(body) for body in bodies], [body_crc(body) for body in bodies]
+        values: dict[str, Sequence[object]] = {"body": bodies, "body_size": sizes, "body_crc": crcs}
+        columns = {name: _replaced(rows.column(name), is_masked, new) for name, new in values.items()}
+        left_out = len(marks) - marks.count(None)
+        if left_out:
+            texts: list[str | None] = [None] * rows.num_rows
+            for number, mark in zip(numbers.tolist(), marks, strict=True):
+                texts[number] = mark
+            columns["properties"] = add_entries(rows.column("properties"), MASKED, pa.array(texts, pa.string()))
+        return _with(rows, **columns), left_out
+
+    def _has_body_to_mask(self, rows: pa.RecordBatch) -> Array:
+        kinds = pc.cast(rows.column("kind"), pa.string())
+        if any(mask.field == BODY for mask in self.masks):
+            is_wanted = pc.invert(pc.is_in(kinds, pa.array(_UNMASKED_KINDS)))
+        else:
+            is_wanted = pc.equal(kinds, str(Kind.TRACE)).fill_null(False)
+        is_wanted = pc.and_(is_wanted, pc.greater(pc.binary_length(rows.column("body")), 0).fill_null(False))
+        return np.asarray(is_wanted.to_numpy(zero_copy_only=False), bool)
+
+    def _masked_body(self, kind: str, codec: str, body: bytes) -> bytes:
+        """Return a stored body with its fields masked, compressed as it was; the very bytes where nothing changes.
+
+        Raises:
+            MaskError: if it cannot be masked.
+            BodyError: if it cannot be decompressed.
+        """
+        if kind == Kind.TRACE and any(mask.field == KEYS for mask in self.masks):
+            raise MaskError("body: a trace message names keys")
+        masks = [mask for mask in self.masks if mask.field == BODY]
+        if not masks:
+            return body
+        plain = decompress_as(body, _codec(codec))
+        masked = apply_masks(Message(plain, (), None, {}), masks, self.key).body
+        return body if masked == plain else _compressed(masked, _codec(codec))
+
+
+@lru_cache(maxsize=8)
+def _key_id(key: bytes) -> str | None:
+    """A number that follows from a key; to try keys takes as long as to try them at the hashes, and more."""
+    return hashlib.scrypt(key, salt=_SALT, n=1 << 14, r=8, p=1, dklen=16).hex() if key else None
+
+
+def _replaced(column: pa.Array, is_masked: Array, values: Sequence[object]) -> pa.Array:
+    return pc.replace_with_mask(column, pa.array(is_masked), pa.array(values, column.type))
+
+
+def _codec(name: str) -> BodyCodec:
+    return BodyCodec(name) if name in set(BodyCodec) else BodyCodec.UNKNOWN
+
+
+def _compressed(body: bytes, codec: BodyCodec) -> bytes:
+    if codec in {BodyCodec.NONE, BodyCodec.UNKNOWN}:
+        return body
+    return zlib.compress(body, _ZLIB_LEVEL) if codec is BodyCodec.ZLIB else pa.compress(body, str(codec), asbytes=True)
+
+
+def _with(rows: pa.RecordBatch, **columns: pa.Array) -> pa.RecordBatch:
+    for name, column in columns.items():
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(name), column)
+    return rows
+
+
+def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) -> ArchiveMasks | None:
+    """Read rules as they come from a command line; None for none.
+
+    Args:
+        texts: as for `parse_mask`.
+        environment: variables; `COMMITLAKE_MASK_KEY` is the key.
+
+    Raises:
+        MaskRuleError: if one is none, needs a key, or is of a property that tables are derived from.
+    """
+    if not texts:
+        return None
+    masks = tuple(parse_mask(text) for text in texts)
+    for mask in masks:
+        name = mask.path[0] if mask.field == PROPERTY else None
+        if name in _OWN:
+            raise MaskRuleError(
+                f"mask {str(mask)!r}: the column has the same texts: name it as {_OWN[name]}={mask.rule}"
+            )
+        if name in KEPT_PROPERTIES:
+            raise MaskRuleError(f"mask {str(mask)!r}: {name} is a broker's own property, which columns follow from")
+    key = environment.get(KEY_VARIABLE, "").encode("utf-8", "surrogateescape")
+    check_key(masks, key)
+    needs_key = any(mask.rule == "hash" for mask in masks)
+    return ArchiveMasks(masks, key if needs_key else b"")
+
+
+def shown_rules(remembered: str) -> str:
+    """Return the rules of a lake in words, for a sentence.
+
+    Raises:
+        MaskRuleError: if they cannot be read.
+    """
+    return ", ".join(_rules_of(remembered))
+
+
+def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: bool) -> None:
+    """Refuse to add to a lake by other rules than its own.
+
+    Args:
+        remembered: of the newest commit.
+        masks: what a run was told.
+        is_new: whether the lake has no message yet.
+
+    Raises:
+        MasksChangedError: if they are not the lake's.
+    """
+    given = None if masks is None else masks.to_text()
+    if is_new or given == remembered:
+        return
+    rules, own = _rules_of(remembered), _rules_of(given)
+    if rules == own:
+        raise MasksChangedError(
+            f"the key in {KEY_VARIABLE} is not the one by which this lake was masked: nothing was archived"
+        )
+    expected = " ".join(f"--mask {rule}" for rule in rules) or "no --mask"
+    found = " ".join(f"--mask {rule}" for rule in own) or "none"
+    raise MasksChangedError(
+        f"this lake's messages were archived with {expected}, found {found}: nothing was archived. Rules are the same "
+        "from a lake's first message on; begin another lake for others"
+    )
+
+
+def masks_of_lake(remembered: str | None, environment: Mapping[str, str]) -> ArchiveMasks | None:
+    """Return the rules of a lake, to apply them to what is compared with it; None for none.
+
+    Raises:
+        MaskRuleError: if the key is not there, or is another one.
+    """
+    if remembered is None:
+        return None
+    masks = parse_archive_masks(_rules_of(remembered), environment)
+    if masks is None or masks.to_text() != remembered:
+        raise MaskRuleError(f"the lake's messages were masked with another key than that in {KEY_VARIABLE}")
+    return masks
+
+
+def _rules_of(remembered: str | None) -> list[str]:
+    if remembered is None:
+        return []
+    try:
+        return [str(rule) for rule in json.loads(remembered)["rules"]]
+    except (ValueError, KeyError, TypeError):
+        found = repr(remembered[:60])
+        raise MaskRuleError(f"the lake's masks cannot be read: expected JSON with rules, found {found}") from None

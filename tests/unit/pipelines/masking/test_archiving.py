@@ -1,0 +1,212 @@
+"""Lakes whose messages are masked when they are archived: what is in them, what is not, and what an audit says."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.packs.body import COLUMNS, fetch_body
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.erase import command as erase
+from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, masks_of_lake, parse_archive_masks
+from commitlake.pipelines.masking.errors import MaskRuleError, MasksChangedError
+from commitlake.pipelines.masking.masks import parse_mask
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, body_crc
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
+from tests.support.audited_lakes import judge_nothing
+from tests.support.erased_lakes import KEY, SECRET, UNIQUE_KEY, shop_message, shop_messages, traces
+from tests.support.lakes import GrowingLake
+from tests.support.logs import new_message
+
+ENVIRONMENT = {"COMMITLAKE_MASK_KEY": "a key"}
+RULES = ("keys=hash", "body.name=null", "property.phone=last:2", "property.UNIQ_KEY=hash")
+JSON = b'{"number":17,"name":"CANARY Erika"}'
+
+
+def masks_of(*rules: str) -> ArchiveMasks:
+    """Rules with the tests' key."""
+    masks = parse_archive_masks(rules, ENVIRONMENT)
+    assert masks is not None
+    return masks
+
+
+def archive(growing: GrowingLake, *rules: str) -> Result:
+    """Archive what is new with these rules."""
+    masks = parse_archive_masks(rules, ENVIRONMENT)
+    return run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing, masks=masks))
+
+
+def write(folder: Path, messages: list[NewMessage], *rules: str) -> tuple[GrowingLake, Result]:
+    """A lake of these messages."""
+    growing = GrowingLake(folder)
+    growing.write(messages)
+    return growing, archive(growing, *rules)
+
+
+def rows_of(growing: GrowingLake) -> list[dict[str, Any]]:
+    """All messages in the log's order, with their bodies."""
+    store = open_store(growing.lake.bodies)
+    rows = DeltaTable(growing.lake.messages).to_pyarrow_table().sort_by("physical_offset").to_pylist()
+    return [
+        row | {"properties": dict(row["properties"]), "body": fetch_body(store, {name: row[name] for name in COLUMNS})}
+        for row in rows
+    ]
+
+
+def audited(growing: GrowingLake) -> int:
+    """Exit code of an audit with the store beside the lake."""
+    return audit.main(["--lake", growing.lake.root, "--store", str(growing.store), "--local", "--threads", "1"])
+
+
+def test_nothing_of_what_is_masked_is_in_any_file_of_the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
+    growing, _ = write(tmp_path, shop_messages(50), *RULES)
+    assert traces(Path(growing.lake.root)) == []
+    row = rows_of(growing)[SECRET]
+    hashed = parse_mask("keys=hash").value(KEY, b"a key")
+    assert row["keys"] == [hashed]
+    assert row["unique_key"] == row["properties"]["UNIQ_KEY"] == parse_mask("keys=hash").value(UNIQUE_KEY, b"a key")
+    assert row["properties"] == {
+        "KEYS": hashed, "UNIQ_KEY": row["unique_key"], "TAGS": "Tag2", "phone": "************17", "DELAY": "3",
+    }  # fmt: skip
+    assert row["body"] == b'{"number":17,"name":null,"note":"abcabc"}'
+    assert (row["body_size"], row["body_crc"]) == (len(row["body"]), body_crc(row["body"]))
+    keys = DeltaTable(growing.lake.message_keys).to_pyarrow_table()
+    assert {hashed, row["unique_key"]} <= set(keys.column("key").to_pylist())
+    assert audited(growing) == ExitCode.OK
+
+
+def test_messages_that_come_later_are_masked_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
+    growing, _ = write(tmp_path, [shop_message(0)], *RULES)
+    growing.write([shop_message(1, secret=True)])
+    archive(growing, *RULES)
+    assert traces(Path(growing.lake.root)) == []
+    assert audited(growing) == ExitCode.OK
+
+
+def test_an_audit_needs_the_key_of_the_lake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing, _ = write(tmp_path, [shop_message(0)], "keys=hash")
+    assert audited(growing) == ExitCode.USAGE
+    assert "needs a key: set COMMITLAKE_MASK_KEY" in capsys.readouterr().err
+    monkeypatch.setenv("COMMITLAKE_MASK_KEY", "another")
+    assert audited(growing) == ExitCode.USAGE
+    assert "masked with another key" in capsys.readouterr().err
+
+
+def test_an_audit_finds_a_body_that_was_not_masked_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    growing, _ = write(tmp_path, shop_messages(3), "body.name=text:x")
+    assert audited(growing) == ExitCode.OK
+    other = masks_of("body.name=text:y")
+    monkeypatch.setattr("commitlake.pipelines.audit.local.sides.masks_of_lake", lambda *_: other)
+    assert audited(growing) == ExitCode.DAMAGE
+
+
+def test_an_erasure_of_a_masked_message_is_proven_as_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
+    growing, _ = write(tmp_path, shop_messages(20), "keys=hash", "body.name=hash")
+    key = parse_mask("keys=hash").value(KEY, b"a key")
+    assert erase.main(["--lake", growing.lake.root, "--key", str(key), "--reason", "a test", "--yes"]) == ExitCode.OK
+    assert rows_of(growing)[SECRET]["body"] is None
+    assert audited(growing) == ExitCode.OK
+
+
+@pytest.mark.parametrize("codec", [BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD])
+def test_compressed_bodies_stay_compressed(tmp_path: Path, codec: BodyCodec) -> None:
+    stored = zlib.compress(JSON) if codec is BodyCodec.ZLIB else pa.compress(JSON, str(codec), asbytes=True)
+    message = new_message(0, body=stored, sys_flag=compression_bits(codec))
+    growing, _ = write(tmp_path, [message], "body.name=text:gone")
+    (row,) = rows_of(growing)
+    assert (row["body"], row["body_codec"]) == (b'{"number":17,"name":"gone"}', str(codec))
+    assert audited(growing) == ExitCode.OK
+
+
+def test_a_body_that_cannot_be_masked_is_left_out_and_told(tmp_path: Path) -> None:
+    messages = [
+        new_message(0, body=b"no JSON: CANARY"),
+        new_message(1, body=b"CANARY", sys_flag=compression_bits(BodyCodec.ZLIB)),
+        new_message(2, body=JSON),
+        new_message(3, body=b""),
+    ]
+    growing, result = write(tmp_path, messages, "body.name=null")
+    rows = rows_of(growing)
+    assert [row["body"] for row in rows[2:]] == [b'{"number":17,"name":null}', b""]
+    assert [row["body"] for row in rows[:2]] == [b"", b""]
+    assert [row["properties"].get(MASKED) for row in rows] == ["body", "body", None, None]
+    assert list(result.notes) == ["2 bodies could not be masked, and were left out (property COMMITLAKE_MASKED)"]
+    assert traces(Path(growing.lake.root)) == []
+    assert audited(growing) == ExitCode.OK
+
+
+def test_bodies_of_traces_are_left_out_where_keys_are_masked(tmp_path: Path) -> None:
+    trace = new_message(0, topic="RMQ_SYS_TRACE_TOPIC", body=b"Pub\x01CANARY\x02")
+    other = new_message(1, body=b"no trace")
+    growing, result = write(tmp_path, [trace, other], "keys=null")
+    assert [row["body"] for row in rows_of(growing)] == [b"", b"no trace"]
+    assert len(result.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((), ("keys=null",)),
+        (("keys=null",), ()),
+        (("keys=null",), ("tags=null",)),
+        (("keys=null",), ("keys=null",) * 2),
+    ],
+)
+def test_other_rules_than_those_of_the_lake_are_refused(
+    tmp_path: Path, before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    growing, _ = write(tmp_path, [shop_message(0)], *before)
+    growing.write([shop_message(1)])
+    with pytest.raises(MasksChangedError, match="archived with"):
+        archive(growing, *after)
+    assert len(rows_of(growing)) == 1
+
+
+def test_another_key_than_that_of_the_lake_is_refused(tmp_path: Path) -> None:
+    growing, _ = write(tmp_path, [shop_message(0)], "keys=hash")
+    growing.write([shop_message(1)])
+    masks = replace(masks_of("keys=hash"), key=b"another")
+    with pytest.raises(MasksChangedError, match="the key in COMMITLAKE_MASK_KEY is not the one"):
+        run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing, masks=masks))
+
+
+@pytest.mark.parametrize(
+    "rule", ["property.KEYS=null", "property.TAGS=hash", "property.REAL_TOPIC=null", "nothing=null"]
+)
+def test_rules_of_properties_that_columns_follow_from_are_refused(rule: str) -> None:
+    with pytest.raises(MaskRuleError, match="mask"):
+        parse_archive_masks([rule], ENVIRONMENT)
+
+
+def test_a_hash_needs_a_key() -> None:
+    with pytest.raises(MaskRuleError, match="needs a key"):
+        parse_archive_masks(["keys=hash"], {})
+
+
+@pytest.mark.parametrize("remembered", ["", "[]", "{", '{"rules":3}'])
+def test_rules_that_cannot_be_read_are_an_error(remembered: str) -> None:
+    with pytest.raises(MaskRuleError, match="masks cannot be read"):
+        masks_of_lake(remembered, ENVIRONMENT)
+
+
+def test_what_a_lake_remembers_does_not_tell_the_key() -> None:
+    text = masks_of("keys=hash", "body.a.b=text:x=y", "property.a.b=truncate:3").to_text()
+    assert "a key" not in text
+    again = masks_of_lake(text, ENVIRONMENT)
+    assert again is not None
+    assert again.to_text() == text
