@@ -4,6 +4,9 @@
     register(spark)
     df = spark.read.format("commitlog").load("/data/rocketmq/store")
 
+    import commitlake                       # without Spark or a JVM
+    commitlake.open("/data/lake").lineage(key="order-4711")
+
 The packages beside this file are links to the folders of the repository's top level:
 
     schemas      what data looks like: binary formats, the wire protocol, tables, expectations
@@ -20,7 +23,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from commitlake.pipelines.lineage.lake import Lake
+
+__all__ = ["open", "register"]
+
+
+def open(lake: str, *, bodies: str | None = None) -> Lake:  # noqa: A001 (it reads as commitlake.open)
+    """Return a lake, to ask what happened to a message; see `commitlake.pipelines.lineage.lake.Lake`.
+
+    Args:
+        lake: a folder, or `s3://bucket/prefix`.
+        bodies: where the packs of bodies are; `bodies` in the lake where not given.
+
+    Raises:
+        LakeError: if a lake cannot be in such a place.
+    """
+    from commitlake.pipelines.lineage.lake import Lake  # noqa: PLC0415 (import commitlake stays light)
+
+    return Lake(lake, bodies=bodies)
 
 
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:

@@ -5,6 +5,8 @@ These import pandas when they are first given a value, which takes a quarter of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -33,6 +35,13 @@ def repeated(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
         return mask_of(np.full(count, value, bool))
     numbers = np.full(count, value, data_type.to_pandas_dtype())
     return pa.Array.from_buffers(data_type, count, [None, pa.py_buffer(numbers)])
+
+
+def texts_of(values: Sequence[str]) -> pa.Array:
+    """Return an array of texts."""
+    data = [value.encode("utf-8", "surrogatepass") for value in values]
+    offsets = np.cumsum([0, *map(len, data)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))])
 
 
 def repeated_text(text: str, count: int) -> pa.DictionaryArray:

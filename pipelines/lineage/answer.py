@@ -6,15 +6,16 @@ import datetime
 from collections.abc import Sequence
 
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.pipelines.lineage.building import build, ordered
+from commitlake.pipelines.lineage.building import build, ordered, record_of
 from commitlake.pipelines.lineage.gathering import Gathered, gather
 from commitlake.pipelines.lineage.lookups import LineageTables, Row
 from commitlake.pipelines.lineage.offsets import Offsets, read_offsets
 from commitlake.pipelines.lineage.outcomes import Outcomes
 from commitlake.pipelines.lineage.question import Question
-from commitlake.pipelines.lineage.story import Story
+from commitlake.pipelines.lineage.story import Record, Story
 from commitlake.pipelines.lineage.words import when_text
 from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.times import EPOCH
 
 _CONSUMED_KINDS = (Kind.NORMAL, Kind.RETRY)
 """Kinds of records that groups consume."""
@@ -35,6 +36,20 @@ def story_of(lake: LakePaths, question: Question) -> Story:
     """
     story, _ = story_and_rows(lake, question)
     return story
+
+
+def rows_of(lake: LakePaths, question: Question) -> Sequence[Row]:
+    """Return the rows of `messages` of a question alone, without what its story has beside them."""
+    return LineageTables(lake).matches(question).rows
+
+
+def records_of(lake: LakePaths, question: Question) -> list[Record]:
+    """Return the records of a question in time order."""
+    found = Gathered()
+    rows = {(row["broker"], row["physical_offset"]): row for row in rows_of(lake, question)}
+    found.matched = set(rows)
+    ordered_rows = sorted(rows.values(), key=lambda row: (row["store_timestamp"] or EPOCH, row["physical_offset"]))
+    return [record_of(row, found) for row in ordered_rows]
 
 
 def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence[Row]]:

@@ -103,7 +103,7 @@ def _record_step(place: Place, row: Row, found: Gathered, graph: Graph, now: dat
     incoming, outgoing = graph.rows_to.get(place, NONE), graph.rows_from.get(place, NONE)
     title = record_title(row, incoming)
     text = record_text(row, incoming, outgoing, now)
-    record = _record(place, row, found)
+    record = record_of(row, found)
     produced = next((edge for edge in incoming if edge["kind"] == EdgeKind.PRODUCED), None)
     if record.producer_group is None and produced is not None:
         record = replace(record, producer_group=produced["producer_group"])
@@ -113,7 +113,9 @@ def _record_step(place: Place, row: Row, found: Gathered, graph: Graph, now: dat
     )
 
 
-def _record(place: Place, row: Row, found: Gathered) -> Record:
+def record_of(row: Row, found: Gathered) -> Record:
+    """Return a row of `messages` as a record of a story."""
+    place = row["broker"], row["physical_offset"]
     related = place in found.related and place not in found.matched
     return Record(
         broker=row["broker"],

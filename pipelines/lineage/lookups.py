@@ -22,12 +22,15 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import Engine, date_literal, is_one_of, text_literal
 from commitlake.connectors.lake.versions import VersionsError
+from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
 from commitlake.pipelines.lineage.question import Question
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
 from commitlake.pipelines.query.sql import Conditions, id_predicates, predicates
+from commitlake.pipelines.tps.answers import rows_of
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+from commitlake.schemas.times import epoch_us
 
 Place = tuple[str, int]
 """Broker and physical offset."""
@@ -120,10 +123,9 @@ class LineageTables:
         try:
             if followed_version(self.lake) < 0:
                 return None
-            found = find_keys(self.lake, [key], kind)
+            return find_keys(self.lake, [key], kind)
         except VersionsError:
             return None
-        return found.group_by(found.schema.names).aggregate([]).select(found.schema.names)
 
     def _scanned(self, key: str, kind: str, question: Question) -> Matches:
         text = text_literal(key)
@@ -165,7 +167,7 @@ class LineageTables:
 
     def _select(self, where: Sequence[str], more: str = "") -> list[Row]:
         sql = f"SELECT {self._columns} FROM messages WHERE {' AND '.join(where)}{more}"
-        rows: list[dict[str, Any]] = run_sql(self.messages, "messages", sql).read_all().to_pylist()
+        rows: list[dict[str, Any]] = list(rows_of(run_sql(self.messages, "messages", sql)))
         for row in rows:
             row["properties"] = dict(row["properties"] or ())
         return list(rows)
@@ -184,8 +186,8 @@ class LineageTables:
         for start in range(0, len(listed), _PER_QUESTION):
             where = is_one_of("node_hash", map(str, listed[start : start + _PER_QUESTION]))
             for batch in run_sql(self.edges, "edges", f"SELECT * FROM edges WHERE {where}"):
-                mine = pc.is_in(batch.column("node").cast(pa.string()), pa.array(sorted(wanted), pa.string()))
-                found += batch.filter(mine).slice(0, limit + 1 - len(found)).to_pylist()
+                mine = pc.is_in(batch.column("node").cast(pa.string()), texts_of(sorted(wanted)))
+                found += rows_of([batch.filter(mine).slice(0, limit + 1 - len(found))])
                 if len(found) > limit:
                     return found
         return found
@@ -204,9 +206,7 @@ class LineageTables:
         if missing:
             names = is_one_of("broker", map(text_literal, missing))
             sql = f"SELECT broker, max(store_timestamp) AS newest FROM messages WHERE {names} GROUP BY broker"
-            found |= {
-                row["broker"]: row["newest"] for row in run_sql(self.messages, "messages", sql).read_all().to_pylist()
-            }
+            found |= {row["broker"]: row["newest"] for row in list(rows_of(run_sql(self.messages, "messages", sql)))}
         return {broker: at for broker, at in found.items() if at is not None}
 
     def _times_at(self, places: Collection[Place]) -> list[Row]:
@@ -214,7 +214,7 @@ class LineageTables:
             return []
         offsets = is_one_of("physical_offset", (str(offset) for _, offset in places))
         sql = f"SELECT broker, physical_offset, store_timestamp FROM messages WHERE {offsets}"
-        rows = run_sql(self.messages, "messages", sql).read_all().to_pylist()
+        rows = list(rows_of(run_sql(self.messages, "messages", sql)))
         return [row for row in rows if (row["broker"], row["physical_offset"]) in places]
 
 
@@ -226,8 +226,8 @@ def newest_first(places: pa.Table, limit: int) -> dict[Place, datetime.datetime 
     order = pc.sort_indices(places, [("store_timestamp", "descending"), ("physical_offset", "descending")])
     chosen = places.take(order[:limit])
     names = ("broker", "physical_offset", "store_timestamp")
-    brokers, offsets, times = (chosen.column(name).to_pylist() for name in names)
-    return {(broker, offset): at for broker, offset, at in zip(brokers, offsets, times, strict=True)}
+    rows = rows_of(chosen.select(names).to_batches())
+    return {(row["broker"], row["physical_offset"]): row["store_timestamp"] for row in rows}
 
 
 def _times(question: Question) -> list[str]:
@@ -235,13 +235,18 @@ def _times(question: Question) -> list[str]:
 
 
 def _within(places: pa.Table, question: Question) -> pa.Table:
-    for compare, bound in ((pc.greater_equal, question.start), (pc.less, question.end)):
-        if bound is not None:
-            times = places.column("store_timestamp")
-            places = places.filter(pc.fill_null(compare(times, pa.scalar(bound, times.type)), False))
-    return places
+    if question.start is None and question.end is None:
+        return places
+    column = places.column("store_timestamp")
+    times, is_known = numbers_of(column), numbers_of(pc.is_valid(column))
+    chosen = is_known != 0
+    if question.start is not None:
+        chosen &= times >= epoch_us(question.start)
+    if question.end is not None:
+        chosen &= times < epoch_us(question.end)
+    return places.filter(mask_of(chosen))
 
 
 def _is_trace(topics: pa.ChunkedArray) -> pa.ChunkedArray:
     traces = [topic for topic in pc.unique(topics).to_pylist() if topic is not None and kind_of(topic) is Kind.TRACE]
-    return pc.is_in(topics, pa.array(traces, pa.string()))
+    return pc.is_in(topics, texts_of(traces))

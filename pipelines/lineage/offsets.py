@@ -16,6 +16,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import is_one_of, text_literal, timestamp_literal
 from commitlake.pipelines.lineage.lookups import Place, Row
+from commitlake.pipelines.tps.answers import rows_of
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
 
 OFFSETS = "consumer_offsets"
@@ -82,7 +83,7 @@ def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:
         f"max(as_of) AS as_of FROM {OFFSETS} WHERE kind = 'group' AND {brokers} AND (topic IS NULL OR {topics}) "
         'GROUP BY broker, "group", topic, queue_id'
     )
-    found = run_sql(table, OFFSETS, sql).read_all().to_pylist()
+    found = list(rows_of(run_sql(table, OFFSETS, sql)))
     taken = {row["broker"]: row["as_of"] for row in found if row["topic"] is None}
     groups: dict[Queue, dict[str, GroupOffset]] = {}
     for row in found:
@@ -107,7 +108,7 @@ def _passed(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[Place, str],
         "ON o.broker = p.broker AND o.topic = p.topic AND o.queue_id = p.queue_id "
         'WHERE o.kind = \'group\' AND o."offset" > p.queue_offset AND o.as_of >= p.stored GROUP BY p.n, o."group"'
     )
-    found = run_sql(table, OFFSETS, sql).read_all().to_pylist()
+    found = list(rows_of(run_sql(table, OFFSETS, sql)))
     places = [(row["broker"], row["physical_offset"]) for row in chosen]
     return {(places[row["n"]], row["group"]): row["passed"] for row in found}
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
@@ -19,15 +19,17 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import read_erased_places
-from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.file_actions import file_actions, file_bounds
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import VersionGoneError, table_files
+from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, followed_version, new_files
 
 PLACES = pa.schema([
     ("broker", pa.string()), ("physical_offset", pa.int64()), ("topic", pa.string()),
     ("store_timestamp", pa.timestamp("us", "UTC")),
 ])  # fmt: skip
+_NOWHERE = pa.Table.from_batches([], PLACES)
 _COLUMNS = {BUSINESS_KEY: "keys"}  # of messages; that of the other kind is called as the kind is
 
 
@@ -58,11 +60,14 @@ def _followed(lake: LakePaths, keys: Sequence[str], kind: str) -> pa.Table:
     try:
         table = delta_table(lake.message_keys, lake.s3)
     except TableNotFoundError:
-        return PLACES.empty_table()
+        return _NOWHERE
     wanted = _Wanted(keys, kind)
     folder = table_files(lake.message_keys, storage_options(lake.message_keys, lake.s3))
-    names = [unquote(action["path"]) for action in file_actions(table).to_pylist() if wanted.may_be_in(action)]
-    return pa.concat_tables([PLACES.empty_table(), *(wanted.read(folder, name) for name in names)])
+    actions = file_actions(table)
+    bounds = zip(*(column.to_pylist() for column in file_bounds(actions, "key_hash", pa.int64())), strict=True)
+    paths = zip(actions.column("path").to_pylist(), bounds, strict=True)
+    names = [unquote(path) for path, (least, greatest) in paths if wanted.may_be_between(least, greatest)]
+    return pa.concat_tables([_NOWHERE, *(wanted.read(folder, name) for name in names)])
 
 
 class _Wanted:
@@ -70,15 +75,7 @@ class _Wanted:
 
     def __init__(self, keys: Sequence[str], kind: str) -> None:
         self._hashes = sorted({key_hash(key) for key in keys})
-        self._where = (
-            (pc.field("key_hash").isin(self._hashes)) & (pc.field("key").isin(list(keys))) & (pc.field("kind") == kind)
-        )
-
-    def may_be_in(self, action: dict[str, Any]) -> bool:
-        """Whether a data file, as the log describes it, may have such rows."""
-        return self._may_be_between(
-            (action.get("min") or {}).get("key_hash"), (action.get("max") or {}).get("key_hash")
-        )
+        self._keys, self._kinds = texts_of(list(keys)), texts_of([kind])
 
     def read(self, folder: pafs.FileSystem, name: str) -> pa.Table:
         """The places in one file; its pages' checksums are compared, which the SQL engine would not do."""
@@ -88,12 +85,16 @@ class _Wanted:
             for group in range(source.num_row_groups):
                 statistics = source.metadata.row_group(group).column(number).statistics
                 known = statistics is not None and statistics.has_min_max
-                if self._may_be_between(statistics.min if known else None, statistics.max if known else None):
+                if self.may_be_between(statistics.min if known else None, statistics.max if known else None):
                     groups.append(group)
             rows = source.read_row_groups(groups, [*PLACES.names, "key_hash", "key", "kind"], use_threads=False)
-        return rows.filter(self._where).select(PLACES.names).cast(PLACES)
+        has_hash = mask_of(np.isin(numbers_of(rows.column("key_hash"), null=-1), self._hashes))
+        rows = rows.filter(has_hash)
+        is_wanted = pc.and_(pc.is_in(rows.column("key"), self._keys), pc.is_in(rows.column("kind"), self._kinds))
+        return rows.filter(is_wanted).select(PLACES.names).cast(PLACES)
 
-    def _may_be_between(self, least: int | None, greatest: int | None) -> bool:
+    def may_be_between(self, least: int | None, greatest: int | None) -> bool:
+        """Return whether rows between two hashes may be wanted; None where a bound is not known."""
         if least is None or greatest is None:
             return True
         return any(least <= wanted <= greatest for wanted in self._hashes)
@@ -119,7 +120,7 @@ def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table
         rows = erased.without(rows).combine_chunks()
         values = rows.column(column).combine_chunks()
         if kind == BUSINESS_KEY:
-            wanted = pc.is_in(pc.list_flatten(values), pa.array(keys))
+            wanted = pc.is_in(pc.list_flatten(values), texts_of(list(keys)))
             yield rows.take(pc.list_parent_indices(values).filter(wanted).unique())
         else:
-            yield rows.filter(pc.is_in(values, pa.array(keys)))
+            yield rows.filter(pc.is_in(values, texts_of(list(keys))))

@@ -1,0 +1,57 @@
+"""Bodies of a story's records, each by one ranged read of its pack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.connectors.lake.packs.body import fetch_body
+from commitlake.connectors.lake.packs.errors import PackError
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.pipelines.lineage.lookups import Row
+from commitlake.pipelines.lineage.story import Record, Story
+
+MAX_BYTES = 64 << 20
+"""Bytes of all bodies of a story; the bodies of later records are left out."""
+_NONE = "the lake has no body of it"
+
+
+def with_bodies(story: Story, rows: Iterable[Row], root: str) -> Story:
+    """Return a story whose records have their bodies; where one cannot be had, the record says why.
+
+    Args:
+        story: The story.
+        rows: Rows of `messages`, with where the bodies are.
+        root: Where the packs are.
+
+    Raises:
+        S3Error: The root is in an object store and names no bucket.
+        PackStoreError: The root is in a place that packs cannot be in.
+    """
+    store = open_store(root)
+    by_place = {(row["broker"], row["physical_offset"]): row for row in rows}
+    room = MAX_BYTES
+    steps = []
+    for step in story.steps:
+        record = step.record
+        if record is None:
+            steps.append(step)
+            continue
+        body: bytes | None = None
+        problem: str | None = None
+        if (record.body_size or 0) > room:
+            problem = f"left out, as the bodies of this story have more than {MAX_BYTES >> 20} MiB"
+        else:
+            try:
+                body = fetch_body(store, by_place[record.broker, record.physical_offset], max_bytes=room)
+                problem = _NONE if body is None else None
+            except (PackError, BodyError) as error:
+                problem = str(error)
+        room -= len(body or b"")
+        steps.append(replace(step, record=_with(record, body, problem)))
+    return replace(story, steps=steps)
+
+
+def _with(record: Record, body: bytes | None, problem: str | None) -> Record:
+    return replace(record, body=body, body_problem=problem)

@@ -1,0 +1,153 @@
+"""Which topics feed which: by business keys that pass from one topic to another, counted in columns.
+
+A key's records are put in order of time. Where one is followed by another in a different topic within `MAX_DELAY`, the
+first topic feeds the second one: an order that is sent to `orders`, then to `payments`. Copies that a broker makes
+(what waits, half messages, retries, dead letters, traces) are left out, as they are of one message.
+
+DataFusion reads the columns and sorts them in bounded memory, on disk where need be.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import Engine
+from commitlake.pipelines.lineage.question import LineageError
+from commitlake.pipelines.message_keys.opening import open_messages
+from commitlake.pipelines.query.sql import Conditions, predicates
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+
+MAX_LINKS = 500
+"""Links of a graph; of more, those with the most keys."""
+MAX_DELAY = datetime.timedelta(days=7)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLink:
+    """That keys pass from one topic to another.
+
+    Attributes:
+        source: The topic that they are in before.
+        target: The topic that they are in next.
+        passes: How often a record of `source` was followed by one of `target` with the same key.
+        keys: About how many keys did.
+        median: The median of the time between the two.
+        p95: The time that 95 % of them did not exceed.
+    """
+
+    source: str
+    target: str
+    passes: int
+    keys: int
+    median: datetime.timedelta
+    p95: datetime.timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """A topic.
+
+    Attributes:
+        topic: Its name.
+        records: Its records with a key.
+        keys: About how many keys they have.
+    """
+
+    topic: str
+    records: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGraph:
+    """The topics of a time, and the links between them.
+
+    Attributes:
+        start: Of the time.
+        end: Of the time, exclusive.
+        topics: Those with keys, the most records first.
+        links: The most passes first.
+        not_shown: Links that are left out.
+    """
+
+    start: datetime.datetime
+    end: datetime.datetime
+    topics: Sequence[TopicNode]
+    links: Sequence[TopicLink]
+    not_shown: int = 0
+
+
+def topic_graph(
+    lake: LakePaths,
+    start: datetime.datetime,
+    end: datetime.datetime,
+    *,
+    max_delay: datetime.timedelta = MAX_DELAY,
+    limit: int = MAX_LINKS,
+) -> TopicGraph:
+    """Return which topics feed which.
+
+    Args:
+        lake: Where the tables lie.
+        start: Records that were stored from then on.
+        end: Records that were stored before.
+        max_delay: Two records with more time between them are not linked.
+        limit: Links; of more, those with the most passes.
+
+    Raises:
+        LineageError: The time is empty.
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
+    if start >= end:
+        raise LineageError(f"expected a time that begins before it ends, found {start} to {end}")
+    table = open_messages(lake)
+    chosen = predicates(Conditions(kinds=[Kind.NORMAL], start=start, end=end), Engine.DELTALAKE)
+    where = " AND ".join([*chosen, "keys IS NOT NULL"])
+    keyed = (
+        f"SELECT unnest(keys) AS k, topic, store_timestamp AS at, physical_offset AS place FROM messages WHERE {where}"
+    )
+    topics = run_sql(
+        table,
+        "messages",
+        f"SELECT topic, count(*) AS records, approx_distinct(k) AS keys FROM ({keyed}) GROUP BY topic "
+        f"ORDER BY records DESC, topic LIMIT {limit}",
+        sorts_all=True,
+    ).read_all()
+    longest = max_delay // _MICROSECOND
+    following = (
+        "SELECT k, topic AS source, lead(topic) OVER w AS target, "
+        "arrow_cast(lead(at) OVER w, 'Int64') - arrow_cast(at, 'Int64') AS delay "
+        f"FROM ({keyed}) WINDOW w AS (PARTITION BY k ORDER BY at, place)"
+    )
+    links = (
+        run_sql(
+            table,
+            "messages",
+            "SELECT source, target, count(*) AS passes, approx_distinct(k) AS keys, "
+            "approx_percentile_cont(delay, 0.5) AS median, approx_percentile_cont(delay, 0.95) AS p95, "
+            "count(*) OVER () AS links "
+            f"FROM ({following}) WHERE target IS NOT NULL AND target <> source AND delay <= {longest} "
+            f"GROUP BY source, target ORDER BY passes DESC, source, target LIMIT {limit}",
+            sorts_all=True,
+        )
+        .read_all()
+        .to_pylist()
+    )
+    found = links[0]["links"] if links else 0
+    return TopicGraph(
+        start,
+        end,
+        [TopicNode(row["topic"], row["records"], row["keys"]) for row in topics.to_pylist()],
+        [
+            TopicLink(row["source"], row["target"], row["passes"], min(row["keys"], row["passes"]),
+                      row["median"] * _MICROSECOND, row["p95"] * _MICROSECOND)
+            for row in links
+        ],
+        max(0, found - len(links)),
+    )  # fmt: skip
