@@ -19,6 +19,7 @@ JOBS = {
     "rebuild": "make a store's queues and index again from its log, or salvage a damaged one; --local needs no Spark",
     "restore": "make a store that a broker starts from, out of the lake, as it was at any time; needs no Spark",
     "query": "ask the lake: by topic, key, id, time or SQL; starts without a JVM",
+    "lineage": "tell what happened to an order: a tree, a picture, who has consumed it; starts without a JVM",
     "tps": "tell messages and bytes per second of any past time, by topic, queue, tag or producer; needs no Spark",
     "replay": "send archived messages again, in order, at a pace, each of them once; needs no Spark",
     "dlq": "group dead letters by cause, export them, send them again and follow them; needs no Spark",

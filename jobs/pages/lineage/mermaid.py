@@ -46,7 +46,7 @@ _CLASSES = (
 def mermaid(story: Story) -> str:
     """Return a story as a Mermaid flowchart; lines end with a newline."""
     rows = rows_of(story, MAX_STEPS)
-    lines = ["flowchart TD", f"  asked{_quoted(('>', ']'), _label(story.asked))}"]
+    lines = ["flowchart TD", f"  asked{_quoted(('>', ']'), label(story.asked))}"]
     size = sum(map(len, lines))
     places: set[int] = set()
     for row in rows.rows:
@@ -62,22 +62,22 @@ def mermaid(story: Story) -> str:
     for number, line in enumerate(edges):
         size += len(line) + 1
         if number >= MAX_EDGES or size > MAX_CHARACTERS:
-            lines.append(f"  edges{_quoted(('>', ']'), _label(f'{len(edges) - number:,} more edges are not drawn'))}")
+            lines.append(f"  edges{_quoted(('>', ']'), label(f'{len(edges) - number:,} more edges are not drawn'))}")
             break
         lines.append(line)
     more = left_out + story.not_shown
     if more:
-        lines.append(f"  more{_quoted(('>', ']'), _label(f'{more:,} more steps are not drawn'))}")
+        lines.append(f"  more{_quoted(('>', ']'), label(f'{more:,} more steps are not drawn'))}")
     return "\n".join([*lines, *(f"  {line}" for line in _CLASSES)]) + "\n"
 
 
 def _node(row: Row) -> Iterator[str]:
     step = row.step
     if row.is_folded:
-        yield f"  f{row.place}{_quoted(('(((', ')))'), _label(f'{len(row.steps):,} steps folded'))}"
+        yield f"  f{row.place}{_quoted(('(((', ')))'), label(f'{len(row.steps):,} steps folded'))}"
         return
     when = "" if step.at is None else f"{plain_text(step.at)} "
-    yield f"  s{row.number}{_quoted(_SHAPES[step.kind], when + _label(step.title))}{_class(step)}"
+    yield f"  s{row.number}{_quoted(_SHAPES[step.kind], when + label(step.title))}{_class(step)}"
 
 
 def _class(step: Step) -> str:
@@ -95,10 +95,10 @@ def _edges(story: Story, row_of: dict[str, Row]) -> Iterator[str]:
         if source is None or target is None:
             continue
         gap = "" if edge.gap is None else f"{length_text(edge.gap)}: "
-        yield f'  s{source.number} -- "{gap}{_label(edge.text)}" --> s{target.number}'
+        yield f'  s{source.number} -- "{gap}{label(edge.text)}" --> s{target.number}'
 
 
-def _label(text: str) -> str:
+def label(text: str) -> str:
     """Return a text for a label: cut, on one line, with entities for all that Mermaid might read as its own."""
     shown = printable_line(text[: MAX_LABEL + 1])
     shown = shown if len(text) <= MAX_LABEL else f"{shown[:MAX_LABEL]}…"

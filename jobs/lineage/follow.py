@@ -1,0 +1,80 @@
+"""New steps of a story while an order is under way: the lake is asked again until each outcome is final."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from commitlake.connectors.printable import printable_line
+from commitlake.pipelines.lineage.story import OutcomeState, Step, Story
+from commitlake.schemas.times import plain_text
+
+FINAL = frozenset({
+    OutcomeState.CONSUMED, OutcomeState.PASSED, OutcomeState.ROLLED_BACK, OutcomeState.CANCELLED, OutcomeState.DEAD,
+    OutcomeState.REDRIVEN,
+})  # fmt: skip
+"""States that no later record is expected to change."""
+INTERVAL = datetime.timedelta(seconds=2)
+_MAX_TEXT = 300
+
+
+@dataclass
+class Follower:
+    """What was printed of a story, and what is new.
+
+    Attributes:
+        say: Prints a line.
+    """
+
+    say: Callable[[str], None]
+    _steps: dict[str, str] = field(default_factory=dict)
+    _outcomes: dict[tuple[str, str | None], str] = field(default_factory=dict)
+
+    def show(self, story: Story) -> bool:
+        """Print what is new in a story; return whether all its outcomes are final."""
+        for step in story.steps:
+            text = _line(step)
+            if self._steps.get(step.id) != text:
+                self._steps[step.id] = text
+                self.say(text)
+        for outcome in story.outcomes:
+            key = outcome.step, outcome.group
+            if self._outcomes.get(key) != outcome.text:
+                self._outcomes[key] = outcome.text
+                self.say(f"{'':19}  now: {_cut(outcome.text)}")
+        return bool(story.outcomes) and all(outcome.state in FINAL for outcome in story.outcomes)
+
+
+def follow(
+    read: Callable[[], Story],
+    say: Callable[[str], None],
+    wait: Callable[[float], None],
+    now: Callable[[], float],
+    timeout: datetime.timedelta,
+) -> bool:
+    """Print a story as it grows, until each outcome is final or the time is over; return whether each is final.
+
+    Args:
+        read: Asks the lake.
+        say: Prints a line.
+        wait: Waits so many seconds.
+        now: Seconds of a clock that only goes forward.
+        timeout: After it, the story is left as it is.
+    """
+    follower, end = Follower(say), now() + timeout.total_seconds()
+    while not follower.show(read()):
+        if now() >= end:
+            return False
+        wait(INTERVAL.total_seconds())
+    return True
+
+
+def _line(step: Step) -> str:
+    when = "" if step.at is None else plain_text(step.at)
+    text = f": {_cut(step.text)}" if step.text and step.text != step.title else ""
+    return f"{when:19}  {_cut(step.title)}{text}"
+
+
+def _cut(text: str) -> str:
+    return printable_line(text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…")

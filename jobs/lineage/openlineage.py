@@ -1,0 +1,181 @@
+"""A story, or a graph of topics, as OpenLineage events: to a file, one event a line, or to a server such as Marquez.
+
+    OpenLineage   here
+    dataset       a topic of a broker: namespace `rocketmq://BROKER`, name the topic
+    job           what moved a message: a consumer group, or the broker's `delayed`, `committed`, `redriven`, …
+    run           one step of one message; the same step gives the same run each time
+    event         START at the time of the step's first end, COMPLETE or FAIL at that of its other end
+
+Needs the extra `openlineage`. Nothing is sent of bodies, properties and keys.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from commitlake.connectors.whole_files import write_whole
+from commitlake.jobs.cli.command import JobError
+from commitlake.pipelines.lineage.story import Edge, Step, Story
+from commitlake.pipelines.lineage.topic_graph import TopicGraph
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.times import iso_text
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import RunEvent
+
+NAMESPACE = "commitlake"
+API_KEY_VARIABLE = "OPENLINEAGE_API_KEY"
+_PRODUCER = "https://pypi.org/project/commitlake"
+_RUNS = uuid.UUID("6f0d3f0e-5a0b-5c3e-9a57-0c5d0a1b6e21")
+_TIMEOUT_S = 10.0
+_MAX_NAME = 500
+
+
+def check_target(target: str) -> None:
+    """Refuse a target that nothing could be written or sent to, before any work is done.
+
+    Raises:
+        JobError: for such a target, or where the package is not installed.
+    """
+    import importlib.util
+
+    if importlib.util.find_spec("openlineage") is None or importlib.util.find_spec("openlineage.client") is None:
+        raise JobError("--openlineage needs a package that is not installed", "pip install 'commitlake[openlineage]'")
+    if _is_url(target):
+        if not urlsplit(target).hostname:
+            raise JobError(f"--openlineage {target}: expected a URL with a host")
+        return
+    path = Path(target)
+    if "://" in target or path.is_dir() or not path.absolute().parent.is_dir():
+        raise JobError(f"--openlineage {target}: expected http://…, https://…, or a file in a folder that is there")
+
+
+def story_events(story: Story) -> Iterator[RunEvent]:
+    """Yield two events for each edge of a story whose time is known."""
+    steps = {step.id: step for step in story.steps}
+    for edge in story.edges:
+        source, target = steps[edge.source], steps[edge.target]
+        if target.missing is not None and target.at is None:
+            continue  # it has not happened
+        start, end = source.at or target.at, target.at or source.at
+        if start is None or end is None:
+            continue
+        inputs = [_dataset(source, story)] if source.lane else []
+        outputs = [_dataset(target, story)] if target.lane and target.consumption is None else []
+        failed = target.consumption is not None and target.consumption.succeeded is False
+        yield from _events(_job(edge, target), f"{edge.kind}:{edge.source}:{edge.target}", (start, max(start, end)),
+                           inputs, outputs, failed=failed)  # fmt: skip
+
+
+def graph_events(graph: TopicGraph, namespace: str) -> Iterator[RunEvent]:
+    """Yield two events for each link of a graph of topics.
+
+    Args:
+        graph: The graph.
+        namespace: Of the topics: the name of the lake.
+    """
+    for link in graph.links:
+        name = f"{link.source} to {link.target}"
+        times = graph.start, graph.end
+        run = f"{namespace}:{name}:{iso_text(graph.start)}:{iso_text(graph.end)}"
+        yield from _events(name, run, times, [(namespace, link.source)], [(namespace, link.target)])
+
+
+def _job(edge: Edge, target: Step) -> str:
+    return target.consumption.group if target.consumption is not None else edge.kind
+
+
+def _dataset(step: Step, story: Story) -> tuple[str, str]:
+    broker = step.record.broker if step.record is not None else None
+    if broker is None:  # a missing end: it is of the broker of a record beside it
+        broker = next((record.broker for record in story.records), "unknown")
+    return f"rocketmq://{broker}", step.lane
+
+
+def _events(
+    job: str,
+    run: str,
+    times: tuple[datetime.datetime, datetime.datetime],
+    inputs: Iterable[tuple[str, str]],
+    outputs: Iterable[tuple[str, str]],
+    *,
+    failed: bool = False,
+) -> Iterator[RunEvent]:
+    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import job_type_job
+
+    about = {"jobType": job_type_job.JobTypeJobFacet("STREAMING", "COMMITLAKE", "JOB", producer=_PRODUCER)}
+    inputs, outputs = list(inputs), list(outputs)
+    ended = RunState.FAIL if failed else RunState.COMPLETE
+    for state, at in ((RunState.START, times[0]), (ended, times[1])):
+        yield RunEvent(
+            eventType=state,
+            eventTime=iso_text(at, "milliseconds"),
+            run=Run(str(uuid.uuid5(_RUNS, run.encode("utf-8", "backslashreplace").decode()))),
+            job=Job(NAMESPACE, _cut(job) or "unknown", facets=dict(about)),
+            inputs=[InputDataset(_cut(namespace), _cut(name)) for namespace, name in inputs],
+            outputs=[OutputDataset(_cut(namespace), _cut(name)) for namespace, name in outputs],
+            producer=_PRODUCER,
+        )
+
+
+def write_events(events: Iterable[RunEvent], target: str, api_key: str = "") -> int:
+    """Write events to a file, or send them to a server; return how many.
+
+    Args:
+        events: The events.
+        target: A file or a URL. A URL without a path gets that of Marquez, `api/v1/lineage`.
+        api_key: For the server; none is sent where it is empty.
+
+    Raises:
+        JobError: if the server does not take them.
+    """
+    from openlineage.client.serde import Serde
+
+    if _is_url(target):
+        return _send(events, target, api_key)
+    count = 0
+    with write_whole(Path(target)) as file:
+        for event in events:
+            file.write(Serde.to_json(event).encode() + b"\n")
+            count += 1
+    return count
+
+
+def _send(events: Iterable[RunEvent], target: str, api_key: str) -> int:
+    from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, HttpTransport
+
+    parts = urlsplit(target)
+    more = {"auth": ApiKeyTokenProvider({"apiKey": api_key})} if api_key else {}
+    endpoint = parts.path.strip("/") + (f"?{parts.query}" if parts.query else "")
+    if endpoint:
+        more["endpoint"] = endpoint
+    config = HttpConfig(urlunsplit((parts.scheme, parts.netloc, "", "", "")), timeout=_TIMEOUT_S, **more)
+    transport = HttpTransport(config)
+    count = 0
+    try:
+        for event in events:
+            response = transport.emit(event)
+            response.raise_for_status()
+            count += 1
+    except Exception as error:  # noqa: BLE001 (whatever the client's own HTTP library raises)
+        where = urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
+        message = f"{where} did not take event {count + 1:,}: {type(error).__name__}: {error}"
+        raise JobError(message, "events that it has taken may be sent again: the runs have the same ids",
+                       ExitCode.FAILED) from None  # fmt: skip
+    finally:
+        transport.close()
+    return count
+
+
+def _is_url(target: str) -> bool:
+    return target.lower().startswith(("http://", "https://"))
+
+
+def _cut(text: str) -> str:
+    return text[:_MAX_NAME].encode("utf-8", "backslashreplace").decode()

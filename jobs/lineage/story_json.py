@@ -1,0 +1,103 @@
+"""A story as JSON, for programs. Version 1:
+
+    version     1; a later version may add names, and changes none of these
+    asked       the question in words
+    as_of       until when the lake knows; null for an empty lake
+    steps       in time order: id, kind, at, lane, title, text, and one of
+                    record       the columns of `messages`, matched, related_by, and with --body body or body_base64
+                    consumption  group, host, attempt (1 for the first), cost_ms, succeeded, outcome
+                    missing      reason (as in the table `edges`), text, name
+    edges       kind (as in the table `edges`), source, target (ids of steps), gap_ms, text, joined_by
+    outcomes    step, state, text, proof (trace, records, offsets or none), group (null for all), at
+    cautions    sentences: what was not looked at, is not known, or was left out
+    not_shown   records that match and are not in the story
+
+Times are ISO 8601 in UTC with milliseconds; what is not known is null.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from typing import Any
+
+from commitlake.connectors.printable import printable_json
+from commitlake.pipelines.lineage.story import Edge, Outcome, Record, Step, Story
+from commitlake.schemas.times import MILLISECOND, iso_text
+
+VERSION = 1
+
+
+def story_json(story: Story) -> str:
+    """Return a story as a JSON document, which ends with a newline."""
+    document = json.dumps(story_object(story), ensure_ascii=False, indent=2)
+    return printable_json(document.encode("utf-8", "backslashreplace").decode()) + "\n"
+
+
+def story_object(story: Story) -> dict[str, Any]:
+    """Return a story as what JSON can hold."""
+    return {
+        "version": VERSION,
+        "asked": story.asked,
+        "as_of": _time(story.as_of),
+        "steps": [_step(step) for step in story.steps],
+        "edges": [_edge(edge) for edge in story.edges],
+        "outcomes": [_outcome(outcome) for outcome in story.outcomes],
+        "cautions": list(story.cautions),
+        "not_shown": story.not_shown,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "id": step.id, "kind": str(step.kind), "at": _time(step.at), "lane": step.lane, "title": step.title,
+        "text": step.text,
+    }  # fmt: skip
+    if step.record is not None:
+        found["record"] = record_object(step.record)
+    if step.consumption is not None:
+        one = step.consumption
+        found["consumption"] = {
+            "group": one.group, "host": one.host, "attempt": one.attempt, "cost_ms": one.cost_ms,
+            "succeeded": one.succeeded, "outcome": one.outcome,
+        }  # fmt: skip
+    if step.missing is not None:
+        found["missing"] = {"reason": step.missing.reason, "text": step.missing.text, "name": step.missing.name}
+    return found
+
+
+def record_object(record: Record) -> dict[str, Any]:
+    """Return a record as what JSON can hold."""
+    found: dict[str, Any] = {
+        "broker": record.broker, "physical_offset": record.physical_offset, "msg_id": record.msg_id,
+        "unique_key": record.unique_key, "keys": list(record.keys), "tags": record.tags, "kind": record.kind,
+        "topic": record.topic, "origin_topic": record.origin_topic, "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset, "born_at": _time(record.born_at), "stored_at": _time(record.stored_at),
+        "born_host": record.born_host, "store_host": record.store_host, "reconsume_times": record.reconsume_times,
+        "producer_group": record.producer_group, "body_size": record.body_size, "properties": dict(record.properties),
+        "matched": record.matched, "related_by": record.related_by,
+    }  # fmt: skip
+    if record.body is not None:
+        try:
+            found["body"] = record.body.decode()
+        except UnicodeDecodeError:
+            found["body_base64"] = base64.b64encode(record.body).decode()
+    if record.body_problem is not None:
+        found["body_problem"] = record.body_problem
+    return found
+
+
+def _edge(edge: Edge) -> dict[str, Any]:
+    gap = None if edge.gap is None else edge.gap // MILLISECOND
+    return {"kind": edge.kind, "source": edge.source, "target": edge.target, "gap_ms": gap, "text": edge.text,
+            "joined_by": edge.joined_by}  # fmt: skip
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    return {"step": outcome.step, "state": str(outcome.state), "text": outcome.text, "proof": str(outcome.proof),
+            "group": outcome.group, "at": _time(outcome.at)}  # fmt: skip
+
+
+def _time(moment: datetime.datetime | None) -> str | None:
+    return None if moment is None else iso_text(moment, "milliseconds")

@@ -1,0 +1,204 @@
+"""A story in a terminal: a tree of steps with times and gaps, then how it stands, and what is not known.
+
+    2026-11-20 (UTC)
+    14:00:00.120           ● half message for orders: queue 2, offset 1,203
+    14:00:00.430   310 ms  ├─ transaction committed: queue 2, offset 1,203
+    14:00:00.432   312 ms  └─ committed to orders: queue 2, offset 1,203
+    14:00:00.470    38 ms     ├─ consumed by audit: the first try, took 36 ms, success
+    14:00:00.540   108 ms     └─ waits in level 3 for the first retry of billing
+    14:00:10.550      10 s       ↓ the first retry of billing
+
+A step that alone follows another one stands below it, so that 16 retries do not go 16 levels deep. Texts are somebody
+else's: they are escaped before they are drawn, and cut where they are long.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.cli.terminal import trusted
+from commitlake.pipelines.lineage.story import Branch, OutcomeState, Step, StepKind, Story
+from commitlake.pipelines.lineage.words import count_text, length_text
+from commitlake.schemas.times import plain_text
+
+MAX_TEXT = 400
+_TIMES = 23
+"""Columns of times and gaps."""
+_LEAST = 24
+"""Columns that a step's words have at least: deeper ones are no longer indented."""
+_STATES = {
+    OutcomeState.CONSUMED: "green", OutcomeState.DEAD: "bold red", OutcomeState.OVERDUE: "bold red",
+    OutcomeState.FAILED: "yellow", OutcomeState.NOT_CONSUMED: "yellow", OutcomeState.PREPARED: "yellow",
+    OutcomeState.WAITING: "cyan", OutcomeState.UNKNOWN: "dim",
+}  # fmt: skip
+_KINDS = {StepKind.DLQ: "bold red", StepKind.RETRY: "yellow", StepKind.MISSING: "dim", StepKind.DELAY: "cyan",
+          StepKind.TIMER: "cyan"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Glyphs:
+    """Signs of the tree."""
+
+    root: str
+    only: str
+    fork: str
+    last: str
+    bar: str
+    dot: str
+
+
+_DRAWN = _Glyphs("● ", "↓ ", "├─ ", "└─ ", "│  ", "•")
+_PLAIN = _Glyphs("* ", "| ", "|- ", "`- ", "|  ", "-")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A step whose followers are being drawn: how many are to come, and what stands before them."""
+
+    children: int
+    before: str
+    depth: int
+
+
+def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
+    """Draw a story.
+
+    Args:
+        story: The story, masked if need be.
+        out: Where to; colours only where it is a terminal.
+        width: In columns; that of the terminal where not given, or 100 where there is none.
+    """
+    is_terminal = out.isatty()
+    columns = width or (None if is_terminal else 100)
+    console = Console(file=trusted(out), width=columns, markup=False, highlight=False, emoji=False)
+    encoding = (getattr(trusted(out), "encoding", None) or "utf-8").lower()
+    glyphs = _DRAWN if encoding.replace("-", "").startswith("utf") else _PLAIN
+    for line in tree_lines(story, console.width, glyphs):
+        console.print(line, overflow="ignore", no_wrap=True, crop=False, soft_wrap=True)
+
+
+def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[Text]:
+    """Yield the lines of a story."""
+    known = "nothing is archived" if story.as_of is None else f"the lake knows until {plain_text(story.as_of)} UTC"
+    yield from _wrapped("", Text(_shown(story.asked), "bold"), width)
+    yield from _wrapped("", Text(f"{count_text(len(story.steps), 'step')}; {known}"), width)
+    yield from _steps(story, width, glyphs)
+    if story.outcomes:
+        yield Text("")
+        yield Text("How it stands", "bold")
+        titles = {step.id: step for step in story.steps}
+        for outcome in story.outcomes:
+            step = titles[outcome.step]
+            line = Text(_shown(outcome.text), _STATES.get(outcome.state, ""))
+            line.append(f" ({_about(step)})", "dim")
+            yield from _wrapped(f"  {glyphs.dot} ", line, width)
+    cautions = [*story.cautions]
+    if story.not_shown:
+        cautions.append(f"{count_text(story.not_shown, 'record')} more match the question and are not shown")
+    if cautions:
+        yield Text("")
+        yield Text("What this does not tell", "bold")
+        for caution in cautions:
+            yield from _wrapped(f"  {glyphs.dot} ", Text(_shown(caution)), width)
+
+
+def _about(step: Step) -> str:
+    when = f", {_clock(step.at)}" if step.at is not None else ""
+    return f"{_shown(step.title)}{when}"
+
+
+def _steps(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
+    branches = list(story.branches())
+    children = _children(branches)
+    stack: list[_Open] = []
+    day: datetime.date | None = None
+    for number, branch in enumerate(branches):
+        while stack and stack[-1].depth >= branch.depth:
+            stack.pop()
+        above = stack[-1] if stack else None
+        first, rest = _prefix(branch, above, glyphs)
+        at = branch.step.at
+        if at is not None and (today := at.astimezone(datetime.UTC).date()) != day:
+            day = today
+            yield Text("")
+            yield Text(f"{today.isoformat()} (UTC)", "dim")
+        yield from _step(branch, first, rest, width)
+        below = rest if _TIMES + cell_len(rest) + _LEAST < width else rest[:-3] or rest
+        stack.append(_Open(children[number], below, branch.depth))
+
+
+def _children(branches: Sequence[Branch]) -> list[int]:
+    """Return how many branches follow each one directly."""
+    found = [0] * len(branches)
+    path: list[int] = []
+    for number, branch in enumerate(branches):
+        del path[branch.depth :]
+        if path:
+            found[path[-1]] += 1
+        path.append(number)
+    return found
+
+
+def _prefix(branch: Branch, above: _Open | None, glyphs: _Glyphs) -> tuple[str, str]:
+    """Return what stands before a step's first line, and before what is below it."""
+    if above is None:
+        return glyphs.root, ""
+    if above.children == 1:
+        return above.before + glyphs.only, above.before
+    if branch.last:
+        return above.before + glyphs.last, above.before + "   "
+    return above.before + glyphs.fork, above.before + glyphs.bar
+
+
+def _step(branch: Branch, first: str, rest: str, width: int) -> Iterator[Text]:
+    step = branch.step
+    line = Text(_shown(step.title), _style(step))
+    if branch.again:
+        line.append(" (shown above)", "dim")
+    elif step.text and step.text != step.title:
+        line.append(f": {_shown(step.text)}", "dim")
+    if branch.edge is not None and branch.edge.kind in ("retried", "dead"):
+        line.append(f" ({_shown(branch.edge.text)})", "dim")
+    if branch.cut:
+        line.append(f" … {count_text(branch.cut, 'edge')} more", "dim")
+    clock = _clock(step.at) if step.at is not None else ""
+    gap = length_text(branch.gap) if branch.gap is not None else ""
+    head = f"{clock:<12} {gap:>8}  "
+    yield from _wrapped(head + first, line, width, " " * _TIMES + rest + " " * (cell_len(first) - cell_len(rest)))
+
+
+def _style(step: Step) -> str:
+    if step.consumption is not None:
+        succeeded = step.consumption.succeeded
+        return "green" if succeeded else "yellow" if succeeded is False else ""
+    return _KINDS.get(step.kind, "")
+
+
+def _wrapped(first: str, text: Text, width: int, rest: str | None = None) -> Iterator[Text]:
+    """Yield lines of a text after a prefix, each no wider than a width, where that is wide enough for words."""
+    below = " " * cell_len(first) if rest is None else rest
+    room = max(_LEAST, width - cell_len(first))
+    console = Console(width=room, file=sys.stderr)
+    lines = text.wrap(console, room, overflow="fold")
+    for number, line in enumerate(lines or [Text("")]):
+        line.rstrip()
+        yield Text.assemble((first if number == 0 else below, "dim"), line)
+
+
+def _clock(moment: datetime.datetime) -> str:
+    utc = moment.astimezone(datetime.UTC)
+    return f"{utc:%H:%M:%S}.{utc.microsecond // 1000:03d}"
+
+
+def _shown(text: str) -> str:
+    shown = printable_line(text[:MAX_TEXT])
+    return shown if len(text) <= MAX_TEXT else f"{shown}…"
