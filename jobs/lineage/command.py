@@ -36,9 +36,9 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import iso_text
 
 DESCRIPTION = (
-    "Tell what happened to the messages of a business key, a message id or an offset: sent, delayed, retried, committed, "
-    "dead, redriven, consumed; with times, gaps, and how it stands in each consumer group. What offsets prove, and what "
-    "they do not, is said. The steps are those of the table 'edges', which 'archive' keeps."
+    "Tell what happened to the messages of a business key, a message id or an offset: sent, delayed, retried, "
+    "committed, dead, redriven, consumed; with times, gaps, and how it stands in each consumer group. What offsets "
+    "prove, and what they do not, is said. The steps are those of the table 'edges', which 'archive' keeps."
 )
 EXAMPLES = (
     ("lineage --lake lake --key order-4711", "what happened to an order"),
@@ -183,9 +183,8 @@ def _follow(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 
 
 def _show_topics(arguments: argparse.Namespace, lake: LakePaths, started: float) -> ExitCode:
-    from commitlake.jobs.pages.lineage.topics import TITLE, topics_page
-
     from commitlake.jobs.lineage.topics import COLUMNS, graph_json, graph_mermaid, link_rows
+    from commitlake.jobs.pages.lineage.topics import TITLE, topics_page
     from commitlake.jobs.pages.output import failure_page, page_file
     from commitlake.pipelines.lineage.topic_graph import topic_graph
 

@@ -15,7 +15,7 @@ import datetime
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from commitlake.connectors.whole_files import write_whole
@@ -151,7 +151,7 @@ def _send(events: Iterable[RunEvent], target: str, api_key: str) -> int:
     from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, HttpTransport
 
     parts = urlsplit(target)
-    more = {"auth": ApiKeyTokenProvider({"apiKey": api_key})} if api_key else {}
+    more: dict[str, Any] = {"auth": ApiKeyTokenProvider({"apiKey": api_key})} if api_key else {}
     endpoint = parts.path.strip("/") + (f"?{parts.query}" if parts.query else "")
     if endpoint:
         more["endpoint"] = endpoint

@@ -1,4 +1,6 @@
-"""A story as JSON, for programs. Version 1:
+"""A story as JSON, for programs.
+
+Version 1 has
 
     version     1; a later version may add names, and changes none of these
     asked       the question in words

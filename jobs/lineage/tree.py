@@ -95,11 +95,10 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
     if story.outcomes:
         yield Text("")
         yield Text("How it stands", "bold")
-        titles = {step.id: step for step in story.steps}
+        messages = _messages(story)
         for outcome in story.outcomes:
-            step = titles[outcome.step]
-            line = Text(_shown(outcome.text), _STATES.get(outcome.state, ""))
-            line.append(f" ({_about(step)})", "dim")
+            line = Text(f"{_about(messages[outcome.step])}: ", "dim")
+            line.append(_shown(outcome.text), _STATES.get(outcome.state, ""))
             yield from _wrapped(f"  {glyphs.dot} ", line, width)
     cautions = [*story.cautions]
     if story.not_shown:
@@ -109,6 +108,13 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
         yield Text("What this does not tell", "bold")
         for caution in cautions:
             yield from _wrapped(f"  {glyphs.dot} ", Text(_shown(caution)), width)
+
+
+def _messages(story: Story) -> dict[str, Step]:
+    """Return the step by which an outcome is named: of a consumption, the record that was consumed."""
+    steps = {step.id: step for step in story.steps}
+    sources = {edge.target: steps[edge.source] for edge in story.edges}
+    return {name: sources.get(name, step) if step.consumption is not None else step for name, step in steps.items()}
 
 
 def _about(step: Step) -> str:

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.lineage.answer import records_of, rows_of, story_and_rows
-from commitlake.pipelines.lineage.bodies import with_bodies
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.question import MAX_RECORDS, LineageError, Question
 from commitlake.pipelines.lineage.story import Record, Story
@@ -85,6 +84,8 @@ class Lake:
         question = Question(key, message_id, place, _zoned(start), _zoned(end), depth, related_by, limit)
         story, rows = story_and_rows(self.paths, question)
         if bodies:
+            from commitlake.pipelines.lineage.bodies import with_bodies
+
             story = with_bodies(story, rows, self.bodies)
         if masks:
             from commitlake.pipelines.replay.masking import check_key, parse_mask

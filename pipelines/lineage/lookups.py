@@ -11,6 +11,7 @@ import datetime
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -185,11 +186,10 @@ class LineageTables:
         found: list[Row] = []
         for start in range(0, len(listed), _PER_QUESTION):
             where = is_one_of("node_hash", map(str, listed[start : start + _PER_QUESTION]))
-            for batch in run_sql(self.edges, "edges", f"SELECT * FROM edges WHERE {where}"):
-                mine = pc.is_in(batch.column("node").cast(pa.string()), texts_of(sorted(wanted)))
-                found += rows_of([batch.filter(mine).slice(0, limit + 1 - len(found))])
-                if len(found) > limit:
-                    return found
+            rows = rows_of(run_sql(self.edges, "edges", f"SELECT * FROM edges WHERE {where}"))
+            found += islice((row for row in rows if row["node"] in wanted), limit + 1 - len(found))
+            if len(found) > limit:
+                break
         return found
 
     def newest(self, brokers: Iterable[str]) -> dict[str, datetime.datetime]:

@@ -73,6 +73,8 @@ class Outcomes:
             if place in told:
                 continue
             group = group_of(row["topic"] or "", row["properties"])
+            if not self._has_edges and row["kind"] in (Kind.DELAY, Kind.TIMER, Kind.HALF):
+                continue  # whether it still waits, nothing tells
             if row["kind"] == Kind.NORMAL:
                 found += self._of_groups(place, row, told)
             elif group is not None and row["kind"] in (Kind.DELAY, Kind.TIMER, Kind.RETRY, Kind.DLQ):
@@ -219,29 +221,23 @@ class Outcomes:
             at = self._when(known.taken, place)
             text = f"not yet consumed by {group}: offset {number:,}, group at {known.offset:,} as of {at}"
             return result(OutcomeState.NOT_CONSUMED, text, Proof.OFFSETS, known.taken)
-        return result(OutcomeState.PASSED, self._passed(place, what, chain, known), Proof.OFFSETS,
+        return result(OutcomeState.PASSED, self._passed(place, chain, known), Proof.OFFSETS,
                       self._offsets.passed.get((place, group)))  # fmt: skip
 
-    def _passed(self, place: Place, what: str, chain: _Chain, known: GroupOffset) -> str:
-        row, group = self._records[place], chain.group
-        by = self._offsets.passed.get((place, group))
+    def _passed(self, place: Place, chain: _Chain, known: GroupOffset) -> str:
+        by = self._offsets.passed.get((place, chain.group))
         when = f" by {self._when(by, place)}" if by is not None else ""
-        rest = (
-            "no retry or dead letter of it is in the lake"
-            if self._has_edges
-            else "nothing tells whether it was retried"
-        )
+        copy = ", its newest copy" if place != chain.head else ""
+        number = self._records[place]["queue_offset"]
         return (
-            f"{group} has passed {what}{when}: offset {row['queue_offset']:,}, group at {known.offset:,}. "
-            f"It has consumed it, or stepped over it; {rest}"
+            f"passed by {chain.group}{when}{copy}: offset {number:,}, group at {known.offset:,}; the group has "
+            "consumed it, or stepped over it"
         )
 
     def _of_waiting(self, place: Place, row: Row, group: str | None = None) -> Iterator[Result]:
         """Yield how it stands with a record that waits; nothing for one that was delivered."""
         edges = [edge for edge in self._from.get(place, NONE) if edge["kind"] in (EdgeKind.DELAYED, EdgeKind.TIMER)]
-        if (not edges and self._has_edges) or any(
-            edge["absent_end"] != "to" and edge["outcome"] is None for edge in edges
-        ):
+        if not edges or any(edge["absent_end"] != "to" and edge["outcome"] is None for edge in edges):
             return
         where = (
             f"level {row['queue_id'] + 1}" if row["kind"] == Kind.DELAY and row["queue_id"] is not None else "the timer"
@@ -251,10 +247,6 @@ class Outcomes:
         def result(state: OutcomeState, text: str, proof: Proof, at: datetime.datetime | None) -> Result:
             return Result(step_id(place), state, text, proof, group, at)
 
-        if not edges:
-            text = f"waits, or has waited, in {where}{what}: without the table of edges nothing tells which"
-            yield result(OutcomeState.UNKNOWN, text, Proof.NONE, None)
-            return
         edge, now = edges[0], self._now.get(row["broker"])
         due = edge["due_timestamp"]
         if edge["outcome"] == Outcome.CANCELLED:
@@ -284,10 +276,7 @@ class Outcomes:
         if kinds & {EdgeKind.COMMITTED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP}:
             return
         finished = [edge for edge in edges if edge["kind"] == EdgeKind.FINISHED]
-        if not self._has_edges:
-            text = "without the table of edges nothing tells whether the transaction was committed"
-            yield Result(step_id(place), OutcomeState.UNKNOWN, text, Proof.NONE)
-        elif any(edge["outcome"] == Outcome.ROLLED_BACK for edge in finished):
+        if any(edge["outcome"] == Outcome.ROLLED_BACK for edge in finished):
             text = "rolled back: no group gets it"
             at = next((edge["to_timestamp"] for edge in finished), None)
             yield Result(step_id(place), OutcomeState.ROLLED_BACK, text, Proof.RECORDS, at=at)

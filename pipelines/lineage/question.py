@@ -57,7 +57,7 @@ class Question:
         if self.limit < 1:
             raise LineageError(f"limit: expected 1 or more, found {self.limit}")
         if self.place is not None and not 0 <= self.place[1] < 1 << 63:
-            raise LineageError(f"offset: expected 0 to 2^63 - 1, found {str(self.place[1])[:40]}")
+            raise LineageError("offset: expected 0 to 2^63 - 1, found a number below or above")
 
     @property
     def words(self) -> str:

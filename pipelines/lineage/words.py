@@ -50,7 +50,7 @@ def length_text(length: datetime.timedelta) -> str:
     for unit, unit_seconds in _UNITS:
         if seconds >= unit_seconds:
             count = seconds / unit_seconds
-            return f"{count:.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.1f} {unit}"
+            return f"{count:.0f} {unit}" if count >= 10 else f"{f'{count:.1f}'.removesuffix('.0')} {unit}"
     return f"{seconds:.0f} s"
 
 

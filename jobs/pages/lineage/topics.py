@@ -1,0 +1,156 @@
+"""The page of `commitlake lineage --topics --html`: which topics feed which, as arcs between the names of topics.
+
+Topics stand one below the other, as far as can be in the direction in which keys pass, so that most arcs go down, on
+the left of the names. An arc's width is its share of the passes. What goes back up is dashed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.pages.markup import Html, joined, name, tag
+from commitlake.jobs.pages.output import time_text
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now
+from commitlake.jobs.pages.parts import paragraph
+from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
+from commitlake.pipelines.lineage.words import count_text, length_text
+
+TITLE = "Which topics feed which"
+MAX_TOPICS = 40
+"""Topics of the picture; of more, those of the links with the most passes."""
+_ROW = 44
+_LEFT = 112
+_TIP = 6
+_WIDEST = 7.0
+_MAX_NAME = 34
+_COLUMNS = (
+    Column("from"), Column("to"), Column("passes", is_number=True), Column("keys, about", is_number=True),
+    Column("median", is_number=True), Column("95 % within", is_number=True),
+)  # fmt: skip
+
+
+def topics_page(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Page:
+    """Return the page.
+
+    Args:
+        graph: The graph.
+        facts: Where it is from, as pairs of a label and a value.
+    """
+    known = [*facts, ("From", time_text(graph.start)), ("To", time_text(graph.end))]
+    sections = []
+    if graph.links:
+        sections.append(Section("picture", "The picture", _picture(graph)))
+        sections.append(Section("links", "Each link", _table(graph)))
+    sections.append(Section("meaning", "What this means", paragraph(_MEANING)))
+    return Page(TITLE, _verdict(graph), known, sections, made_now("lineage"))
+
+
+_MEANING = (
+    "A key passes from one topic to another where a record is followed, within 7 days, by one with the same key in "
+    "another topic. Copies that a broker makes (delayed, retried, half messages, dead letters) do not count. That keys "
+    "pass does not prove that a consumer of the first topic sends to the second one."
+)
+
+
+def _verdict(graph: TopicGraph) -> Verdict:
+    if not graph.links:
+        return Verdict(Kind.INFO, "No key passes from one topic to another in this time.")
+    most = graph.links[0]
+    text = (
+        f"{count_text(len(graph.links) + graph.not_shown, 'link')} between {count_text(len(graph.topics), 'topic')}. "
+        f"Most keys pass from {most.source[:100]} to {most.target[:100]}: {count_text(most.passes, 'time')}, with a "
+        f"median of {length_text(most.median)}."
+    )
+    return Verdict(Kind.INFO, text)
+
+
+def _picture(graph: TopicGraph) -> Html:
+    links = _drawn(graph.links)
+    order = topic_order(links)
+    rows = {topic: number for number, topic in enumerate(order)}
+    records = {node.topic: node.records for node in graph.topics}
+    height = len(order) * _ROW + 8
+    most = max(link.passes for link in links)
+    arcs = [_arc(link, rows, most) for link in links]
+    names = [_name(topic, row, records) for topic, row in rows.items()]
+    drawn = tag(
+        "svg", *arcs, *names, width="100%", height=height, role="img",
+        aria_label="Topics, and arcs between those between which keys pass; the table below has the same",
+    )  # fmt: skip
+    left_out = len(graph.links) - len(links)
+    note = f"{left_out:,} links with fewer passes are not drawn. " if left_out else ""
+    caption = f"{note}Arcs go down on the left; dashed ones go back up. The wider, the more passes."
+    return tag("figure", tag("figcaption", caption), drawn, class_="figure")
+
+
+def _drawn(links: Sequence[TopicLink]) -> list[TopicLink]:
+    topics: set[str] = set()
+    found = []
+    for link in links:
+        if len(topics | {link.source, link.target}) <= MAX_TOPICS:
+            topics |= {link.source, link.target}
+            found.append(link)
+    return found
+
+
+def topic_order(links: Sequence[TopicLink]) -> list[str]:
+    """Return topics in an order in which most passes go down: what feeds more than it is fed stands first."""
+    left = {topic for link in links for topic in (link.source, link.target)}
+    order: list[str] = []
+    while left:
+        surplus = dict.fromkeys(sorted(left), 0)
+        fed = dict.fromkeys(left, 0)
+        for link in links:
+            if link.source in left and link.target in left:
+                surplus[link.source] += link.passes
+                surplus[link.target] -= link.passes
+                fed[link.target] += link.passes
+        first = min(surplus, key=lambda topic: (fed[topic] > 0, -surplus[topic], topic))
+        order.append(first)
+        left.remove(first)
+    return order
+
+
+def _arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
+    start, end = rows[link.source], rows[link.target]
+    is_back = end < start
+    y1 = start * _ROW + 22 + (4 if not is_back else -4)
+    y2 = end * _ROW + 22 + (-4 if not is_back else 4)
+    reach = min(_LEFT - 16, 22 + 20 * abs(end - start))
+    x = _LEFT - reach
+    width = max(1.2, _WIDEST * link.passes / most)
+    passes, median = count_text(link.passes, "pass", "passes"), length_text(link.median)
+    told = f"{link.source} to {link.target}: {passes}, median {median}"
+    path = f"M{_LEFT} {y1}C{x} {y1} {x} {y2} {_LEFT - _TIP} {y2}"
+    tip = f"M{_LEFT} {y2}l{-_TIP - 3} -5v10z"
+    return tag(
+        "g", tag("title", printable_line(told)),
+        tag("path", d=path, class_="feed back" if is_back else "feed", stroke_width=f"{width:.1f}"),
+        tag("path", d=tip, class_="feed-tip"),
+    )  # fmt: skip
+
+
+def _name(topic: str, row: int, records: Mapping[str, int]) -> Html:
+    shown = printable_line(topic[: _MAX_NAME + 1])
+    shown = shown if len(shown) <= _MAX_NAME else f"{shown[: _MAX_NAME - 1]}…"
+    y = row * _ROW + 22
+    told = count_text(records[topic], "record") if topic in records else ""
+    return joined([
+        tag("text", shown, x=_LEFT + 8, y=y, class_="feed-name"),
+        tag("text", told, x=_LEFT + 8, y=y + 15, class_="axis"),
+    ])  # fmt: skip
+
+
+def _table(graph: TopicGraph) -> Html:
+    rest = f"{graph.not_shown:,} more links are not shown." if graph.not_shown else ""
+    rows = [
+        [
+            Cell(name(link.source)), Cell(name(link.target)), Cell(f"{link.passes:,}", link.passes),
+            Cell(f"{link.keys:,}", link.keys), Cell(length_text(link.median), link.median.total_seconds()),
+            Cell(length_text(link.p95), link.p95.total_seconds()),
+        ]
+        for link in graph.links
+    ]  # fmt: skip
+    return table("Keys that pass from one topic to another", _COLUMNS, rows, rest=rest)

@@ -1,0 +1,270 @@
+"""Stories from small lakes: what is found, in which order, how it stands, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.pipelines.lineage.answer import records_of, story_of
+from commitlake.pipelines.lineage.gathering import NO_EDGES
+from commitlake.pipelines.lineage.question import LineageError, Question
+from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, StepKind, Story
+from tests.support.lineage_lakes import (
+    BROKER,
+    KEY,
+    at,
+    consumption,
+    edge,
+    make_lake,
+    order_lake,
+    record,
+    snapshot,
+)
+
+
+def outcome_of(story: Story, group: str | None) -> Outcome:
+    (found,) = (outcome for outcome in story.outcomes if outcome.group == group)
+    return found
+
+
+def test_an_order_is_told_from_its_sending_to_each_groups_outcome(tmp_path: Path) -> None:
+    story = story_of(order_lake(tmp_path), Question(key=KEY))
+    assert [(step.title, step.at) for step in story.steps] == [
+        ("sent to orders", at(0)),
+        ("failed in billing", at(0.3)),
+        ("waits in level 3 for the first retry of billing", at(0.5)),
+        ("the first retry of billing", at(10.5)),
+        ("consumed by billing", at(10.7)),
+    ]
+    assert [(each.kind, each.source, each.target) for each in story.edges] == [
+        ("consumed", "broker-a:1000", "consumption:broker-a:900000:0"),
+        ("retried", "broker-a:1000", "broker-a:2000"),
+        ("delayed", "broker-a:2000", "broker-a:3000"),
+        ("consumed", "broker-a:3000", "consumption:broker-a:900010:0"),
+    ]
+    assert story.as_of == at(3600)
+    billing = outcome_of(story, "billing")
+    assert (billing.text, billing.proof) == (
+        "consumed by billing at the second try, 11 s after it was sent",
+        Proof.TRACE,
+    )
+    audit = outcome_of(story, "audit")
+    assert (audit.state, audit.proof, audit.at) == (OutcomeState.PASSED, Proof.OFFSETS, at(60))
+    assert audit.text == (
+        "passed by audit by 14:01:00: offset 1,203, group at 1,204; the group has consumed it, or stepped over it"
+    )
+    late = outcome_of(story, "late")
+    assert late.text == "not yet consumed by late: offset 1,203, group at 1,190 as of 14:58:20"
+    assert "sent by shop in 12 ms" in story.steps[0].text
+    assert story.records[0].producer_group == "shop"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question(key=KEY),
+        Question(message_id="7F00A1"),
+        Question(message_id="0A00000100002A9F00000000000003E8"),
+        Question(place=(BROKER, 2000)),
+    ],
+)
+def test_each_question_leads_to_the_same_steps(tmp_path: Path, question: Question) -> None:
+    story = story_of(order_lake(tmp_path), question)
+    assert len(story.steps) == 5
+    assert any(each.matched for each in story.records)
+
+
+def test_depth_cuts_what_is_further_away_and_says_so(tmp_path: Path) -> None:
+    story = story_of(order_lake(tmp_path), Question(place=(BROKER, 3000), depth=1))
+    assert [step.title for step in story.steps] == [
+        "waits in level 3 for the first retry of billing", "the first retry of billing", "consumed by billing",
+    ]  # fmt: skip
+    assert any("more than 1 edge" in caution for caution in story.cautions)
+
+
+def test_nothing_found_is_a_story_without_steps(tmp_path: Path) -> None:
+    lake = order_lake(tmp_path)
+    for question in (Question(key="order-1"), Question(key=KEY, start=at(100)), Question(place=(BROKER, 1))):
+        story = story_of(lake, question)
+        assert (story.steps, story.outcomes, story.as_of) == ([], [], None)
+
+
+def test_a_lake_without_edges_shows_records_in_time_order_and_says_how_to_get_them(tmp_path: Path) -> None:
+    records = [record(3000, 9, "%DLQ%billing", reconsume_times=3), record(1000, 0, "orders"),
+               record(500, 0.1, "SCHEDULE_TOPIC_XXXX")]  # fmt: skip
+    story = story_of(make_lake(tmp_path, records, None), Question(key=KEY))
+    assert [step.title for step in story.steps] == [
+        "sent to orders",
+        "waits in level 1, for orders",
+        "dead letter of billing",
+    ]
+    assert not story.edges
+    assert NO_EDGES in story.cautions
+    assert outcome_of(story, "billing").state is OutcomeState.DEAD
+    assert "without the table of edges" in outcome_of(story, "billing").text
+
+
+def test_there_is_an_error_where_there_is_no_lake(tmp_path: Path) -> None:
+    with pytest.raises(LakeError):
+        story_of(LakePaths(str(tmp_path / "none")), Question(key=KEY))
+
+
+def test_what_waits_is_waiting_and_later_overdue(tmp_path: Path) -> None:
+    waits = record(1000, 0, "SCHEDULE_TOPIC_XXXX", queue_id=4)
+    open_edge = edge(
+        "delayed", waits, due_timestamp=at(420), to_topic="orders", absent_end="to", absent_reason="not_yet"
+    )
+    for number, (newest, state, text) in enumerate([
+        (60, OutcomeState.WAITING, "waiting in level 5, due 14:07:00"),
+        (600, OutcomeState.OVERDUE, "overdue in level 5, due 14:07:00, and not delivered by 14:10:00"),
+    ]):  # fmt: skip
+        other = record(5000, newest, "payments", keys=None, unique_key="other")
+        story = story_of(make_lake(tmp_path / str(number), [waits, other], open_edge), Question(key=KEY))
+        (outcome,) = story.outcomes
+        assert (outcome.state, outcome.text, outcome.at) == (state, text, at(420))
+        assert [step.kind for step in story.steps] == [StepKind.DELAY, StepKind.MISSING]
+        assert story.steps[1].text == "not delivered so far: due 14:07:00"
+        assert story.steps[1].at is None
+
+
+def test_a_dead_letter_is_told_with_its_day_and_its_redrive_has_outcomes_of_its_own(tmp_path: Path) -> None:
+    sent = record(1000, 0, "orders")
+    dead = record(2000, 5, "%DLQ%billing", reconsume_times=2)
+    again = record(7000, 86_400 * 3, "orders", unique_key="NEW", queue_offset=8000)
+    rows = edge("dead", sent, dead, consumer_group="billing", attempt=2)
+    lonely = story_of(make_lake(tmp_path / "1", [sent, dead, again], rows), Question(place=(BROKER, 1000)))
+    assert outcome_of(lonely, "billing").text == "dead letter of billing since Fri 2026-11-20 14:00:05, not redriven"
+    assert lonely.edges[0].text == "billing gave up after 2 tries"
+    rows += edge("redriven", dead, again, replay_id="r-17")
+    rows += consumption(again, "billing", 0, 86_400 * 3 + 4.2, "success")
+    story = story_of(make_lake(tmp_path / "2", [sent, dead, again], rows), Question(place=(BROKER, 1000)))
+    assert [(outcome.state, outcome.text) for outcome in story.outcomes] == [
+        (OutcomeState.REDRIVEN, "dead letter of billing since Fri 2026-11-20 14:00:05, redriven 3 d later"),
+        (OutcomeState.CONSUMED, "consumed by billing at the first try, 4.2 s after it was sent"),
+    ]
+    assert len([each for each in story.edges if each.kind == "redriven"]) == 1  # it is filed under both messages
+
+
+def test_transactions_are_prepared_committed_or_rolled_back(tmp_path: Path) -> None:
+    half = record(1000, 0, "RMQ_SYS_TRANS_HALF_TOPIC")
+    op = record(1500, 2, "RMQ_SYS_TRANS_OP_HALF_TOPIC", unique_key=None, keys=None)
+    sent = record(1200, 1, "orders")
+    cases = {
+        OutcomeState.PREPARED: edge("finished", half, absent_end="to", absent_reason="not_yet"),
+        OutcomeState.ROLLED_BACK: edge("finished", half, op, outcome="rolled_back"),
+        OutcomeState.UNKNOWN: [*edge("finished", half, op, outcome="committed"), *edge("committed", half, sent)],
+    }
+    for state, rows in cases.items():
+        records = [half, op, sent] if state is OutcomeState.UNKNOWN else [half, op]
+        story = story_of(make_lake(tmp_path / state, records, rows), Question(place=(BROKER, 1000)))
+        assert [outcome.state for outcome in story.outcomes] == [state]
+    assert [step.title for step in story.steps] == [
+        "half message for orders",
+        "committed to orders",
+        "transaction committed",
+    ]
+
+
+def test_ends_that_are_missing_are_steps_with_their_reasons(tmp_path: Path) -> None:
+    retry = record(3000, 10, "%RETRY%billing", reconsume_times=1)
+    gone = edge("retried", None, retry, consumer_group="billing", attempt=1, absent_end="from",
+                absent_reason="before_archive", from_broker=BROKER, from_physical_offset=17,
+                from_topic="orders")  # fmt: skip
+    refused = edge("produced", unique_key="7F00A1", absent_end="to", absent_reason="refused", to_topic="orders",
+                   producer_group="shop", evidence_broker=BROKER, evidence_physical_offset=4,
+                   evidence_entry=0)  # fmt: skip
+    lost = edge("delayed", retry, record(4000, 20, "orders"), due_timestamp=at(20))  # messages has no such row
+    story = story_of(make_lake(tmp_path, [retry], [*gone, *refused, *lost]), Question(key=KEY))
+    missing = {step.id: step.missing for step in story.steps if step.missing is not None}
+    found = {name: (each.reason, each.name) for name, each in missing.items()}
+    assert found["missing:broker-a:17"] == ("before_archive", "broker-a:17")
+    assert found["missing:broker-a:4000"] == ("gone", "broker-a:4000")
+    assert ("refused", "orders, 7F00A1") in found.values()
+    assert story.steps[0].missing is not None  # what led to the first record stands before it
+
+
+def test_a_snapshot_from_before_a_message_proves_nothing_about_it(tmp_path: Path) -> None:
+    sent = record(1000, 100, "orders")
+    offsets = snapshot(0, {("billing", "orders", 0): 2_000})
+    story = story_of(make_lake(tmp_path, [sent], [], offsets), Question(key=KEY))
+    outcome = outcome_of(story, "billing")
+    assert (outcome.state, outcome.proof) == (OutcomeState.UNKNOWN, Proof.NONE)
+    assert "from before it was stored" in outcome.text
+
+
+def test_failed_and_begun_consumptions_are_told_as_such(tmp_path: Path) -> None:
+    sent = record(1000, 0, "orders")
+    rows = [
+        *consumption(sent, "a", 0, 1, "time_out"),
+        *consumption(sent, "b", 0, 2, None),
+        *consumption(None, "c", 0, 3, "success"),
+    ]
+    story = story_of(make_lake(tmp_path, [sent], rows), Question(key=KEY))
+    assert (
+        outcome_of(story, "a").text
+        == "failed in a at the first try (time-out), and no later record of it is in the lake"
+    )
+    assert outcome_of(story, "b").text == "b began to consume it at the first try, and nothing tells how it ended"
+    assert "several records fit" in "".join(step.text for step in story.steps if step.missing is not None)
+
+
+def test_nobody_known_to_consume_is_said(tmp_path: Path) -> None:
+    story = story_of(make_lake(tmp_path, [record(1000, 0, "orders")]), Question(key=KEY))
+    (outcome,) = story.outcomes
+    assert (outcome.state, outcome.group) == (OutcomeState.UNKNOWN, None)
+    assert "no snapshot of the broker's offsets" in outcome.text
+    assert any("no snapshot of the groups' offsets" in caution for caution in story.cautions)
+
+
+def test_records_related_by_a_property_are_in_the_story_and_marked(tmp_path: Path) -> None:
+    def of(offset: int, seconds: float, customer: str, **changes: object) -> dict[str, object]:
+        return record(offset, seconds, "orders", properties={"customer": customer}, **changes)
+
+    other: dict[str, object] = {"keys": ["order-2"], "unique_key": "B"}
+    far: dict[str, object] = {"keys": ["order-3"], "unique_key": "C"}
+    lake = make_lake(tmp_path, [of(1000, 0, "it's"), of(2000, 60, "it's", **other), of(3000, 400_000, "it's", **far)])
+    story = story_of(lake, Question(key=KEY, related_by="customer"))
+    assert [(each.physical_offset, each.matched, each.related_by) for each in story.records] == [
+        (1000, True, None), (2000, False, "customer"),
+    ]  # fmt: skip
+    assert any("were looked for from" in caution for caution in story.cautions)
+    none = story_of(lake, Question(key=KEY, related_by="colour"))
+    assert any("has the property colour" in caution for caution in none.cautions)
+    by_key = story_of(lake, Question(place=(BROKER, 1000), related_by="KEYS"))
+    assert len(by_key.records) == 1
+
+
+def test_of_too_many_records_the_newest_are_told_and_the_rest_counted(tmp_path: Path) -> None:
+    records = [record(1000 + n, n, "orders", unique_key=f"U{n}") for n in range(30)]
+    story = story_of(make_lake(tmp_path, records), Question(key=KEY, limit=10))
+    assert (len(story.steps), story.not_shown) == (10, 20)
+    assert story.records[0].physical_offset == 1020
+
+
+def test_trace_records_that_name_a_key_are_no_steps(tmp_path: Path) -> None:
+    records = [record(1000, 0, "orders"), record(2000, 1, "RMQ_SYS_TRACE_TOPIC", unique_key="T")]
+    story = story_of(make_lake(tmp_path, records), Question(key=KEY))
+    assert [step.lane for step in story.steps] == ["orders"]
+
+
+def test_records_alone_are_given_in_time_order(tmp_path: Path) -> None:
+    found = records_of(order_lake(tmp_path), Question(key=KEY))
+    assert [each.physical_offset for each in found] == [1000, 2000, 3000]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "found none"),
+        ({"key": "a", "message_id": "b"}, "key and message_id"),
+        ({"key": "a", "depth": -1}, "depth"),
+        ({"key": "a", "limit": 0}, "limit"),
+        ({"place": ("a", -1)}, "offset"),
+        ({"place": ("a", 10**5_000)}, "offset"),
+    ],
+)
+def test_questions_without_a_meaning_are_refused(arguments: dict[str, object], told: str) -> None:
+    with pytest.raises(LineageError, match=told):
+        Question(**arguments)  # type: ignore[arg-type]

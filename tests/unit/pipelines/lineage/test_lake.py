@@ -1,0 +1,82 @@
+"""The Python API: stories, records, bodies and topics of a lake, without Spark."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import commitlake
+from commitlake.pipelines.lineage.question import LineageError
+from commitlake.pipelines.message_keys.follow import catch_up_keys
+from tests.support.lakes import GrowingLake
+from tests.support.lineage_lakes import KEY, order_lake
+from tests.support.logs import new_message
+
+
+@pytest.fixture(scope="module")
+def archived(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """A lake with bodies and keys, as archive runs make it."""
+    growing = GrowingLake(tmp_path_factory.mktemp("lake"))
+    growing.write(
+        new_message(number, topic="orders", body=b'{"email":"ada@example.com","n":%d}' % number,
+                    properties=(("KEYS", f"order-{number % 3}"), ("UNIQ_KEY", f"U{number}")))
+        for number in range(9)
+    )  # fmt: skip
+    growing.archive()
+    catch_up_keys(growing.lake)
+    return growing
+
+
+def test_a_story_is_one_call(tmp_path: Path) -> None:
+    order_lake(tmp_path)
+    story = commitlake.open(str(tmp_path / "lake")).lineage(key=KEY)
+    assert [outcome.group for outcome in story.outcomes] == ["audit", "late", "billing"]
+    assert story.steps[0].title == "sent to orders"
+
+
+def test_records_and_bodies_are_found_by_key_place_and_id(archived: GrowingLake) -> None:
+    lake = commitlake.open(archived.lake.root)
+    records = lake.records(key="order-1")
+    assert [record.unique_key for record in records] == ["U1", "U4", "U7"]
+    body = b'{"email":"ada@example.com","n":4}'
+    assert lake.body(records[1]) == body
+    assert lake.body((records[1].broker, records[1].physical_offset)) == body
+    assert lake.body("U4") == body
+    with pytest.raises(LineageError, match="found 0"):
+        lake.body("U99")
+
+
+def test_a_story_has_bodies_where_they_are_asked_for_and_masks_hold(archived: GrowingLake) -> None:
+    lake = commitlake.open(archived.lake.root)
+    plain = lake.lineage(message_id="U4")
+    assert plain.records[0].body is None
+    assert lake.lineage(message_id="U4", bodies=True).records[0].body == b'{"email":"ada@example.com","n":4}'
+    masked = lake.lineage(message_id="U4", bodies=True, masks=["body.email=null"])
+    assert b"ada" not in (masked.records[0].body or b"")
+
+
+def test_times_without_a_zone_are_utc(archived: GrowingLake) -> None:
+    lake = commitlake.open(archived.lake.root)
+    first = lake.records(key="order-1")[0].stored_at
+    assert first is not None
+    plain = first.replace(tzinfo=None) + datetime.timedelta(milliseconds=1)
+    assert len(lake.records(key="order-1", start=plain)) == 2
+    assert [node.topic for node in lake.topics(plain - datetime.timedelta(days=1), plain).topics] == ["orders"]
+
+
+def test_importing_and_asking_load_neither_spark_nor_pandas_nor_the_compiler(tmp_path: Path) -> None:
+    order_lake(tmp_path)
+    code = (
+        "import sys, commitlake\n"
+        "heavy = {'pyspark', 'pandas', 'numba', 'deltalake'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        f"story = commitlake.open({str(tmp_path / 'lake')!r}).lineage(key={KEY!r})\n"
+        "assert story.steps\n"
+        "found = (heavy - {'deltalake'}) & set(sys.modules)\n"
+        "assert not found, found\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
