@@ -52,7 +52,7 @@ class Client:
     """
 
     def __init__(self, options: Options) -> None:
-        """Nothing is connected yet: the first call does that."""
+        """Prepare a client. The first call connects."""
         self.options = options
         self.retries = 0
         self._connection: happybase.Connection | None = None
@@ -60,7 +60,7 @@ class Client:
         self._table = options.table.encode()
 
     def __enter__(self) -> Self:
-        """For use in a `with`."""
+        """Return the client, for a `with` statement."""
         return self
 
     def __exit__(
@@ -70,7 +70,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Give the connection back; the next call makes another."""
+        """Close the connection. The next call opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -86,7 +86,7 @@ class Client:
         self._call("write", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
 
     def delete(self, keys: Sequence[bytes], family: bytes, timestamp_ms: int) -> None:
-        """Take a family's cells of these rows away that are as old as the timestamp, or older.
+        """Delete a family's cells of these rows, up to a timestamp.
 
         Raises:
             UnavailableError: if HBase did not do it in time.
@@ -96,7 +96,7 @@ class Client:
         self._call("delete", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
 
     def get(self, keys: Sequence[bytes], column: bytes) -> dict[bytes, bytes]:
-        """One column of some rows, by row key; rows that are not there are left out.
+        """Return one column of some rows by row key, without rows that do not exist.
 
         Raises:
             UnavailableError: if HBase did not answer in time.
@@ -108,7 +108,7 @@ class Client:
         return {row.row: row.columns[column].value for row in rows if column in row.columns}
 
     def check_and_put(self, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
-        """Put one cell if it holds what is expected (None: nothing), and say whether that was so.
+        """Write one cell if it has the expected value (None: no value), and return whether it was written.
 
         A repeated call finds its own value there and says no: who is told no looks whether it was that.
         """
@@ -121,7 +121,7 @@ class Client:
     def scan(
         self, start: bytes, stop: bytes, *, page_rows: int, first_page_rows: int | None = None
     ) -> Iterator[list[Row]]:
-        """Rows from `start` to before `stop`, in the order of their keys, page by page.
+        """Yield rows from `start` to before `stop`, in the order of their keys, page by page.
 
         Each page is a scan of its own: nothing is lost with a connection, and none waits on the server for a reader.
 
@@ -139,11 +139,11 @@ class Client:
             start, rows = page[-1].key + b"\0", page_rows
 
     def tables(self) -> list[str]:
-        """Names of all tables."""
+        """Return the names of all tables."""
         return [name.decode() for name in self._call("list tables", lambda thrift: thrift.getTableNames())]
 
     def create_table(self, families: Sequence[Mapping[str, Any]]) -> bool:
-        """Make the table, and say whether it was not there before.
+        """Create the table, and return False if it existed already.
 
         Args:
             families: the fields of Thrift 1's `ColumnDescriptor` for each.
@@ -156,25 +156,25 @@ class Client:
         return True
 
     def delete_table(self) -> None:
-        """Drop the table with all that it holds."""
+        """Delete the table with all its rows."""
         if self._call("look", lambda thrift: thrift.isTableEnabled(self._table)):
             self._call("disable", lambda thrift: thrift.disableTable(self._table))
         self._call("drop", lambda thrift: thrift.deleteTable(self._table))
 
     def compact(self) -> None:
-        """Ask for a major compaction, after which no file of the table holds cells that were overwritten or deleted.
+        """Request a major compaction, which removes overwritten and deleted cells from the table's files.
 
         HBase does it in its own time; what it still has in memory is not part of it.
         """
         self._call("compact", lambda thrift: thrift.majorCompact(self._table))
 
     def regions(self) -> list[bytes]:
-        """First keys of the table's regions, in order."""
+        """Return the first keys of the table's regions, in order."""
         found = self._call("list regions", lambda thrift: thrift.getTableRegions(self._table))
         return sorted(region.startKey for region in found)
 
     def _call(self, what: str, call: Callable[[Any], _T]) -> _T:
-        """Make a call until it succeeds, cannot, or the time is over."""
+        """Repeat a call until it succeeds, fails for good, or the time is over."""
         began = time.monotonic()
         pause = FIRST_PAUSE_SECONDS
         while True:

@@ -1,4 +1,4 @@
-"""What can go wrong between the lake and HBase.
+"""Errors of the connection between the lake and HBase.
 
 HBaseError
 ├── OptionError             an option that is unknown or has a wrong value
@@ -17,42 +17,42 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class HBaseError(CommitLakeError):
-    """Root of the folder's errors; the message is for a user."""
+    """Base class of all errors of this package."""
 
     exit_code = ExitCode.FAILED
 
 
 class OptionError(HBaseError):
-    """An option that is unknown or has a wrong value."""
+    """An option is unknown or has a wrong value."""
 
     exit_code = ExitCode.USAGE
 
 
 class UnavailableError(HBaseError):
-    """HBase, or its Thrift server, did not answer within the time allowed."""
+    """HBase or its Thrift server did not answer in time."""
 
     is_transient = True
 
 
 class RefusedError(HBaseError):
-    """HBase will not do it, however often it is asked."""
+    """HBase refuses a request; a retry would not help."""
 
 
 class TableError(HBaseError):
-    """A table that is not there, or is not one of ours."""
+    """A table does not exist, or is not a table of messages."""
 
 
 class ProgressError(HBaseError):
-    """What the table says of itself does not fit the Delta table that it should follow."""
+    """The table's progress does not fit the Delta table that it follows."""
 
 
 class ConcurrentFollowError(HBaseError):
-    """Another run has written the table's progress meanwhile; rows that both wrote are the same."""
+    """Another run has updated the table's progress. Rows that both wrote are identical."""
 
 
 class QuestionError(HBaseError):
-    """A question that would need every row to be read."""
+    """A question that would need to read every row."""
 
 
 class RowError(HBaseError):
-    """A message that has no row key, or a row that holds no message."""
+    """A message without a row key, or a row without a message."""

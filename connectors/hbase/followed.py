@@ -1,4 +1,4 @@
-"""What a run that brings HBase to the newest version of `messages` has done."""
+"""The result of a run that brings HBase to the newest version of `messages`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What one run did.
+    """Result of one run.
 
     Attributes:
         version: the Delta version that the table now has.

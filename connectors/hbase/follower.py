@@ -1,4 +1,5 @@
-"""The projection of `messages` into HBase: version by version, never ahead of Delta, the same however often it is done.
+"""Projects `messages` into HBase, version by version. HBase is never ahead of Delta, and a repeated run changes
+nothing.
 
     follow(SparkRunner(spark), lake.messages, Options.of_address("hbase-thrift:9090"))
 
@@ -51,7 +52,7 @@ def follow(
     progress: OnVersion | None = None,
     task_rows: int = TASK_ROWS,
 ) -> Followed:
-    """Bring HBase to the newest version of `messages`; the table is made where there is none.
+    """Bring HBase to the newest version of `messages`, and create the table if it does not exist.
 
     Args:
         runner: for versions of many rows; without it, this thread does all.
@@ -89,7 +90,7 @@ def follow(
 def _begin(
     client: Client, found: Progress | None, messages_uri: str, storage_options: Mapping[str, str] | None
 ) -> Progress:
-    """What the table says, after the first run has announced itself."""
+    """Read the table's progress; the first run writes one."""
     followed = table_id(messages_uri, storage_options)
     if found is not None:
         if found.followed != followed:
@@ -105,7 +106,7 @@ def _begin(
 
 
 def _pending(state: Progress, messages_uri: str, storage_options: Mapping[str, str] | None) -> Iterator[AddedVersion]:
-    """The versions that are to be done; of a first load, all at once."""
+    """Return the versions to process; a first load takes all at once."""
     try:
         if state.version is not None:
             yield from added_versions(messages_uri, state.version, storage_options)

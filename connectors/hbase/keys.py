@@ -1,4 +1,4 @@
-"""Row keys of the projection: one table, in which every message has a row, and entries that lead to it.
+"""Row keys of the projection: one table with a row for each message, and index entries that point to it.
 
     m   salt · "m" · topic · time · place                     the message, all columns; value: see `cells`
     i   salt · "i" · offset · broker                          by offset message id; value: the key of its row m
@@ -54,12 +54,12 @@ _KEY_BYTES = 16
 
 
 def time_bytes(store_us: int | None) -> bytes:
-    """A time as part of a key, which sorts as the time does; null sorts last."""
+    """Return a time as part of a key that sorts like the time; null sorts last."""
     return _U64.pack(NO_TIME if store_us is None else store_us + _TOP_BIT)
 
 
 def place_bytes(broker: str, physical_offset: int) -> bytes:
-    """The primary key of a message as part of a row key.
+    """Return a message's primary key as part of a row key.
 
     Raises:
         RowError: for a broker's name that no broker can have.
@@ -71,28 +71,28 @@ def place_bytes(broker: str, physical_offset: int) -> bytes:
 
 
 def topic_hash(topic: str | None) -> bytes:
-    """A topic as part of a key; zeros for none."""
+    """Return a topic as part of a key; zeros for none."""
     return bytes(_TOPIC_BYTES) if topic is None else blake2b(topic.encode(), digest_size=_TOPIC_BYTES).digest()
 
 
 def key_hash(key: str) -> bytes:
-    """A unique key or a business key as part of a row key."""
+    """Return a unique key or a business key as part of a row key."""
     return blake2b(key.encode(), digest_size=_KEY_BYTES).digest()
 
 
 def message_key(salts: int, topic: bytes, time: bytes, place: bytes) -> bytes:
-    """Key of a message's row."""
+    """Return the key of a message's row."""
     return bytes((zlib.crc32(place) % salts,)) + MESSAGE + topic + time + place
 
 
 def offset_prefix(salts: int, physical_offset: int) -> bytes:
-    """What the keys of the entries begin with that lead to all messages at an offset, one for each broker."""
+    """Return the key prefix of index entries for an offset, one entry for each broker's message."""
     offset = _U64.pack(physical_offset + _TOP_BIT)
     return bytes((zlib.crc32(offset) % salts,)) + BY_OFFSET + offset
 
 
 def entry_prefix(salts: int, kind: bytes, hashed: bytes) -> bytes:
-    """What the keys of the entries begin with that lead to all messages with a key.
+    """Return the key prefix of index entries for a unique key or business key.
 
     Args:
         salts: of the table.
@@ -103,16 +103,16 @@ def entry_prefix(salts: int, kind: bytes, hashed: bytes) -> bytes:
 
 
 def topic_prefix(salt: int, topic: str) -> bytes:
-    """What the keys of a topic's messages begin with, in one salt."""
+    """Return the key prefix of a topic's messages in one salt."""
     return bytes((salt,)) + MESSAGE + topic_hash(topic)
 
 
 def end_of(prefix: bytes) -> bytes:
-    """The first key behind all that begin with a prefix."""
+    """Return the first key after all keys with a prefix."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""
 
 
 def sort_key(key: bytes) -> bytes:
-    """Of a message's row key the part that sorts: time, broker, offset."""
+    """Return the sorting part of a message's row key: time, broker, offset."""
     return key[2 + _TOPIC_BYTES :]

@@ -1,4 +1,4 @@
-"""Questions that HBase answers in milliseconds: by message id, by unique key, by business key, by topic and time.
+"""Look-ups that HBase answers in milliseconds: by message id, unique key, business key, or topic and time.
 
     with Client(Options.of_address("hbase-thrift:9090")) as client:
         table = read_all(look_up(client, Wanted(keys=["order-4711"]), limit=100))
@@ -46,7 +46,7 @@ _Sorted = Iterator[tuple[bytes, _Row]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a message must be like: all that is given must hold, of several values any.
+    """Conditions on messages. All given conditions must hold; of several values, any.
 
     Attributes:
         message_id: offset message id, or where there is none such, client message id.
@@ -71,7 +71,7 @@ class Wanted:
     end: datetime.datetime | None = None
 
     def holds_for(self, row: _Row) -> bool:
-        """Whether a message is like that, ids and keys included: hashes of two may be the same."""
+        """Return whether a message meets the conditions, including ids and keys, whose hashes may collide."""
         time = row.get("store_timestamp")
         return (
             (self.unique_key is None or row.get("unique_key") == self.unique_key)
@@ -86,7 +86,7 @@ class Wanted:
 
 
 def look_up(client: Client, wanted: Wanted, limit: int = 0) -> Iterator[pa.RecordBatch]:
-    """The messages that are wanted, in the order of store time, broker and offset, nulls last.
+    """Return matching messages, ordered by store time, broker and offset, nulls last.
 
     Args:
         client: of the table.
@@ -108,12 +108,12 @@ def look_up(client: Client, wanted: Wanted, limit: int = 0) -> Iterator[pa.Recor
 
 
 def read_all(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """The batches of an answer as one table, with the columns of `messages` also where it is empty."""
+    """Return the batches of an answer as one table, which has the columns of `messages` even if it is empty."""
     return pa.Table.from_batches(batches, ARROW_SCHEMA)
 
 
 class _LookUp:
-    """One question to one table."""
+    """A look-up in one table."""
 
     def __init__(self, client: Client, salts: int, wanted: Wanted, limit: int) -> None:
         self._client = client
@@ -156,7 +156,7 @@ class _LookUp:
         yield from self._checked([iter(rows)])
 
     def _checked(self, streams: Sequence[_Sorted], unique_key: str | None = None) -> Iterator[_Row]:
-        """The rows of sorted streams that the conditions hold for, each once."""
+        """Yield the matching rows of sorted streams, each once."""
         last = b""
         for key, row in heapq.merge(*streams, key=lambda pair: pair[0]):
             if key != last and self._wanted.holds_for(row) and unique_key in (None, row.get("unique_key")):
@@ -175,17 +175,17 @@ class _LookUp:
             yield from ((sort_key(row.key), to_row(row.cells[VALUE])) for row in page)
 
     def _range(self, prefix: bytes) -> tuple[bytes, bytes]:
-        """The keys that begin with a prefix and then have a time that is wanted; no time is none of them."""
+        """Return the range of keys with a prefix followed by a wanted time. Rows without a time are outside."""
         end, start = self._wanted.end, self._wanted.start
         if end is not None:
             return prefix + self._first, prefix + time_bytes(epoch_us(end))
         return prefix + self._first, end_of(prefix) if start is None else prefix + time_bytes(None)
 
     def _first_page(self, streams: int) -> int:
-        """What is probably enough of one of several streams."""
+        """Return the size of the first page of one of several streams."""
         return min(_PAGE, max(_LEAST_PAGE, 2 * self._limit // streams)) if self._limit else _PAGE
 
     def _messages(self, keys: Sequence[bytes]) -> list[tuple[bytes, _Row]]:
-        """Messages that entries lead to, in that order; one that TTL has taken just now is not there any more."""
+        """Yield the messages that entries point to, in order, without those that TTL has just removed."""
         found = self._client.get(keys, VALUE)
         return [(sort_key(key), to_row(found[key])) for key in keys if key in found]

@@ -1,4 +1,4 @@
-"""The options of the source, the follower and the look-ups, checked at once: an unknown or wrong one is an error.
+"""Options of the source, the follower and look-ups. An unknown or wrong option is an error.
 
 | option | default | meaning |
 | --- | --- | --- |
@@ -61,7 +61,7 @@ class Options:
 
     @classmethod
     def of_address(cls, address: str, **given: str) -> Options:
-        """Options for `HOST` or `HOST:PORT`, as a job's argument has it.
+        """Return options for a job's argument `HOST` or `HOST:PORT`.
 
         Raises:
             OptionError: for a port that is no number, or another option that does not fit.
@@ -71,7 +71,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
-        """Options as Spark hands them over: strings, names in any case.
+        """Parse options from Spark: strings, with case-insensitive names.
 
         Raises:
             OptionError: for a name that is not known, or a value that does not fit.
@@ -100,12 +100,14 @@ class Options:
         )
 
     def connected(self) -> Options:
-        """The same for whoever connects after somebody else could: no answer now is a restart, not a wrong address."""
+        """Return options for a process that connects after another could: a missing answer is a restart, not a wrong
+        address.
+        """
         return replace(self, connect_seconds=max(self.connect_seconds, self.retry_seconds))
 
     @property
     def address(self) -> str:
-        """The Thrift server, for messages."""
+        """The address of the Thrift server, for error messages."""
         return f"{self.host}:{self.port}"
 
 

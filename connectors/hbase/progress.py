@@ -1,4 +1,5 @@
-"""How far a table of HBase has followed `messages`: a row of the table itself, so that dropping it resets both at once.
+"""Progress of an HBase table: the version of `messages` it has, in a row of the table itself, so that both are reset
+together.
 
 Written only behind rows that HBase has acknowledged, and only where it still says what was read before (a
 compare-and-set): a run never takes the table back, and never speaks for a table that was dropped meanwhile.
@@ -19,7 +20,7 @@ _COLUMN = b"p:progress"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a table says of itself.
+    """Progress and settings of a table.
 
     Attributes:
         followed: id of the Delta table.
@@ -32,12 +33,12 @@ class Progress:
     loading: int | None = None
 
     def serialize(self) -> bytes:
-        """The cell's value."""
+        """Return the value of the cell."""
         return json.dumps(asdict(self)).encode()
 
 
 def read_progress(client: Client) -> Progress | None:
-    """What the table says, or None where nothing was begun.
+    """Read the table's progress, or None if no run has begun.
 
     Raises:
         ProgressError: if what it says is not understood.
@@ -55,7 +56,7 @@ def read_progress(client: Client) -> Progress | None:
 
 
 def write_progress(client: Client, expected: Progress | None, progress: Progress) -> None:
-    """Write what is new, where the table still says what is expected.
+    """Write new progress if the table still has the expected one.
 
     Raises:
         ConcurrentFollowError: if it says something else.

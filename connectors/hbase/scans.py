@@ -1,4 +1,4 @@
-"""Scans of a table of messages: all of one salt, page by page."""
+"""Scans of a table of messages, salt by salt and page by page."""
 
 from __future__ import annotations
 

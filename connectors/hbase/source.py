@@ -47,45 +47,45 @@ from commitlake.schemas.tables.messages import MESSAGES
 
 @dataclass
 class SaltPartition(InputPartition):
-    """All messages of one salt."""
+    """A partition: all messages of one salt."""
 
     salt: int
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task has written."""
+    """Commit message of one task."""
 
     messages: int
 
 
 class HBaseDataSource(DataSource):
-    """Reads and writes a table of messages in HBase; see the module and its options."""
+    """The data source `hbase`, which reads and writes a table of messages; see the module and its options."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "hbase"
 
     @carry_errors()
     def schema(self) -> StructType:
-        """The columns that the options ask for."""
+        """Return the columns that the options select."""
         columns = Options.parse(self.options).columns
         return MESSAGES if columns is None else StructType([MESSAGES[name] for name in columns])
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of these columns."""
+        """Return a reader of these columns."""
         return HBaseReader(Options.parse(self.options), schema)
 
     @carry_errors()
     def writer(self, schema: StructType, overwrite: bool) -> HBaseWriter:
-        """A writer of these columns."""
+        """Return a writer of these columns."""
         return HBaseWriter(_write_options(self.options, overwrite=overwrite), schema)
 
     @carry_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> HBaseStreamWriter:  # noqa: N802 (Spark's)
-        """A writer of these columns, batch by batch."""
+        """Return a stream writer of these columns."""
         given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
         return HBaseStreamWriter(_write_options(given, overwrite=overwrite), schema)
 
@@ -103,10 +103,10 @@ def _write_options(given: object, *, overwrite: bool) -> Options:
 
 
 class HBaseReader(DataSourceReader):
-    """Plans on the driver, reads on workers."""
+    """Batch reader: plans on the driver, reads on workers."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        """Check options and schema; nothing is read yet.
+        """Check options and schema. Nothing is read yet.
 
         Raises:
             OptionError: where they do not fit.
@@ -120,12 +120,12 @@ class HBaseReader(DataSourceReader):
 
     @carry_errors()
     def partitions(self) -> list[SaltPartition]:
-        """A partition for each salt of the table."""
+        """Return a partition for each salt of the table."""
         with Client(self._options) as client:
             return [SaltPartition(salt) for salt in range(open_table(client).salts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batches of one salt."""
+        """Yield the batches of one salt."""
         if isinstance(partition, SaltPartition):
             with carry_errors(), Client(self._options.connected()) as client:
                 yield from read_salt(client, partition.salt, self._columns)
@@ -136,7 +136,7 @@ def _type_of(column: str) -> str:
 
 
 class _Writing:
-    """What both writers do."""
+    """Base class of both writers."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         check_columns(schema.names)
@@ -146,14 +146,14 @@ class _Writing:
 
     @carry_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Put the rows of one task."""
+        """Write the rows of one task."""
         with Client(self._options.connected()) as client:
             return Written(write_messages(client, iterator, self._salts))
 
 
 class HBaseWriter(_Writing, DataSourceArrowWriter):
-    """Makes the table on the driver, writes on workers."""
+    """Batch writer: creates the table on the driver, writes on workers."""
 
 
 class HBaseStreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """The same for each micro-batch."""
+    """Stream writer: writes each micro-batch."""

@@ -1,4 +1,4 @@
-"""The HBase table: how it is made, and what it says of itself.
+"""Creation of the HBase table, and its layout.
 
 Families: `m`, messages and the entries that lead to them, with a Bloom filter for rows and the block cache on (what
 Thrift 1 makes has neither unless asked), one version, and the TTL; `p`, what the table says of itself, which outlives
@@ -52,7 +52,7 @@ _THRIFT2_COMPRESSIONS = {"GZ": 1, "NONE": 2, "SNAPPY": 3, "LZ4": 4, "ZSTD": 6}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What must not change as long as the table lives.
+    """Settings that are fixed when the table is created.
 
     Attributes:
         salts: into how many parts its rows are spread.
@@ -64,7 +64,7 @@ class Layout:
 
 
 def open_table(client: Client) -> Layout:
-    """What a table says of itself.
+    """Open a table and return its layout.
 
     Raises:
         TableError: where there is none, or it is not one of ours.
@@ -79,7 +79,7 @@ def open_table(client: Client) -> Layout:
 
 
 def open_or_create(client: Client) -> Layout:
-    """The table, made where there is none, with the options of the client.
+    """Open the table, or create it with the client's options.
 
     Raises:
         TableError: where there is a table of that name that is not one of ours.
@@ -104,7 +104,7 @@ def open_or_create(client: Client) -> Layout:
 
 
 def shell_statement(options: Options) -> str:
-    """What makes the table in `hbase shell`, split as asked for."""
+    """Return the statement that creates the table in `hbase shell`, with the wanted splits."""
     common = "VERSIONS => 1, BLOOMFILTER => 'ROW'"
     ttl = "" if options.ttl_seconds is None else f", TTL => {options.ttl_seconds}"
     messages = (
@@ -117,7 +117,7 @@ def shell_statement(options: Options) -> str:
 
 
 def split_keys(options: Options) -> list[bytes]:
-    """Where regions begin but the first: at salts, evenly."""
+    """Return the split keys of regions: at salts, evenly distributed."""
     return [bytes((options.salts * number // options.regions,)) for number in range(1, options.regions)]
 
 

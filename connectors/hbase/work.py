@@ -1,4 +1,4 @@
-"""What a version's files are to HBase: pieces of work, done over one connection or by tasks of a runner."""
+"""Work that the files of a version give for HBase: pieces that one connection, or tasks of a runner, process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KEY_COLUMNS = [*_PLACE, "topic", "store_timestamp", *_KEYS]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Every `parts`-th row group of a file, from `part` on."""
+    """A piece of a file: every `parts`-th row group, from `part` on."""
 
     name: str
     store_date: str | None
@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with rows, and how.
+    """Operation on the rows of files.
 
     Attributes:
         options: where HBase is.
@@ -61,11 +61,11 @@ class Work:
     bare: Mapping[str, Offsets] | None = None
 
     def deleting(self, kept: KeptPlaces) -> Work:
-        """The same for rows that are to be taken away, but for those that are kept."""
+        """Return the work that deletes rows, except for those that are kept."""
         return replace(self, delete=True, kept=kept.all, bare=kept.bare)
 
     def run(self, pieces: Iterable[Piece]) -> int:
-        """Do it for some pieces over one connection, and say for how many rows."""
+        """Process some pieces over one connection, and return the number of rows."""
         files = table_files(self.messages_uri, self.storage_options)
         with Client(self.options) as client:
             batches = (batch for piece in pieces for batch in self._read(piece, files))
@@ -91,7 +91,7 @@ class Work:
                     yield batch.append_column(STORE_DATE.name, dates.cast(pa.date32()))
 
     def _gone(self, client: Client, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that go; of those that stay without their keys, the entries by key go now."""
+        """Return the rows of a batch to delete. Index entries of rows that lose their keys are deleted here."""
         if not self.kept:
             return batch
         places = list(zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True))
@@ -112,7 +112,7 @@ def _is_among(offsets: Offsets | None, offset: int) -> bool:
 
 
 def pieces_of(files: Sequence[AddedFile]) -> list[Piece]:
-    """The files, large ones in several pieces."""
+    """Divide files into pieces."""
     pieces = []
     for file in files:
         parts = max(1, -(-(file.rows or 1) // PIECE_ROWS))
@@ -122,7 +122,7 @@ def pieces_of(files: Sequence[AddedFile]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class KeptPlaces:
-    """Rows that a version added again: offsets by broker, in order.
+    """Rows that a version removed and added again: offsets by broker, in order.
 
     Attributes:
         all: of all of them.
@@ -134,7 +134,7 @@ class KeptPlaces:
 
 
 def kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
-    """Find the rows that a version added (again), of a version that took files away and added others.
+    """Find the rows that a version added, where it removed files and added others.
 
     Eight bytes a row, for as many rows as a DELETE, an UPDATE or an erasure has rewritten.
     """
@@ -160,12 +160,12 @@ def _in_order(parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offsets]:
 
 
 def run_here(work: Work, files: Sequence[AddedFile]) -> int:
-    """Do it in this process, over one connection; the rows it was done for."""
+    """Process pieces in this process over one connection, and return the number of rows."""
     return work.run(pieces_of(files)) if files else 0
 
 
 def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
-    """Do it in tasks, `connections` at a time; the rows it was done for.
+    """Process pieces in tasks, `connections` at a time, and return the number of rows.
 
     Raises:
         HBaseError: what a task has met.

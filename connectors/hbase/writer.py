@@ -1,4 +1,4 @@
-"""Batches of messages into HBase, in calls of bounded size."""
+"""Writes and deletes batches of messages in calls of bounded size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALL_BYTES = 4 << 20
 
 
 def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int) -> int:
-    """Put messages; to put them again changes nothing.
+    """Write messages. Writing them again changes nothing.
 
     Args:
         client: of the table; its options say how many messages go into one call.
@@ -35,7 +35,7 @@ def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int
 
 
 def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int) -> int:
-    """Take messages away, with the entries that lead to them.
+    """Delete messages and the index entries that point to them.
 
     Args:
         client: of the table.
@@ -54,7 +54,7 @@ def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: in
 
 
 def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> None:
-    """Take the entries away that lead to messages by their unique keys and business keys; the messages stay.
+    """Delete the index entries of unique keys and business keys; the messages stay.
 
     Args:
         client: of the table.

@@ -88,7 +88,7 @@ class Lake:
 
             story = with_bodies(story, rows, self.bodies)
         if masks:
-            from commitlake.pipelines.replay.masking import check_key, parse_mask
+            from commitlake.pipelines.masking.masks import check_key, parse_mask
 
             rules = [parse_mask(text) for text in masks]
             check_key(rules, mask_key)

@@ -69,7 +69,9 @@ def consumption(
     source: Row | None, group: str, attempt: int, seconds: float, outcome: str | None, entry: int = 0
 ) -> list[Row]:
     """The row of a consumption that a trace tells of."""
-    absent = {} if source is not None else {"absent_end": "from", "absent_reason": "ambiguous"}
+    absent: dict[str, object] = {}
+    if source is None:
+        absent = {"absent_end": "from", "absent_reason": "ambiguous"}
     return edge(
         "consumed", source, consumer_group=group, attempt=attempt, outcome=outcome, event_timestamp=at(seconds),
         cost_ms=None if outcome is None else 36, client_host="10.0.0.9", request_id=f"r{entry}-{attempt}",
