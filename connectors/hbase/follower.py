@@ -1,10 +1,9 @@
-"""Projects `messages` into HBase, version by version. HBase is never ahead of Delta, and a repeated run changes
-nothing.
+"""Projection of `messages` into HBase, version by version, never ahead of Delta. A repeated run changes nothing.
 
     follow(SparkRunner(spark), lake.messages, Options.of_address("hbase-thrift:9090"))
 
-What a version added is put, what it took away is deleted, and then the table says that it has this version
-(`progress`). Killed anywhere, the next run does the unfinished version again, and puts the same cells. The first run
+Rows that a version added are written, rows that it removed are deleted, and then the table's progress is updated
+(`progress`). After a kill, the next run repeats the unfinished version, and puts the same cells. The first run
 takes the table as it is as one big version, so that it needs no old files; killed in that, the next one takes the table
 as it is by then, and away what has left it since.
 

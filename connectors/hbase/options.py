@@ -100,9 +100,7 @@ class Options:
         )
 
     def connected(self) -> Options:
-        """Return options for a process that connects after another could: a missing answer is a restart, not a wrong
-        address.
-        """
+        """Return options for a process that connects later: the address is known to be right, so wait for a restart."""
         return replace(self, connect_seconds=max(self.connect_seconds, self.retry_seconds))
 
     @property

@@ -1,8 +1,7 @@
-"""Progress of an HBase table: the version of `messages` it has, in a row of the table itself, so that both are reset
-together.
+"""Progress of an HBase table, in a row of the table itself, so that dropping the table resets both.
 
-Written only behind rows that HBase has acknowledged, and only where it still says what was read before (a
-compare-and-set): a run never takes the table back, and never speaks for a table that was dropped meanwhile.
+It is written only after HBase has acknowledged the rows, and only if it still has the value that was read before
+(compare-and-set): a run never sets the table back, and never writes to a table that was dropped meanwhile.
 """
 
 from __future__ import annotations
