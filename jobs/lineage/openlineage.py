@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "commitlake"
 API_KEY_VARIABLE = "OPENLINEAGE_API_KEY"
-_PRODUCER = "https://pypi.org/project/commitlake"
+_PRODUCER = "urn:commitlake"
 _RUNS = uuid.UUID("6f0d3f0e-5a0b-5c3e-9a57-0c5d0a1b6e21")
 _TIMEOUT_S = 10.0
 _MAX_NAME = 500

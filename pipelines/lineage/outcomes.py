@@ -226,13 +226,10 @@ class Outcomes:
 
     def _passed(self, place: Place, chain: _Chain, known: GroupOffset) -> str:
         by = self._offsets.passed.get((place, chain.group))
-        when = f" by {self._when(by, place)}" if by is not None else ""
-        copy = ", its newest copy" if place != chain.head else ""
+        when = f" before {self._when(by, place)}" if by is not None else ""
+        copy = "its newest copy was " if place != chain.head else ""
         number = self._records[place]["queue_offset"]
-        return (
-            f"passed by {chain.group}{when}{copy}: offset {number:,}, group at {known.offset:,}; the group has "
-            "consumed it, or stepped over it"
-        )
+        return f"{copy}passed by {chain.group}{when} (offset {number:,}, group at {known.offset:,}): consumed, or stepped over"
 
     def _of_waiting(self, place: Place, row: Row, group: str | None = None) -> Iterator[Result]:
         """Yield how it stands with a record that waits; nothing for one that was delivered."""

@@ -29,9 +29,9 @@ _KINDS = {
     OutcomeState.FAILED: Kind.WARNING,
     OutcomeState.PREPARED: Kind.WARNING,
     OutcomeState.NOT_CONSUMED: Kind.WARNING,
-    OutcomeState.UNKNOWN: Kind.INFO,
     OutcomeState.WAITING: Kind.INFO,
     OutcomeState.PASSED: Kind.INFO,
+    OutcomeState.UNKNOWN: Kind.INFO,
     OutcomeState.REDRIVEN: Kind.INFO,
     OutcomeState.ROLLED_BACK: Kind.INFO,
     OutcomeState.CANCELLED: Kind.INFO,
@@ -52,7 +52,7 @@ _COLUMNS = (
     Column("group"),
     Column("since, or due (UTC)"),
     Column("known by"),
-    Column("step", is_number=True),
+    Column("step", is_ranked=True),
 )
 
 
@@ -135,7 +135,7 @@ def _outcome(outcome: Outcome, rows: Rows) -> list[Cell]:
     row = rows.row_of.get(outcome.step)
     rank = len(_WORST_FIRST) - _WORST_FIRST.index(outcome.state)
     link = (
-        tag("a", f"{row.number}", href=f"#step-{row.number}", data_row=row.number)
+        tag("a", f"{row.number}. ", name(_cut(row.step.title)), href=f"#step-{row.number}", data_row=row.number)
         if row is not None
         else Html("folded")
     )
@@ -145,7 +145,7 @@ def _outcome(outcome: Outcome, rows: Rows) -> list[Cell]:
         Cell(name(outcome.group) if outcome.group is not None else "all"),
         Cell(time_text(outcome.at).removesuffix(" UTC") if outcome.at is not None else ""),
         Cell(_PROOFS[outcome.proof]),
-        Cell(link, None if row is None else row.number),
+        Cell(link, None if row is None else -row.number),
     ]
 
 

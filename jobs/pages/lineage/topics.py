@@ -20,7 +20,7 @@ from commitlake.pipelines.lineage.words import count_text, length_text
 TITLE = "Which topics feed which"
 MAX_TOPICS = 40
 """Topics of the picture; of more, those of the links with the most passes."""
-_ROW = 44
+_ROW = 56
 _LEFT = 112
 _TIP = 6
 _WIDEST = 7.0
@@ -116,8 +116,8 @@ def topic_order(links: Sequence[TopicLink]) -> list[str]:
 def _arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
     start, end = rows[link.source], rows[link.target]
     is_back = end < start
-    y1 = start * _ROW + 22 + (4 if not is_back else -4)
-    y2 = end * _ROW + 22 + (-4 if not is_back else 4)
+    y1 = start * _ROW + 26 + (4 if not is_back else -4)
+    y2 = end * _ROW + 26 + (-4 if not is_back else 4)
     reach = min(_LEFT - 16, 22 + 20 * abs(end - start))
     x = _LEFT - reach
     width = max(1.2, _WIDEST * link.passes / most)
@@ -135,11 +135,11 @@ def _arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
 def _name(topic: str, row: int, records: Mapping[str, int]) -> Html:
     shown = printable_line(topic[: _MAX_NAME + 1])
     shown = shown if len(shown) <= _MAX_NAME else f"{shown[: _MAX_NAME - 1]}…"
-    y = row * _ROW + 22
+    y = row * _ROW + 26
     told = count_text(records[topic], "record") if topic in records else ""
     return joined([
         tag("text", shown, x=_LEFT + 8, y=y, class_="feed-name"),
-        tag("text", told, x=_LEFT + 8, y=y + 15, class_="axis"),
+        tag("text", told, x=_LEFT + 8, y=y + 19, class_="axis"),
     ])  # fmt: skip
 
 

@@ -52,9 +52,7 @@ def test_an_order_is_told_from_its_sending_to_each_groups_outcome(tmp_path: Path
     )
     audit = outcome_of(story, "audit")
     assert (audit.state, audit.proof, audit.at) == (OutcomeState.PASSED, Proof.OFFSETS, at(60))
-    assert audit.text == (
-        "passed by audit by 14:01:00: offset 1,203, group at 1,204; the group has consumed it, or stepped over it"
-    )
+    assert audit.text == ("passed by audit before 14:01:00 (offset 1,203, group at 1,204): consumed, or stepped over")
     late = outcome_of(story, "late")
     assert late.text == "not yet consumed by late: offset 1,203, group at 1,190 as of 14:58:20"
     assert "sent by shop in 12 ms" in story.steps[0].text
