@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from commitlake.connectors.whole_files import write_whole
 from commitlake.jobs.cli.command import JobError
@@ -59,8 +59,8 @@ def story_events(story: Story) -> Iterator[RunEvent]:
     """Yield two events for each edge of a story whose time is known."""
     steps = {step.id: step for step in story.steps}
     for edge in story.edges:
-        source, target = steps[edge.source], steps[edge.target]
-        if target.missing is not None and target.at is None:
+        source, target = steps.get(edge.source), steps.get(edge.target)
+        if source is None or target is None or (target.missing is not None and target.at is None):
             continue  # it has not happened
         start, end = source.at or target.at, target.at or source.at
         if start is None or end is None:
@@ -165,12 +165,16 @@ def _send(events: Iterable[RunEvent], target: str, api_key: str) -> int:
             count += 1
     except Exception as error:  # noqa: BLE001 (whatever the client's own HTTP library raises)
         where = urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
-        message = f"{where} did not take event {count + 1:,}: {type(error).__name__}: {error}"
+        message = f"{where} did not take event {count + 1:,}: {_without_password(str(error), parts)}"
         raise JobError(message, "events that it has taken may be sent again: the runs have the same ids",
                        ExitCode.FAILED) from None  # fmt: skip
     finally:
         transport.close()
     return count
+
+
+def _without_password(text: str, parts: SplitResult) -> str:
+    return text.replace(f"{parts.username}:{parts.password}@", "") if parts.password else text
 
 
 def _is_url(target: str) -> bool:

@@ -113,7 +113,7 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
 def _messages(story: Story) -> dict[str, Step]:
     """Return the step by which an outcome is named: of a consumption, the record that was consumed."""
     steps = {step.id: step for step in story.steps}
-    sources = {edge.target: steps[edge.source] for edge in story.edges}
+    sources = {edge.target: steps[edge.source] for edge in story.edges if edge.source in steps}
     return {name: sources.get(name, step) if step.consumption is not None else step for name, step in steps.items()}
 
 

@@ -229,7 +229,8 @@ class Outcomes:
         when = f" before {self._when(by, place)}" if by is not None else ""
         copy = "its newest copy was " if place != chain.head else ""
         number = self._records[place]["queue_offset"]
-        return f"{copy}passed by {chain.group}{when} (offset {number:,}, group at {known.offset:,}): consumed, or stepped over"
+        places = f"offset {number:,}, group at {known.offset:,}"
+        return f"{copy}passed by {chain.group}{when} ({places}): consumed, or stepped over"
 
     def _of_waiting(self, place: Place, row: Row, group: str | None = None) -> Iterator[Result]:
         """Yield how it stands with a record that waits; nothing for one that was delivered."""

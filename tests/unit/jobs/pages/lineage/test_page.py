@@ -40,7 +40,8 @@ def test_each_outcome_has_a_row_with_what_it_rests_on_the_worst_first() -> None:
     rows = table_of(parse_page(text_of(order_story())).by_id("outcomes"))[1:]
     assert [row[0][1:] for row in rows] == ["waiting", "redriven", "consumed", "consumed"]
     assert rows[1][1:] == [
-        "dead letter of billing, redriven after 1.1 d", "billing", "2026-11-20 14:00:10", "stored records", "9. dead letter of billing",
+        "dead letter of billing, redriven after 1.1 d", "billing", "2026-11-20 14:00:10", "stored records",
+        "9. dead letter of billing",
     ]  # fmt: skip
 
 

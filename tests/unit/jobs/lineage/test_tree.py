@@ -1,0 +1,69 @@
+"""The tree of a story: as wide as it may be, with lines to what follows, and nothing that commands a terminal."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+
+import pytest
+from rich.cells import cell_len
+
+from commitlake.jobs.lineage.tree import tree_lines, write_tree
+from commitlake.pipelines.lineage.story import Story
+from tests.support.stories import edge, hostile_story, many_messages, order_story, record_step
+
+
+def drawn(story: Story, width: int) -> list[str]:
+    return [line.plain for line in tree_lines(story, width)]
+
+
+def test_steps_stand_below_what_led_to_them() -> None:
+    lines = [line for line in drawn(order_story(), 60) if "─" in line or "●" in line or "↓" in line]
+    shapes = [(line[:12].strip(), line[23:].split("  ")[0][:32].strip()) for line in lines]
+    assert (
+        shapes[:6]
+        == [
+            ("14:00:00.120", "● half message of a transaction,"),
+            ("14:00:00.430", "├─ transaction committed:"),
+            ("14:00:00.432", "└─ committed to orders:"),
+            ("14:00:00.470", "├─ consumed by audit:"),
+            ("14:00:00.480", "├─ failed in billing:"),
+            ("14:00:00.540", "└─ waits in level 3 for the first"),
+        ][: len(shapes[:6])]
+        or shapes
+    )
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("story", [order_story(), hostile_story(), many_messages(50)])
+def test_no_line_is_wider_than_the_terminal(story: Story, width: int) -> None:
+    for line in drawn(story, width):
+        assert cell_len(line) <= max(width, 23 + 24 + 12)
+
+
+def test_a_chain_of_retries_is_not_indented() -> None:
+    steps = [record_step(number, number, "t", f"step {number}") for number in range(40)]
+    edges = [edge("retried", before, after) for before, after in pairwise(steps)]
+    lines = [line for line in drawn(Story("key k", None, steps, edges, []), 80) if "↓" in line]
+    assert len(lines) == 39
+    assert {line.index("↓") for line in lines} == {23}
+
+
+def test_outcomes_and_cautions_are_told() -> None:
+    text = "\n".join(drawn(order_story(), 500))
+    assert "How it stands\n  • committed to orders, 14:00:00.432: consumed by audit at the first try" in text
+    assert "What this does not tell\n  • the groups' offsets were last taken 12 min before" in text
+
+
+def test_a_terminal_without_unicode_gets_plain_signs() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii", errors="strict")
+    write_tree(order_story(), out, width=90)
+    out.flush()
+    assert b"|- transaction committed" in raw.getvalue()
+
+
+def test_hostile_texts_are_escaped() -> None:
+    out = io.StringIO()
+    write_tree(hostile_story(), out, width=100)
+    assert not {"\x1b", "\u202e", "\x00"} & set(out.getvalue())
