@@ -90,7 +90,7 @@ def _function(name: str) -> Transform:
         )
     try:
         module = _module_of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except Exception as error:  # noqa: BLE001 (whatever a user's module raises)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's module raises)
         raise JobError(f"--transform {name}: {place} cannot be loaded: {type(error).__name__}: {error}") from None
     found = getattr(module, function, None)
     if not callable(found):

@@ -146,7 +146,7 @@ def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
     """
     try:
         changed = transform(rows)
-    except Exception as error:  # whatever a user's function raises
+    except (Exception, SystemExit) as error:  # whatever a user's function raises: sys.exit would end all with code 0
         raise ReplayError(f"--transform: the function has failed: {type(error).__name__}: {error}") from error
     if not isinstance(changed, DataFrame):
         raise ReplayError(f"--transform: expected a DataFrame from the function, found {type(changed).__name__}")

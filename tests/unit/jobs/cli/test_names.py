@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
 
 from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.option_names import known_options
 from commitlake.connectors.rocketmq.options import (
     ACCESS_KEY_VARIABLE,
     SECRET_KEY_VARIABLE,
-    SECURITY_TOKEN_VARIABLE,
-    TLS_CONFIG_VARIABLE,
 )
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.names import did_you_mean, there_are
@@ -23,13 +23,15 @@ from commitlake.jobs.explain import command as explain
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.verify import command as verify
+from commitlake.pipelines.replay.masking import KEY_VARIABLE as MASK_KEY_VARIABLE
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
-from commitlake.schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE
+from commitlake.schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.logs import messages, new_message, open_segment, write_store
 
 pytestmark = pytest.mark.usefixtures("own_folder")
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -95,9 +97,12 @@ def test_a_variable_of_no_job_is_warned_of(
     assert bool(error) == warns
 
 
-def test_variables_of_secrets_and_tls_are_known() -> None:
-    credentials = {ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, SECURITY_TOKEN_VARIABLE, TLS_CONFIG_VARIABLE}
-    assert credentials | {SERVER_PASSWORD_VARIABLE, CLIENT_PASSWORD_VARIABLE} <= OTHER_VARIABLES
+def test_variables_that_the_code_names_are_known() -> None:
+    folders = [ROOT / name for name in ("connectors", "jobs", "pipelines", "schemas", "broker_lite")]
+    sources = [path.read_text() for folder in folders for path in folder.rglob("*.py")]
+    named = {name for source in sources for name in re.findall(r"\bCOMMITLAKE_[A-Z]\w+", source)} - {MARKER}
+    assert {ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, CLIENT_PASSWORD_VARIABLE, MASK_KEY_VARIABLE} <= named
+    assert named - OTHER_VARIABLES <= variables_of_all_jobs()
 
 
 def test_variables_that_are_known_without_a_parser_are_those_of_options() -> None:

@@ -42,6 +42,9 @@ MEND = """
     def broken(messages):
         raise RuntimeError("out of order")
 
+    def leaving(messages):
+        raise SystemExit(0)
+
     def nothing(messages):
         return None
 
@@ -146,6 +149,7 @@ def test_a_function_mends_messages_and_leaves_some_out(
         ("wider", "found also more"),
         ("narrower", "column body: expected binary, found no such column"),
         ("broken", "RuntimeError: out of order"),
+        ("leaving", "the function has failed: SystemExit: 0"),
         ("nothing", "expected a DataFrame from the function, found NoneType"),
         ("not_a_function", "has no function"),
         ("missing", "has no function missing"),
@@ -168,6 +172,15 @@ def test_a_function_that_is_not_there_is_told(
 ) -> None:
     assert world.replay(*CHOICE, "--transform", name) == 2
     assert "--transform" in capsys.readouterr().err
+
+
+def test_a_module_that_ends_the_process_is_told(
+    world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "leaving.py"
+    path.write_text("raise SystemExit(0)\n")
+    assert world.replay(*CHOICE, "--transform", f"{path}:mend") == 2
+    assert "leaving.py cannot be loaded: SystemExit: 0" in capsys.readouterr().err
 
 
 def test_compressed_messages_are_masked_as_text_and_sent_compressed(world: ReplayWorld, tmp_path: Path) -> None:
