@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
 
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -15,7 +15,7 @@ from commitlake.connectors.object_store.errors import S3Error
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import is_s3
 
-_OUTSIDE = r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/|%2[fF])(\.|%2[eE]){2}(/|%2[fF]|$)"
+_OUTSIDE = re.compile(r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/|%2[fF])(\.|%2[eE]){2}(/|%2[fF]|$)")
 """An absolute path, a URI, or one with `..` in it, also percent-encoded as Delta's paths are."""
 
 
@@ -59,11 +59,10 @@ def _check_paths(uri: str, table: DeltaTable) -> None:
 
     A shallow clone, which does so by design, is no table of a lake.
     """
-    paths = file_actions(table).column("path")
-    outside = paths.filter(pc.match_substring_regex(paths, _OUTSIDE))
-    if len(outside):
+    outside = next(filter(_OUTSIDE.search, file_actions(table).column("path").to_pylist()), None)
+    if outside is not None:
         raise LakeError(
-            f"{uri}: expected a log that names files of this table, found {outside[0].as_py()!r}: somebody else has "
+            f"{uri}: expected a log that names files of this table, found {outside!r}: somebody else has "
             "written to it. 'commitlake maintain --repair' tells which versions are an archive's"
         )
 

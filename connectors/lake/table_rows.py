@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,13 +57,15 @@ class TableRows:
         Raises:
             DataFileError: if it cannot be read.
         """
+        there: dict[str, int] = {}
         try:
-            with self._open(file) as source, self._parquet(source) as parquet:
-                there = set(parquet.schema_arrow.names)
-                wanted = [name for name in self.schema.names if name in there]
+            with self._open(file) as source, self._parquet(source, there) as parquet:
+                names = set(parquet.schema_arrow.names)
+                wanted = [name for name in self.schema.names if name in names]
+                flat = {name: there[name] for name in wanted[1:] if name in there}
                 # Group by group, as Arrow cannot give a batch of nested texts with the dictionaries of two groups.
                 for group in range(parquet.num_row_groups):
-                    constants = self._constants(parquet.metadata.row_group(group), wanted[1:])
+                    constants = self._constants(parquet.metadata.row_group(group), flat)
                     read = [name for name in wanted if name not in constants]
                     for batch in parquet.iter_batches(_BATCH_ROWS, [group], read, use_threads=False):
                         yield self._complete(batch, file, constants)
@@ -74,9 +76,11 @@ class TableRows:
                 f"{lines[0]}. {WAY_OUT}"
             ) from None
 
-    def _parquet(self, source: pa.NativeFile) -> pq.ParquetFile:
+    def _parquet(self, source: pa.NativeFile, there: dict[str, int]) -> pq.ParquetFile:
+        """Open a file; `there` gets the number of each of its columns."""
         metadata = pq.read_metadata(source)
-        there = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
+        schema = metadata.schema
+        there |= {schema.column(number).path: number for number in range(metadata.num_columns)}
         dictionaries = [name for name in self.dictionaries if name in there]
         return pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True)
 
@@ -85,19 +89,17 @@ class TableRows:
             return table_files(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
         return pa.OSFile(str(Path(self.uri, file.name)))  # each read of the other is a call of Python
 
-    def _constants(self, group: pq.RowGroupMetaData, names: Sequence[str]) -> Constants:
-        """Return the one value of each column of a row group that has no other."""
+    def _constants(self, group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> Constants:
+        """Return the one value of each column of a row group that has no other; the numbers of columns are given."""
         found: Constants = {}
         if not self.skips_constants:
             return found
-        for number in range(group.num_columns):
-            column = group.column(number)
-            if column.path_in_schema not in names:
-                continue
-            statistics, data_type = column.statistics, self.schema.field(column.path_in_schema).type
+        for name, number in columns.items():
+            data_type = self.schema.field(name).type
             is_plain = pa.types.is_string(data_type) or pa.types.is_integer(data_type) or pa.types.is_boolean(data_type)
-            if is_plain and statistics is not None and _has_one_value(statistics):
-                found[column.path_in_schema] = statistics.min
+            statistics = group.column(number).statistics if is_plain else None
+            if statistics is not None and _has_one_value(statistics):
+                found[name] = statistics.min
         return found
 
     def _complete(self, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Table:

@@ -27,18 +27,18 @@ import datetime
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.times import epoch_us
 
@@ -192,9 +192,10 @@ def files_of_time(
     least, greatest = file_bounds(actions, column, _TIME_TYPE)
     # A file of which the log does not tell may have rows of any time.
     firsts, lasts = numbers_of(least, null=epoch_us(start)), numbers_of(greatest, null=epoch_us(start))
-    chosen = actions.filter(mask_of((firsts < epoch_us(end)) & (lasts >= epoch_us(start))))
-    paths, sizes, rows = (chosen.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
-    return [_file(table_uri, path, None, size, count) for path, size, count in zip(paths, sizes, rows, strict=True)]
+    is_chosen = ((firsts < epoch_us(end)) & (lasts >= epoch_us(start))).tolist()
+    paths, sizes, rows = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
+    chosen = compress(zip(paths, sizes, rows, strict=True), is_chosen)
+    return [_file(table_uri, path, None, size, count) for path, size, count in chosen]
 
 
 def _check_deletion_vectors(actions: pa.Table) -> None:
@@ -202,7 +203,7 @@ def _check_deletion_vectors(actions: pa.Table) -> None:
         return
     vectors = actions.column("deletion_vector")
     if vectors.null_count < len(vectors):
-        raise _deletion_vector(actions.column("path").filter(pc.is_valid(vectors))[0].as_py())
+        raise _deletion_vector(actions.column("path").filter(vectors.is_valid())[0].as_py())
 
 
 def table_id(table_uri: str, storage_options: StorageOptions = None) -> str:

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:
         return run_as_process(lambda: main(sys.argv[1:]))
-    import importlib.metadata
+    import importlib
 
     from commitlake.jobs.cli.collector import collector_off
     from commitlake.jobs.cli.process import set_command_name
@@ -60,7 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(usage())
             return 0
         case ["--version", *_]:
-            print(f"commitlake {importlib.metadata.version('commitlake')}")
+            from importlib.metadata import version
+
+            print(f"commitlake {version('commitlake')}")
             return 0
         case [name, *rest] if name in JOBS:
             set_command_name(f"commitlake {name}")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
+from shutil import get_terminal_size
 from typing import Any, TextIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from commitlake.connectors.printable import printable_json, printable_line
 from commitlake.jobs.cli.terminal import trusted
+from commitlake.jobs.cli.text_table import TextTable
 
 Row = dict[str, Any]
 
@@ -38,6 +40,8 @@ def _plain_values(column: pa.Array) -> list[Any]:
     """A column at a time: value by value it takes three times as long, and for times pyarrow would import pandas."""
     kind = column.type
     if pa.types.is_timestamp(kind):
+        import pyarrow.compute as pc
+
         times = column.cast(pa.timestamp("ms", "UTC" if kind.tz else None), safe=False)  # a session has its own zone
         return list(pc.strftime(times, format=_TIME_FORM).to_pylist())
     if pa.types.is_date(kind):
@@ -83,6 +87,22 @@ def _cell(value: object) -> object:
 
 def write_table(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
     """A table as wide as the terminal, or as wide as it needs to be where there is none; how many rows."""
+    cells = [[_table_cell(row[name]) for name in columns] for row in rows]
+    if not cells:
+        return 0
+    table = TextTable(columns, cells)
+    if out.isatty() and table.width > get_terminal_size().columns:
+        _write_folded(cells, columns, out)
+    else:
+        first, *others = table.lines()
+        is_styled = out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        lines = [f"{_BOLD}{first}{_PLAIN}" if is_styled else first, *others]
+        trusted(out).write("".join(f"{line}\n" for line in lines))
+    return len(cells)
+
+
+def _write_folded(rows: list[list[str]], columns: list[str], out: TextIO) -> None:
+    """Write a table whose texts are folded to the width of the terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -90,19 +110,13 @@ def write_table(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
-        table.add_column(name, overflow="fold", no_wrap=not out.isatty())
-    count = 0
+        table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_table_cell(row[name])) for name in columns))
-        count += 1
-    if count:
-        Console(
-            file=trusted(out), width=None if out.isatty() else _NO_TERMINAL_WIDTH, markup=False, highlight=False
-        ).print(table)
-    return count
+        table.add_row(*(Text(cell) for cell in row))
+    Console(file=trusted(out), markup=False, highlight=False).print(table)
 
 
-_NO_TERMINAL_WIDTH = 100_000
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def _table_cell(value: object) -> str:

@@ -91,6 +91,8 @@ def _filter(text: str) -> tuple[str, str, str]:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Measure, print, and judge."""
+    if arguments.html is None:
+        return _answer(None, arguments)
     from commitlake.jobs.pages.lag import TITLE
     from commitlake.jobs.pages.output import failure_page, page_file
 

@@ -54,6 +54,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
+    if arguments.html is None:
+        return _show_rates_and(None, arguments, started)
     from commitlake.jobs.pages.output import failure_page, page_file
     from commitlake.jobs.pages.tps import TITLE
 
@@ -65,7 +67,6 @@ def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
 
 def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, started: float) -> ExitCode:
     """Print rates, and write their page to a file, if there is one."""
-    from commitlake.jobs.pages.tps import RatesSource, empty_page
     from commitlake.pipelines.tps.rates import QUANTILES, Rates, add_comparison
 
     by = groups_of(arguments.by)
@@ -78,7 +79,7 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
         question = _question(arguments, by, source)
         if question is None:
             if file is not None:
-                file.write(empty_page(RatesSource(*_place(arguments))))
+                file.write(_empty_page(arguments))
             return _nothing(source)
         rates = Rates(source.lake, source.coverage, Engine(arguments.engine))
         rows = rates.rows(question, has_quantiles=arguments.percentiles)
@@ -99,6 +100,12 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
                 lines += notes.rate_notes(totals)
             _tell([*lines, *notes.tag_notes(totals, question)], question, table, source, started)
         return _exit_code(source)
+
+
+def _empty_page(arguments: argparse.Namespace) -> Page:
+    from commitlake.jobs.pages.tps import RatesSource, empty_page
+
+    return empty_page(RatesSource(*_place(arguments)))
 
 
 def _page(arguments: argparse.Namespace, source: Source, question: RatesQuestion) -> Page:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta import delta_table
@@ -45,7 +44,7 @@ def _run_ids(table: DeltaTable, name: str) -> set[str]:
     """Return the runs that a table has rows of; of most files the log tells the run."""
     told = one_value_each(file_actions(table), "run_id")
     if told is not None:
-        return set(pc.unique(told).to_pylist())
+        return set(told.to_pylist())
     answer = run_sql(table, name, f"SELECT DISTINCT run_id FROM {name} WHERE run_id IS NOT NULL").read_all()
     return set(answer.column(0).to_pylist())
 

@@ -105,11 +105,11 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
             if row["first"] is not None:
                 yield row["broker"], row["first"], row["last"]
         return
-    codes = brokers.combine_chunks().dictionary_encode()
     # Not by Arrow's group_by, whose import takes longer than all the rest.
-    numbers, firsts, lasts = numbers_of(codes.indices), numbers_of(least), numbers_of(greatest)
-    for code, broker in enumerate(codes.dictionary.to_pylist()):
-        here = numbers == code
+    names = np.array(brokers.to_pylist(), object)
+    firsts, lasts = numbers_of(least), numbers_of(greatest)
+    for broker in sorted(set(names)):
+        here = names == broker
         yield broker, EPOCH + int(firsts[here].min()) * _MICROSECOND, EPOCH + int(lasts[here].max()) * _MICROSECOND
 
 
