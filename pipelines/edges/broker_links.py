@@ -125,15 +125,13 @@ def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
     failure, in the message's own topic; there ORIGIN_MESSAGE_ID names it, where a broker made the copy. A group that
     consumes in order fails without any copy, until the message is dead.
     """
-    is_copy = np.isin(f.roles, [Role.RETRY, Role.DEAD]) | (
-        (f.roles == Role.WAITING) & (f.numbers("attempt") > 0) & ~_is_null(f.column("group"))
+    is_copy = f.has("role", Role.RETRY, Role.DEAD) | (
+        f.has("role", Role.WAITING) & (f.numbers("attempt") > 0) & ~f.is_null("group")
     )
     copies = f.where(is_copy)
     if not len(copies):
         return []
-    kinds = np.array(f.column("kind").to_pylist(), object)
-    retried = f.where(np.isin(f.roles, [Role.RETRY, Role.DELIVERED]) & (kinds == Kind.RETRY))
-    own = f.where(np.isin(f.roles, [Role.SENT, Role.DELIVERED, Role.COMMITTED]) & (kinds == Kind.NORMAL))
+    retried, own = consumable(f)
     attempts, by_client = f.numbers("attempt")[copies], f.numbers("by_client")[copies] != 0
     of_group = ["unique_key", "group", "attempt"]
     found = f.before(copies, retried, ["broker", "origin_id", *of_group], shifts={"attempt"})
@@ -166,8 +164,15 @@ def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
         **_definer(f, copies),
         **absent(FROM, found, reasons),
     }
-    is_dead = mask_of(f.roles[copies] == Role.DEAD)
+    is_dead = mask_of(f.has("role", Role.DEAD)[copies])
     return [make_steps(pc.if_else(is_dead, str(EdgeKind.DEAD), str(EdgeKind.RETRIED)), f.table, found, copies, more)]
+
+
+def consumable(f: Families) -> tuple[Array, Array]:
+    """Return the members that groups consume: those in retry topics, and those in the messages' own topics."""
+    retried = f.has("role", Role.RETRY, Role.DELIVERED) & f.has("kind", Kind.RETRY)
+    own = f.has("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & f.has("kind", Kind.NORMAL)
+    return f.where(retried), f.where(own)
 
 
 def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
@@ -290,8 +295,8 @@ def link_replays(f: Families, spans: Spans) -> list[pa.Table]:
 
     The copies that a broker makes of a message that was sent again keep these properties, and are left out.
     """
-    is_sent = np.isin(f.roles, [Role.SENT, Role.COMMITTED]) & ~_is_null(f.column("replay_id"))
-    sent = f.where(is_sent & ~_is_null(f.column("replay_broker")) & ~_is_null(f.column("replay_offset")))
+    is_sent = f.has("role", Role.SENT, Role.COMMITTED) & ~f.is_null("replay_id")
+    sent = f.where(is_sent & ~f.is_null("replay_broker") & ~f.is_null("replay_offset"))
     everything = np.arange(len(f))
     places = ("replay_broker", "broker"), ("replay_offset", "physical_offset")
     left, right = key_codes(

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.edges.broker_links import consumable
 from commitlake.pipelines.edges.family import Families
 from commitlake.pipelines.edges.matching import (
     NONE,
@@ -24,7 +25,6 @@ from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repeated
 from commitlake.pipelines.edges.traces import ENTRIES, Action
-from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, Outcome
 
 SKEW_US = 5_000_000
@@ -54,16 +54,15 @@ def _of(entries: pa.Table, action: Action) -> pa.Table:
 
 def _produced(f: Families, entries: pa.Table) -> pa.Table:
     """Return the steps to the records that producers sent: by the offset message id, or by the unique key alone."""
-    is_first = np.isin(f.roles, [Role.SENT, Role.HALF, Role.COMMITTED, Role.RETRY]) | (
-        (f.roles == Role.WAITING) & (f.numbers("attempt") == 0) & (f.numbers("rolls") == 0)
+    is_first = f.has("role", Role.SENT, Role.HALF, Role.COMMITTED, Role.RETRY) | (
+        f.has("role", Role.WAITING) & (f.numbers("attempt") == 0) & (f.numbers("rolls") == 0)
     )
     sent = f.where(is_first)
     placed = entries.column("sent_offset").combine_chunks()
     left, right = key_codes([entries.column("unique_key"), placed], f.columns(["unique_key", "physical_offset"], sent))
     exact, counts = only_same(left, right)
-    plain = f.where(
-        is_first & (f.roles != Role.COMMITTED) & (f.numbers("checks") == 0) & _is_null(f.column("replay_id"))
-    )
+    is_plain = is_first & ~f.has("role", Role.COMMITTED) & (f.numbers("checks") == 0) & f.is_null("replay_id")
+    plain = f.where(is_plain)
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], plain))
     only, others = only_same(left, right)
     has_place = ~_is_null(placed)
@@ -130,9 +129,7 @@ def _consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     The first attempt is on the record in the message's own topic, the others are on those in the group's retry topic. A
     group that consumes in order has no record there, and tries the first one again.
     """
-    kinds = np.array(f.column("kind").to_pylist(), object)
-    own = f.where(np.isin(f.roles, [Role.SENT, Role.DELIVERED, Role.COMMITTED]) & (kinds == Kind.NORMAL))
-    retried = f.where(np.isin(f.roles, [Role.RETRY, Role.DELIVERED]) & (kinds == Kind.RETRY))
+    retried, own = consumable(f)
     attempts = numbers_of(entries.column("attempt"), null=-1)
     until = numbers_of(entries.column("event_timestamp")) + SKEW_US
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], own))
@@ -171,7 +168,7 @@ def _known_then(left: Array, until: Array, right: Array, rows: Array, f: Familie
 
 def _consumes_in_order(f: Families, entries: pa.Table, first: Array, spans: Spans) -> Array:
     """Return which consumptions are of groups that have no copies of the message, and will have none."""
-    copies = f.where(~_is_null(f.column("group")) & (f.numbers("attempt") > 0) & (f.roles != Role.DEAD))
+    copies = f.where(~f.is_null("group") & (f.numbers("attempt") > 0) & ~f.has("role", Role.DEAD))
     left, right = key_codes(
         [entries.column(name) for name in ("unique_key", "group")], f.columns(["unique_key", "group"], copies)
     )
@@ -194,7 +191,8 @@ def _ended(f: Families, entries: pa.Table) -> pa.Table:
 
 def _recalled(f: Families, entries: pa.Table) -> pa.Table:
     """Return the steps from timer messages that producers called back."""
-    timers = f.where((f.roles == Role.WAITING) & (f.numbers("by_timer") != 0) & (f.numbers("rolls") == 0))
+    is_first = (f.numbers("by_timer") != 0) & (f.numbers("rolls") == 0)
+    timers = f.where(f.has("role", Role.WAITING) & is_first)
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], timers))
     found = _rows(timers, only_same(left, right)[0])
     return make_steps(EdgeKind.RECALLED, f.table, found, None, _of_producer(entries, found))

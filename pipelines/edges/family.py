@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import numbers_of
@@ -27,10 +28,15 @@ class Families:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    @cached_property
-    def roles(self) -> Array:
-        """The role of each."""
-        return np.array(self.table.column("role").to_pylist(), object)
+    def has(self, name: str, *values: str) -> Array:
+        """Which members have one of some texts in a column."""
+        found: Array = pc.is_in(self.column(name), pa.array(list(map(str, values)))).to_numpy(zero_copy_only=False)
+        return found
+
+    def is_null(self, name: str) -> Array:
+        """Which members have nothing in a column."""
+        found: Array = pc.is_null(self.column(name)).to_numpy(zero_copy_only=False)
+        return found
 
     @cached_property
     def offsets(self) -> Array:
@@ -58,7 +64,7 @@ class Families:
 
     def with_role(self, *roles: Role) -> Array:
         """The numbers of the members that have one of some roles."""
-        return self.where(np.isin(self.roles, [str(role) for role in roles]))
+        return self.where(self.has("role", *roles))
 
     @staticmethod
     def where(chosen: Array) -> Array:

@@ -37,21 +37,17 @@ def key_codes(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, A
     for one, other in zip(left, right, strict=True):
         codes = _codes(one, other)
         combined = np.where((found < 0) | (codes < 0), NONE, found * (codes.max(initial=0) + 1) + codes)
-        _, inverse = np.unique(combined, return_inverse=True)
-        found = np.where(combined < 0, NONE, inverse)
+        # Arrow's dictionary is a hash table; numpy would sort.
+        dense = numbers_of(pc.dictionary_encode(pa.array(combined)).indices).astype(np.int64)
+        found = np.where(combined < 0, NONE, dense)
     return found[:count], found[count:]
 
 
 def _codes(left: Column, right: Column) -> Array:
     """Number the values of two columns."""
     both = pa.chunked_array([*_chunks(left), *_chunks(right)], left.type).combine_chunks()
-    if pa.types.is_integer(both.type):
-        numbers = numbers_of(both.cast(pa.int64()))
-        _, inverse = np.unique(numbers, return_inverse=True)
-        codes: Array = inverse.astype(np.int64)
-        return np.where(pc.is_null(both).to_numpy(zero_copy_only=False), NONE, codes) if both.null_count else codes
-    indices = pc.dictionary_encode(both).indices
-    return numbers_of(indices.cast(pa.int64()), null=NONE)
+    codes: Array = numbers_of(pc.dictionary_encode(both).indices.cast(pa.int64()), null=NONE)
+    return codes
 
 
 def _chunks(column: Column) -> list[pa.Array]:
@@ -99,9 +95,9 @@ def count_same(left: Array, right: Array) -> Array:
 
 def count_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
     """Count for each row on the left the rows of the same key on the right that come before it."""
-    _, composite, wanted = _ranked(left, left_places, right, right_places)
-    width = np.int64(len(np.unique(np.concatenate([left_places, right_places]))) + 1)
-    found: Array = np.searchsorted(composite, wanted) - np.searchsorted(composite, np.maximum(left, 0) * width)
+    order, composite, wanted = _ranked(left, left_places, right, right_places)
+    ordered = right[order]
+    found: Array = np.searchsorted(composite, wanted) - np.searchsorted(ordered, left)
     return np.where(left < 0, 0, found)
 
 
@@ -125,9 +121,9 @@ def rank_within(keys: Array, places: Array) -> Array:
 def _ranked(left: Array, left_places: Array, right: Array, right_places: Array) -> tuple[Array, Array, Array]:
     known = np.flatnonzero(right >= 0)
     order = known[np.lexsort((right_places[known], right[known]))]
-    places = np.unique(np.concatenate([left_places, right_places]))
+    places = np.unique(right_places[known])
     width = np.int64(len(places) + 1)
-    composite = right[order] * width + np.searchsorted(places, right_places[order])
+    composite = right[order] * width + np.searchsorted(places, right_places[order])  # less than left's if before it
     wanted = np.where(left < 0, np.int64(NONE), left * width + np.searchsorted(places, left_places))
     return order, composite, wanted
 

@@ -36,7 +36,7 @@ MAX_ENTRIES = 1 << 16
 """Records of one body, and message ids of one record."""
 _MAX_COLUMNS = 24
 _MAX_MS = 253_402_300_799_999
-_NUMBER = "^[0-9]{1,18}$"
+_MAX_DIGITS = 18
 _NULL = "null"
 _OFFSET_ID = "^(?:[0-9A-Fa-f]{24})?[0-9A-Fa-f]{16}[0-7][0-9A-Fa-f]{15}$"
 
@@ -318,7 +318,9 @@ def _known(texts: pa.Array) -> pa.Array:
 
 
 def _numbers(texts: pa.Array) -> pa.Array:
-    is_number = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False)
+    sizes = pc.binary_length(texts)
+    is_short = pc.and_(pc.greater(sizes, 0), pc.less_equal(sizes, _MAX_DIGITS))
+    is_number = pc.fill_null(pc.and_(pc.ascii_is_decimal(texts), is_short), False)
     return pc.if_else(is_number, texts, None).cast(pa.int64())
 
 
