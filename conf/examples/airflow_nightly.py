@@ -19,7 +19,7 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 
 CONFIG = "/etc/commitlake.toml"
 COMMANDS = {
-    "guard": ["--output", "csv"],
+    "guard": ["--format", "csv"],
     "archive": ["--quiet"],
     "audit": ["--quiet"],
     "maintain": ["--quiet"],

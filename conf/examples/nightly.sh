@@ -29,7 +29,7 @@ run() {
     return "$code"
 }
 
-run guard --output csv >/dev/null
+run guard --format csv >/dev/null
 run archive --quiet
 run audit --quiet && run maintain --quiet
 exit "$found"

@@ -29,6 +29,7 @@ from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.process import is_own_process
 from commitlake.jobs.cli.progress import runner_progress
+from commitlake.jobs.cli.run_metrics import count
 from commitlake.jobs.cli.runner import make_runner, open_session
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
@@ -201,6 +202,10 @@ def _follow_brokers(arguments: argparse.Namespace, config: Config) -> ExitCode:
 
 
 def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
+    count("archive_messages", result.messages)
+    count("archive_log_bytes", result.bytes)
+    count("archive_quarantined_ranges", result.quarantined)
+    count("archive_gaps", result.gaps)
     if not arguments.quiet:
         for line in summary(result):
             print_line(line)

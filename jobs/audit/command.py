@@ -31,8 +31,10 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.evidence import add_evidence_argument, evidence_key, write_evidence
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
+from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
+from commitlake.jobs.cli.rows_output import write_objects
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
@@ -57,7 +59,7 @@ from commitlake.pipelines.audit.tables import (
     finding_lines,
     prevents_comparison,
 )
-from commitlake.pipelines.audit.verdicts import Verdict, as_json, as_text, audit_facts
+from commitlake.pipelines.audit.verdicts import Verdict, as_rows, as_text, audit_facts
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ DESCRIPTION = (
 EXAMPLES = (
     ("audit --lake /data/lake", "the lake by itself, bodies included"),
     ("audit --lake /data/lake --store '/mnt/brokers/{broker}/store'", "and with the brokers' logs"),
-    ("audit --lake /data/lake --from -1d --no-bodies --output json", "the last day, without reading the packs"),
+    ("audit --lake /data/lake --from -1d --no-bodies --format json", "the last day, without reading the packs"),
     ("audit --lake /data/lake --local", "on this machine's cores, without Spark"),
     ("audit --lake /data/lake --deep", "and every page of every data file, with its checksum"),
     ("audit --lake /data/lake --local --html audit.html", "and a page for others"),
@@ -100,7 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     hbase_help = kept_help.format("messages", "HBase's ttlSeconds", "90d")
     parser.add_argument("--hbase-kept", type=parse_duration, metavar="TIME", help=hbase_help)
     add_local_arguments(parser)
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="default: table")
+    add_format_argument(parser)
     add_html_argument(parser)
     add_evidence_argument(parser)
     return parser
@@ -188,9 +190,9 @@ def _is_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
 def _print(
     arguments: argparse.Namespace, verdicts: Sequence[Verdict], findings: Sequence[TableFinding], notes: Sequence[str]
 ) -> None:
-    """Print what was compared; as JSON, a table's damage is an element of its own."""
-    if arguments.output == "json":
-        print(as_json([*verdicts, *findings]))
+    """Print what was compared; for a program, a table's damage is a row of its own."""
+    if arguments.output != "table":
+        write_objects(arguments.output, as_rows([*verdicts, *findings]))
         return
     whole = [] if findings else ["whole       the tables' data files, and what the runs have written"]
     print("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings), *notes]))

@@ -29,8 +29,9 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
@@ -93,6 +94,10 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
     loudness.add_argument("--verbose", action="store_true", help="say more, and show stack traces")
     raw_help = "print control characters of texts as they are; without it, and in tables, they are shown as \\x1b"
     parser.add_argument("--raw", action="store_true", help=raw_help)
+    log_help = "print standard error as text, or as one JSON object per line (default: text)"
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help=log_help)
+    metrics_help = "write the run's duration, exit code and counts to this file, as Prometheus text"
+    parser.add_argument("--metrics-file", metavar="FILE", help=metrics_help)
     return parser
 
 
@@ -107,11 +112,36 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         """Print the usage to a stream, by default standard output."""
         super().print_usage(trusted(file or sys.stdout))
 
+    def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
+        """Parse, with variables of an option's older names as those of its name."""
+        environment = dict(named.pop("env_vars", None) or os.environ)
+        for action in self._actions:
+            first, *older = [_variable(name) for name in action.option_strings if name.startswith("--")] or [""]
+            for name in older:
+                if name in environment:
+                    environment.setdefault(first, environment[name])
+        return super().parse_known_args(*arguments, env_vars=environment, **named)
+
     def error(self, message: str) -> NoReturn:
-        """Print the usage and a line on what is wrong, and end."""
+        """Print the usage and a line on what is wrong, with the nearest option, and end."""
         self.print_usage(sys.stderr)
-        print_line(f"{self.prog}: error: {message}")
+        print_line(f"{self.prog}: error: {message}{self._suggestion(message)}")
         raise SystemExit(ExitCode.USAGE)
+
+    def _suggestion(self, message: str) -> str:
+        """Return a question that names the option that was meant, for the first one that is unknown."""
+        from commitlake.jobs.cli.names import did_you_mean
+
+        unknown = re.match(r"unrecognized arguments: (?:.* )??(--?[\w-]+)", message)
+        if unknown is None:
+            return ""
+        known = [name for action in self._actions for name in action.option_strings]
+        suggestion = did_you_mean(unknown[1], known)
+        return f".{suggestion}" if suggestion else ""
+
+
+def _variable(option: str) -> str:
+    return ENVIRONMENT_PREFIX + option.strip("-").upper().replace("-", "_")
 
 
 def _own_configuration() -> Path:
@@ -139,16 +169,54 @@ def run_job(
         _check_settings(parser, sys.argv[1:] if argv is None else argv)
         arguments = parser.parse_args(argv)
         _check_texts(parser, arguments)
-    with guarded_streams(raw=arguments.raw):
+    with ExitStack() as streams:
+        if arguments.log_format == "json":
+            from commitlake.jobs.cli.json_log import json_lines
+
+            streams.enter_context(json_lines(_job_name(parser)))
+        streams.enter_context(guarded_streams(raw=arguments.raw))
+        return _measured(parser, job, arguments)
+
+
+def _measured(
+    parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], arguments: argparse.Namespace
+) -> int:
+    """Run the job, and write its metrics where they are wanted."""
+    if not arguments.metrics_file:
         return _run(parser, job, arguments)
+    from commitlake.jobs.cli.run_metrics import MetricsFileError, RunMetrics
+
+    try:
+        metrics = RunMetrics(Path(arguments.metrics_file), _job_name(parser))
+    except MetricsFileError as error:
+        _say(parser.prog, str(error), "")
+        return ExitCode.USAGE
+    code: int = ExitCode.INTERRUPTED
+    try:
+        code = _run(parser, job, arguments)
+    finally:
+        try:
+            metrics.write(code)
+        except OSError as error:
+            _say(parser.prog, f"--metrics-file {arguments.metrics_file}: {error.strerror or error}", "")
+            code = code or ExitCode.FAILED
+    return code
+
+
+def _job_name(parser: argparse.ArgumentParser) -> str:
+    return parser.prog.split()[-1]
 
 
 def _run(
     parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], arguments: argparse.Namespace
 ) -> int:
-    logging.basicConfig(
-        level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
-    )
+    level = logging.INFO if arguments.verbose else logging.WARNING
+    if arguments.log_format == "json":
+        from commitlake.jobs.cli.json_log import JsonHandler
+
+        logging.basicConfig(level=level, handlers=[JsonHandler()])
+    else:
+        logging.basicConfig(level=level, format="%(levelname)s %(message)s")
     try:
         with restricted_umask():
             exit_code = job(arguments)
@@ -173,7 +241,7 @@ def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Non
 
     try:
         if (path := config_file(parser, argv)) is not None:
-            check_file(path, parser.prog.split()[-1], parser)
+            check_file(path, _job_name(parser), parser)
     except SettingsError as error:
         parser.error(str(error))
     check_environment(parser, os.environ)

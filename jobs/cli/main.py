@@ -33,6 +33,8 @@ JOBS = {
     "evidence": "make a key, and tell whether signed evidence of runs, audits and erasures is whole; needs no Spark",
     "maintain": "merge small files, drop what is old, clean up; needs no Spark",
     "broker": "run a small broker and name server that RocketMQ's clients use; needs no Spark",
+    "doctor": "check Python, Java, jars, disks and servers, and say what is missing; needs no Spark",
+    "completion": "print a script that completes commands in bash, zsh or fish; needs no Spark",
     "explain": "tell what a read of a store would read, and what it would leave out; needs no Spark",
 }
 

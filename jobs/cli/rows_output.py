@@ -1,4 +1,4 @@
-"""Rows for people and for programs: a table, JSON lines, CSV. Batches come in and are written as they come."""
+"""Rows for people and for programs: a table, JSON, JSON lines, CSV. Batches come in and are written as they come."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from shutil import get_terminal_size
 from typing import Any, TextIO
@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from commitlake.connectors.printable import printable_json, printable_line
+from commitlake.jobs.cli.output_forms import SCHEMA
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.jobs.cli.text_table import TextTable
 
@@ -74,7 +75,7 @@ def write_csv(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
     writer.writerow(columns)
     count = 0
     for row in chain(first, remaining):
-        writer.writerow([_cell(row[name]) for name in columns])
+        writer.writerow([_cell(row.get(name)) for name in columns])
         count += 1
     return count
 
@@ -132,9 +133,30 @@ def _table_cell(value: object) -> str:
     return printable_line(text)
 
 
+def write_json(rows: Iterable[Row], out: TextIO) -> int:
+    """One document, see `jobs.cli.output_forms`; rows are written as they come, one a line; how many."""
+    remaining = iter(rows)
+    first = list(islice(remaining, 1))  # before the beginning: a question that is refused gives no output
+    write_text = trusted(out).write
+    write_text(f'{{"schema": "{SCHEMA}", "rows": [')
+    count = 0
+    for row in chain(first, remaining):
+        write_text((",\n" if count else "\n") + printable_json(_to_json(row)))
+        count += 1
+    write_text("\n]}\n")
+    return count
+
+
+def write_objects(form: str, rows: Sequence[Row]) -> int:
+    """Rows that need not have the same keys to standard output as json, jsonl or csv; how many."""
+    return write(form, rows, list(dict.fromkeys(key for row in rows for key in row)))
+
+
 def write(form: str, rows: Iterable[Row], columns: list[str]) -> int:
-    """Rows to standard output in a form: table, jsonl or csv."""
+    """Rows to standard output in a form of `jobs.cli.output_forms`; how many."""
     match form:
+        case "json":
+            return write_json(rows, sys.stdout)
         case "jsonl":
             return write_jsonl(rows, sys.stdout)
         case "csv":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.output_forms import FORMS
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.replay.arguments import add_sending_arguments, check_sending
@@ -22,12 +23,12 @@ FORMATS = ("csv", "jsonl", "parquet")
 MAX_SAMPLES = 20
 _CHOOSING = ("group", "topic", "tag", "cause", "key", "where", "broker", "start", "end")
 _OPTIONS_OF = {
-    "out": (EXPORT,), "format": (EXPORT,), "with_bodies": (EXPORT,),
+    "out": (EXPORT,), "format": (SHOW, EXPORT, OUTCOME), "with_bodies": (EXPORT,),
     "again": (REDRIVE,), "include_replayed": (REDRIVE,), "to_topic": (REDRIVE,), "patience": (REDRIVE,),
     "rate": (REDRIVE,), "speed": (REDRIVE,), "pause_if_lag": (REDRIVE,), "limit": (REDRIVE,), "dry_run": (REDRIVE,),
     "yes": (REDRIVE,), "verify": (REDRIVE,), "namesrv": (REDRIVE, OUTCOME), "follow": (REDRIVE, OUTCOME),
     "transform": (REDRIVE,), "mask": (REDRIVE,), "timeout": (REDRIVE, OUTCOME),
-    "json": (SHOW, OUTCOME), "samples": (SHOW, OUTCOME),
+    "samples": (SHOW, OUTCOME),
 }  # fmt: skip
 """Of each option that not every action has, the actions that have it."""
 
@@ -42,7 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-shape", action="store_true", help="read no bodies: their shape is not part of a cause")
     samples_help = f"dead letters shown of each cause, or of each outcome, at most {MAX_SAMPLES} (default: 3 where one "
     parser.add_argument("--samples", type=int, metavar="N", help=samples_help + "cause is chosen, else 0)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    form_help = "form of what is printed (default: table), or of the file of 'export' (default: by its suffix)"
+    parser.add_argument("--format", "--output", dest="format", choices=(*FORMS, "parquet"), help=form_help)
+    json_help = "same as --format json"
+    parser.add_argument("--json", dest="format", action="store_const", const="json", help=json_help)
     _add_export(parser)
     _add_redrive(parser)
 
@@ -63,8 +67,6 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 def _add_export(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("export")
     group.add_argument("--out", metavar="FILE", help="the file; one of that name is replaced")
-    form_help = "its form (default: by its suffix)"
-    group.add_argument("--format", choices=FORMATS, help=form_help)
     bodies_help = "with bodies: as text, or in base64 where they are none; in Parquet as bytes"
     group.add_argument("--with-bodies", action="store_true", help=bodies_help)
 
@@ -104,6 +106,8 @@ def check(arguments: argparse.Namespace) -> None:
         raise JobError(f"--samples: expected 0 to {MAX_SAMPLES}, found {arguments.samples}")
     if arguments.timeout is not None and not arguments.follow:
         raise JobError("--timeout goes with --follow")
+    if action != EXPORT and arguments.format == "parquet":
+        raise JobError(f"--format parquet and 'dlq {action}' do not go together", "it goes with export")
     if action == EXPORT:
         _check_export(arguments)
     elif action == REDRIVE:

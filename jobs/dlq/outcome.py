@@ -15,8 +15,9 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.printable import printable_json
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.output_forms import SCHEMA
 from commitlake.jobs.cli.process import stop_softly
-from commitlake.jobs.cli.rows_output import Row, write_table
+from commitlake.jobs.cli.rows_output import Row, write_objects, write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.ledger import read_state
@@ -66,8 +67,10 @@ def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> 
             found = [one.look() for one in followers]
     unknown = plan.wanted - rows.num_rows
     samples = _SAMPLES if arguments.samples is None else arguments.samples
-    if arguments.json:
+    if arguments.format == "json":
         _print_json(plan, found, unknown, samples)
+    elif arguments.format in {"jsonl", "csv"}:
+        write_objects(arguments.format, _json_groups(found, samples))
     else:
         _print_tables(found, samples)
     for caution in dict.fromkeys(caution for one in found for caution in one.cautions):
@@ -142,7 +145,13 @@ def _samples(one: GroupOutcomes, samples: int) -> Iterator[Row]:
 
 
 def _print_json(plan: ReplayPlan, found: Sequence[GroupOutcomes], unknown: int, samples: int) -> None:
-    groups: list[dict[str, Any]] = [
+    groups = _json_groups(found, samples)
+    document = {"schema": SCHEMA, "replay_id": plan.replay_id, "not_sent_yet": unknown, "groups": groups}
+    print(printable_json(json.dumps(document, ensure_ascii=False, indent=1)), file=trusted(sys.stdout))
+
+
+def _json_groups(found: Sequence[GroupOutcomes], samples: int) -> list[dict[str, Any]]:
+    return [
         {
             "group": one.group,
             "messages": one.rows.num_rows,
@@ -153,8 +162,6 @@ def _print_json(plan: ReplayPlan, found: Sequence[GroupOutcomes], unknown: int, 
         }
         for one in found
     ]
-    document = {"replay_id": plan.replay_id, "not_sent_yet": unknown, "groups": groups}
-    print(printable_json(json.dumps(document, ensure_ascii=False, indent=1)), file=trusted(sys.stdout))
 
 
 def _exit_code(found: Sequence[GroupOutcomes], unknown: int) -> ExitCode:

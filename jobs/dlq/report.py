@@ -12,7 +12,8 @@ from typing import Any
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.printable import printable_json, printable_line
-from commitlake.jobs.cli.rows_output import Row, write_table
+from commitlake.jobs.cli.output_forms import SCHEMA
+from commitlake.jobs.cli.rows_output import Row, write_objects, write_table
 from commitlake.jobs.cli.terminal import GuardedStream, trusted
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.choice import choose
@@ -39,8 +40,11 @@ def show(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     chosen = choose(arguments, lake, samples=samples)
     letters = chosen.letters or DeadLetters([], 0)
     shown = [chosen.cause] if chosen.cause is not None else list(enumerate(letters.causes, 1))
-    if arguments.json:
+    if arguments.format == "json":
         _print_json(letters, shown, samples)
+        return ExitCode.OK
+    if arguments.format in {"jsonl", "csv"}:
+        write_objects(arguments.format, [_json_cause(number, cause, samples) for number, cause in shown])
         return ExitCode.OK
     if not letters.messages:
         if not arguments.quiet:
@@ -86,7 +90,7 @@ def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
     groups = {cause.group for cause in letters.causes}
     yield f"{letters.messages:,} dead letters of {len(groups):,} groups, by {len(letters.causes):,} causes"
     if shown > MAX_ROWS:
-        yield f"the largest {MAX_ROWS} causes are shown; --json has {shown:,}"
+        yield f"the largest {MAX_ROWS} causes are shown; --format json has {shown:,}"
     if letters.left_out:
         yield f"{letters.left_out:,} of them have rarer causes, which are not told apart"
     again = sum(cause.replayed for cause in letters.causes)
@@ -151,6 +155,7 @@ def chart(counts: Mapping[datetime.datetime, int]) -> Iterator[str]:
 
 def _print_json(letters: DeadLetters, shown: Sequence[tuple[int, Cause]], samples: int) -> None:
     document = {
+        "schema": SCHEMA,
         "messages": letters.messages,
         "left_out": letters.left_out,
         "causes": [_json_cause(number, cause, samples) for number, cause in shown],

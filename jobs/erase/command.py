@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import duration_text, parse_duration
 from commitlake.jobs.cli.evidence import add_evidence_argument
+from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.runner import add_spark_argument
 from commitlake.schemas.errors import ExitCode
@@ -72,7 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="show all erasures, and do nothing")
     parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="of --list")
+    add_format_argument(parser, scope="--list")
     add_evidence_argument(parser)
     add_spark_argument(parser)
     return parser

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.printable import printable_json, printable_line
+from commitlake.connectors.printable import printable_line
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.output_forms import add_format_argument
+from commitlake.jobs.cli.rows_output import write_objects
 from commitlake.jobs.cli.store_arguments import at_least
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.schemas.errors import ExitCode
@@ -36,7 +37,10 @@ EXAMPLES = (
     ("explain /data/rocketmq/store --topic orders", "what it costs to read a topic"),
     ("explain /data/rocketmq/store --topic orders --key order-4711", "whether the broker's index knows a key"),
     ("explain '/mnt/brokers/{broker}/store' --from -2h", "which segments of a cluster have the last two hours"),
-    ("explain /data/rocketmq/store --topic orders --queue 3 --output json | jq '.[].reasons'", "why no index helps"),
+    (
+        "explain /data/rocketmq/store --topic orders --queue 3 --format json | jq '.rows[].reasons'",
+        "why no index helps",
+    ),
 )
 _BY_TIME = (
     "by time: no record near these times at either end nor in 16 places between; a clock that was wrong for less than "
@@ -63,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
                         "a sixteenth of a segment, and right around it, can hide records from --from and --to "
                         "(default: 600000)")  # fmt: skip
     parser.add_argument("--no-indexes", action="store_true", help="as with useIndexes=false")
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
+    add_format_argument(parser)
     return parser
 
 
@@ -78,10 +82,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     plan = plan_read(options, narrow(options))
     _warn_of_unknown_names(arguments)
     rows = [store.to_row() for store in plan.stores]
-    if arguments.output == "json":
-        print(printable_json(json.dumps(rows, ensure_ascii=False, indent=2)))
-    else:
+    if arguments.output == "table":
         _print_table(rows)
+    else:
+        write_objects(arguments.output, rows)
     missing = _missing(plan)
     for sentence in missing:
         print(f"damage: {sentence}", file=sys.stderr)

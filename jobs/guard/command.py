@@ -23,6 +23,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_s3_arguments, lake_of
 from commitlake.jobs.cli.store_arguments import positive_decimal
 from commitlake.jobs.cli.terminal import print_line
@@ -73,7 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
                         help="the broker's -Drocketmq.broker.diskSpaceCleanForciblyRatio")  # fmt: skip
     parser.add_argument("--warning-level-ratio", type=_ratio, metavar="RATIO",
                         help="the broker's -Drocketmq.broker.diskSpaceWarningLevelRatio")  # fmt: skip
-    parser.add_argument("--output", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    add_format_argument(parser)
     add_html_argument(parser)
     return parser
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from commitlake.connectors.printable import printable_json
 from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.rows_output import Row, write_csv, write_table
+from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.retention.disk import Disk
 from commitlake.pipelines.retention.rules import Rules
@@ -26,14 +24,12 @@ COLUMNS = (
 
 
 def print_report(form: str, stores: Sequence[WatchedStore], now: datetime.datetime) -> None:
-    """All segments to standard output: as a table, JSON (an array with an object for each store) or CSV."""
+    """All segments to standard output: as a table, JSON (a row for each store) or CSV."""
     match form:
-        case "json":
-            print(
-                printable_json(json.dumps([_to_object(store, now) for store in stores], ensure_ascii=False, indent=2))
-            )
+        case "json" | "jsonl":
+            write(form, (_to_object(store, now) for store in stores), [])
         case "csv":
-            write_csv(_rows(stores), list(COLUMNS), sys.stdout)
+            write(form, _rows(stores), list(COLUMNS))
         case _:
             rows = ({**row, "size": size_text(row["size"])} for row in _rows(stores))
             write_table(rows, list(COLUMNS), sys.stdout)

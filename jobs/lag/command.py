@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.lag.arguments import add_lag_arguments
@@ -47,7 +48,7 @@ EXAMPLES = (
     ("lag --store /data/rocketmq/store", "a store of which nothing is archived"),
     ("lag --store /data/rocketmq/store --filter 'shipping@orders=paid || refunded'", "a filter that no file tells"),
     ("lag --lake /data/lake --fail-if 'time_lag > 10m' --fail-if 'verdict = stopped'", "for a check: exit code 3"),
-    ("lag --lake /data/lake --all --output jsonl | jq .messages_max", "for a program"),
+    ("lag --lake /data/lake --all --format jsonl | jq .messages_max", "for a program"),
 )
 
 
@@ -67,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--filter", action="append", default=[], type=_filter, metavar="GROUP@TOPIC=FILTER", help=filter_help
     )
     parser.add_argument("--all", action="store_true", help="print groups that are not behind, too")
-    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    add_format_argument(parser)
     add_html_argument(parser)
     fail_help = (
         "exit with 3 if a row meets this: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; of a "

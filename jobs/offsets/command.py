@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.output_forms import add_format_argument, add_json_argument
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.lag.arguments import add_source_arguments
@@ -66,11 +67,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--broker", action="append", default=[], metavar="NAME", help=broker_help)
     namesrv_help = "name servers of the brokers, with semicolons between: what they still have is said, too"
     parser.add_argument("--namesrv", metavar="HOST:PORT", help=namesrv_help)
-    forms = ("table", "jsonl", "csv", MQADMIN)
-    parser.add_argument("--output", choices=forms, default="table", help="(default: table)")
-    json_help = "as --output jsonl: one JSON object a line"
-    parser.add_argument("--json", dest="output", action="store_const", const="jsonl", help=json_help)
-    mqadmin_help = "as --output mqadmin: commands of mqadmin 5.x, ready to be pasted"
+    add_format_argument(parser, more=(MQADMIN,))
+    add_json_argument(parser)
+    mqadmin_help = "as --format mqadmin: commands of mqadmin 5.x, ready to be pasted"
     parser.add_argument("--mqadmin", dest="output", action="store_const", const=MQADMIN, help=mqadmin_help)
     parser.add_argument("--apply", action="store_true", help="set the offsets at the brokers of --namesrv")
     yes_help = "set them without asking; without a terminal nothing is set otherwise"

@@ -6,6 +6,7 @@ import argparse
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.query.bodies import MOST_ROWS
@@ -52,10 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", type=int, default=100, metavar="N", help="at most so many rows, 0 for all (default: 100)"
     )
     parser.add_argument("--body", action="store_true", help="the body of the one message that is found, and nothing "
-                        "else; with --output jsonl or csv the body of each row")  # fmt: skip
+                        "else; with --format json, jsonl or csv the body of each row")  # fmt: skip
     parser.add_argument("--body-out", metavar="FILE", help="write the one body to a file; implies --body")
     parser.add_argument("--stored-body", action="store_true", help="as the broker stored it, perhaps compressed")
-    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    add_format_argument(parser)
     parser.add_argument("--via", choices=("delta", "hbase"), default="delta",
                         help="where to look: the lake's table, or HBase (default: delta)")  # fmt: skip
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server (default: localhost:9090)")
@@ -124,11 +125,11 @@ def _check_body(arguments: argparse.Namespace) -> None:
         raise JobError("--body and --count do not go together")
     if arguments.output == "table":
         if arguments.columns is not None:
-            raise JobError("--body prints no columns", "with --output jsonl or csv it adds the body to them")
+            raise JobError("--body prints no columns", "with --format json, jsonl or csv it adds the body to them")
     elif arguments.body_out is not None:
-        raise JobError(f"--body-out is for one body, found --output {arguments.output}")
+        raise JobError(f"--body-out is for one body, found --format {arguments.output}")
     elif not 1 <= arguments.limit <= MOST_ROWS:
         raise JobError(
-            f"--body with --output {arguments.output}: expected --limit 1 to {MOST_ROWS}, found {arguments.limit}",
+            f"--body with --format {arguments.output}: expected --limit 1 to {MOST_ROWS}, found {arguments.limit}",
             "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
         )

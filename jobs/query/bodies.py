@@ -79,7 +79,7 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int:
         more = " and more" if len(found) > _SHOWN else ""
         raise JobError(
             f"--body is of one message, found {which}{more}",
-            "choose by --id; or add --limit 1 for the first, or --output jsonl for the bodies of all",
+            "choose by --id; or add --limit 1 for the first, or --format jsonl for the bodies of all",
         )
     body = fetch(found[0])
     if body is None:

@@ -50,14 +50,14 @@ EXAMPLES = (
     ("query --lake lake --key order-4711", "what happened to an order"),
     ("query --lake lake --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20", "a topic, twenty minutes"),
     ("query --lake lake --id 0A00000100002A9F0000000000001000", "an offset message id, or a client's UNIQ_KEY"),
-    ("query --lake lake --from -2h --where \"properties['city'] = 'Berlin'\" --output jsonl", "any predicate"),
-    ("query --lake lake --topic orders --limit 0 --output csv --engine spark", "more than one process should hold"),
+    ("query --lake lake --from -2h --where \"properties['city'] = 'Berlin'\" --format jsonl", "any predicate"),
+    ("query --lake lake --topic orders --limit 0 --format csv --engine spark", "more than one process should hold"),
     (
         "query --lake lake --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
         "any SELECT over the lake's tables",
     ),
     (
-        "query --lake lake --output jsonl --sql \"SELECT msg_id, body() FROM messages WHERE topic = 'orders'\"",
+        "query --lake lake --format jsonl --sql \"SELECT msg_id, body() FROM messages WHERE topic = 'orders'\"",
         "bodies, too",
     ),
     (
@@ -68,7 +68,7 @@ EXAMPLES = (
         "query --lake lake --topic orders --from -2h --grep 'amount\":(0|-[0-9]+)'",
         "messages whose bodies match, with an excerpt",
     ),
-    ("query --lake lake --from -1d --grep '(?i)timeout' --limit 0 --output jsonl --engine spark", "many, on Spark"),
+    ("query --lake lake --from -1d --grep '(?i)timeout' --limit 0 --format jsonl --engine spark", "many, on Spark"),
     ("query --lake lake --table quarantine", "what could not be read"),
     (
         "query --lake lake --id 0A00000100002A9F0000000000001000 --body | jq .",
@@ -76,7 +76,7 @@ EXAMPLES = (
     ),
     ("query --lake lake --key order-4711 --limit 1 --order-by 'store_timestamp desc' --body", "the last one of a key"),
     ("query --lake lake --key order-4711 --via hbase --hbase hbase-thrift:9090", "by HBase, in milliseconds"),
-    ("query --lake lake --key order-4711 --body --output jsonl", "the bodies of all, each as text, or else in base64"),
+    ("query --lake lake --key order-4711 --body --format jsonl", "the bodies of all, each as text, or else in base64"),
     (
         "query --lake s3://archive/lake --s3-endpoint https://s3.example.org --key order-4711",
         "a lake in an object store",

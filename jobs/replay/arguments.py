@@ -8,6 +8,7 @@ import re
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import add_layout_argument
+from commitlake.jobs.cli.output_forms import add_format_argument, add_json_argument
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments, parse_time
 from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
@@ -41,9 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser)
     add_sending_arguments(parser)
     _add_undo(parser)
-    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
-    json_help = "as --output jsonl: one JSON object a line"
-    parser.add_argument("--json", dest="output", action="store_const", const="jsonl", help=json_help)
+    add_format_argument(parser)
+    add_json_argument(parser)
 
 
 def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same") -> None:

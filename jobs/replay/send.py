@@ -91,7 +91,7 @@ def send_condition(
     """Plan a new replay of the messages that a condition holds for, tell what it sends, ask, and send.
 
     Args:
-        arguments: those of `add_sending_arguments`, `--again`, `--bodies`, `--quiet`, `--where` and `--output`.
+        arguments: those of `add_sending_arguments`, `--again`, `--bodies`, `--quiet`, `--where` and `--format`.
         lake: the lake.
         source: what is chosen from.
         condition: SQL about its rows.

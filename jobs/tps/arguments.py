@@ -10,6 +10,7 @@ from commitlake.jobs.cli.command import JobError, job_parser
 from commitlake.jobs.cli.durations import duration_text, parse_duration
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.names import did_you_mean
+from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.lag.arguments import add_source_arguments
 from commitlake.pipelines.tps.question import GROUPS, SECOND
@@ -33,8 +34,8 @@ EXAMPLES = (
     ("tps --store /data/rocketmq/store --from -2h --window 1m", "of a store's own log; nothing is archived"),
     ("tps --lake lake --show hot-queues --topic orders", "queues, with their share and how far they are from even"),
     ("tps --lake lake --show hot-keys --from -1d --top 10", "the business keys with most messages"),
-    ("tps --lake lake --show delayed --from -1d --output jsonl", "delayed messages: waiting, delivered, overdue"),
-    ("tps --lake lake --window 1h --output csv", "for a spreadsheet"),
+    ("tps --lake lake --show delayed --from -1d --format jsonl", "delayed messages: waiting, delivered, overdue"),
+    ("tps --lake lake --window 1h --format csv", "for a spreadsheet"),
     ("tps --lake lake --from -1d --html rates.html", "a page with charts"),
     ("tps --lake s3://archive/lake --window 1s --engine spark", "of billions of messages"),
 )
@@ -85,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     engine_help = "what counts: this process, or Spark, for more than a billion rows (default: deltalake)"
     engines = [str(engine) for engine in Engine]
     parser.add_argument("--engine", choices=engines, default=str(Engine.DELTALAKE), help=engine_help)
-    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    add_format_argument(parser)
     add_html_argument(parser)
     return parser
 

@@ -21,6 +21,7 @@ from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_s3_arguments, lake_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
@@ -41,7 +42,7 @@ EXAMPLES = (
     ("verify '/mnt/brokers/{broker}/store' --html report.html", "a cluster, on Spark, with a page for others"),
     ("verify /data/jmq/store --local", "a JMQ store, found by its journal/"),
     ("verify /data/rocketmq/store --lake /data/lake", "and whether the archive has all that it should"),
-    ("verify /data/rocketmq/store --local --output json | jq '.[].findings[].code'", "for a program"),
+    ("verify /data/rocketmq/store --local --format json | jq '.rows[].findings[].code'", "for a program"),
 )
 
 
@@ -65,7 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
                              "all are counted (default: 20)")  # fmt: skip
     parser.add_argument("--lake", metavar="PLACE", help="compare with this lake: a folder, or s3://bucket/prefix")
     add_s3_arguments(parser)
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
+    add_format_argument(parser)
     add_html_argument(parser)
     return parser
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from commitlake.connectors.printable import printable_json
-from commitlake.jobs.cli.rows_output import Row, write_table
+from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.verify.classes import CLASSES, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
@@ -20,9 +18,12 @@ _COLUMNS = ["severity", "class", "count", "store", "place", "found", "expected"]
 
 
 def print_report(form: str, reports: Sequence[StoreReport]) -> None:
-    """All stores to standard output: as a table with what it means below, or JSON (an object for each store)."""
-    if form == "json":
-        print(printable_json(json.dumps([_to_object(report) for report in reports], ensure_ascii=False, indent=2)))
+    """All stores to standard output: a table with its meanings, JSON (a row for each store), or CSV of findings."""
+    if form in {"json", "jsonl"}:
+        write(form, map(_to_object, reports), [])
+        return
+    if form == "csv":
+        write(form, _finding_rows(reports), _COLUMNS)
         return
     write_table(_rows(reports), _COLUMNS, sys.stdout)
     for line in _meanings(reports):
@@ -39,6 +40,14 @@ def _rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
                 count = report.findings.counts[code]
                 for place, finding in enumerate(report.findings.kept.get(code, ())[:_SHOWN]):
                     yield _row(finding, f"{count:,}" if place == 0 else "", is_first=place == 0)
+
+
+def _finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
+    """A row for each finding that was kept, with all columns."""
+    for report in reports:
+        for code, findings in report.findings.kept.items():
+            for finding in findings:
+                yield _row(finding, str(report.findings.counts[code]), is_first=True)
 
 
 def _row(finding: Finding, count: str, *, is_first: bool) -> Row:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from commitlake.connectors.printable import printable_json
 from commitlake.pipelines.audit.sides import SHOWN, Profile, in_key_order
 from commitlake.schemas.tables.profile import FIGURES
 
@@ -99,10 +98,10 @@ def audit_facts(
     }
 
 
-def as_json(verdicts: Sequence[DataclassInstance]) -> str:
-    """Verdicts, and findings on tables, for a program."""
-    document = json.dumps([asdict(verdict) for verdict in verdicts], default=str, indent=2, ensure_ascii=False)
-    return printable_json(document)
+def as_rows(verdicts: Sequence[DataclassInstance]) -> list[dict[str, Any]]:
+    """Return verdicts, and findings on tables, as objects of what JSON has; other values become their text."""
+    rows: list[dict[str, Any]] = json.loads(json.dumps([asdict(verdict) for verdict in verdicts], default=str))
+    return rows
 
 
 def as_text(verdicts: Sequence[Verdict]) -> str:

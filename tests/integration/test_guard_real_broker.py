@@ -82,7 +82,7 @@ def foreseen(case: Case, servers: RocketMQ, capsys: pytest.CaptureFixture[str]) 
             *("--within", "5m"),
         ]
     )
-    (store,) = json.loads(capsys.readouterr().out)
+    (store,) = json.loads(capsys.readouterr().out)["rows"]
     until = (datetime.datetime.now(datetime.UTC) + FORESEEN).isoformat()
     soon = {row["segment"] for row in store["segments"] if row["deleted_at"] and row["deleted_at"] <= until}
     assert soon == {row["segment"] for row in store["segments"] if row["verdict"] == "at risk"}

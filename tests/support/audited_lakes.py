@@ -128,4 +128,4 @@ def audit_json(
     capsys.readouterr()
     arguments = ["--lake", str(root / "lake"), "--store", str(root / store), "--quiet", "--output", "json"]
     code = audit.main([*arguments, *more])
-    return code, json.loads(capsys.readouterr().out)
+    return code, json.loads(capsys.readouterr().out)["rows"]

@@ -66,6 +66,6 @@ def test_the_audit_compares_hbase_with_the_journal(
     store = ["--store", str(lake.parent / "store"), "--broker", "a"]
     capsys.readouterr()
     assert audit.main(["--lake", str(lake), *store, *server, "--local", "--quiet", "--output", "json"]) == 0
-    verdicts = json.loads(capsys.readouterr().out)
+    verdicts = json.loads(capsys.readouterr().out)["rows"]
     assert {"store", "hbase"} <= {side for verdict in verdicts for side in (verdict["expected"], verdict["found"])}
     assert all(verdict["compared"] and verdict["differing"] == 0 for verdict in verdicts)

@@ -82,7 +82,7 @@ def test_the_audit_sees_one_message_missing_in_hbase(
     printed = capsys.readouterr().out
     assert audit.main([*arguments, "--local"]) == 3
     assert capsys.readouterr().out == printed
-    verdicts = {verdict["found"]: verdict for verdict in json.loads(printed)}
+    verdicts = {verdict["found"]: verdict for verdict in json.loads(printed)["rows"]}
     assert verdicts["hbase"]["differing"] == 1
     assert verdicts["messages"]["differing"] == 0
 

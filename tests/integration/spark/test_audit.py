@@ -53,7 +53,7 @@ def run_audit(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> t
     capsys.readouterr()
     store = str(folder / "{broker}" / "store")
     code = audit.main(["--lake", str(folder / "lake"), "--store", store, "--quiet", "--output", "json", *more])
-    verdicts = json.loads(capsys.readouterr().out)
+    verdicts = json.loads(capsys.readouterr().out)["rows"]
     return code, {verdict.get("table") or f"{verdict['expected']}-{verdict['found']}": verdict for verdict in verdicts}
 
 

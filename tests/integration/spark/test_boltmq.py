@@ -94,4 +94,4 @@ def test_jobs_serve_a_boltmq_store(store: Path, tmp_path: Path, capsys: pytest.C
     assert dump.main([str(store)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 600
     assert explain.main([str(store), "--topic", RARE, "--output", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["segments"] > 1
+    assert json.loads(capsys.readouterr().out)["rows"][0]["segments"] > 1

@@ -165,4 +165,4 @@ def test_jobs_serve_a_journal(store: Path, tmp_path: Path, capsys: pytest.Captur
         (row["queue_id"], row["queue_offset"]): row["physical_offset"] for row in dumped if row["topic"] == "topic-1"
     }
     assert explain.main([str(store), "--topic", "topic-1", "--output", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["segments"] > 1
+    assert json.loads(capsys.readouterr().out)["rows"][0]["segments"] > 1

@@ -71,7 +71,7 @@ def test_verify_names_an_entry_with_another_code(
     data[ENTRY.size - 1] ^= 1
     path.write_bytes(data)
     assert verify.main([str(root), "--local", "--output", "json"]) == ExitCode.DAMAGE
-    (report,) = json.loads(capsys.readouterr().out)
+    (report,) = json.loads(capsys.readouterr().out)["rows"]
     (finding,) = report["findings"]
     assert (finding["code"], finding["queue"]) == ("queue_wrong_tags", f"{RARE}/{path.parent.name}")
 

@@ -26,6 +26,7 @@ NEEDED = {
     "guard": [],
     "maintain": [],
     "audit": [],
+    "completion": ["bash"],
     "evidence": ["verify"],
     "offsets": ["--group", "billing", "--at", "2026-11-20"],
 }
@@ -35,12 +36,18 @@ def options_of(job: str) -> set[str]:
     """Long names of the options of a job, without those that every job has."""
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
     names = {name[2:] for action in parser._actions for name in action.option_strings if name.startswith("--")}
-    return names - {"help", "config", "quiet", "verbose", "raw"}
+    return names - {"help", "config", "quiet", "verbose", "raw", "log-format", "metrics-file", "output"}
+
+
+def action_of(parser: argparse.ArgumentParser, name: str) -> argparse.Action:
+    """The option of that name."""
+    (action,) = (action for action in parser._actions if f"--{name}" in action.option_strings)
+    return action
 
 
 def parsed(parser: argparse.ArgumentParser, name: str, value: object) -> object:
     """A setting as the option of that name takes it."""
-    (action,) = (action for action in parser._actions if f"--{name}" in action.option_strings)
+    action = action_of(parser, name)
     if isinstance(value, list):
         return [parsed(parser, name, item) for item in value]
     return action.type(value) if callable(action.type) and isinstance(value, str) else value
@@ -55,7 +62,7 @@ def test_documented_settings_are_taken(job: str, tmp_path: Path) -> None:
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
     arguments = vars(parser.parse_args([*NEEDED.get(job, []), "--config", str(EXAMPLE)]))
     for name, value in tomllib.loads(EXAMPLE.read_text())[job].items():
-        assert arguments[name.replace("-", "_")] == parsed(parser, name, value)
+        assert arguments[action_of(parser, name).dest] == parsed(parser, name, value)
 
 
 @pytest.mark.parametrize("job", ["archive", "audit", "guard", "maintain", "verify"])

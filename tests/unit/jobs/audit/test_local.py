@@ -133,6 +133,6 @@ def test_verify_compares_the_lake_without_spark(root: Path, capsys: pytest.Captu
     change_messages(root, lambda rows: [*rows[2:], {**rows[1], "topic": "elsewhere"}])
     store, lake = str(root / "broker-a"), str(root / "lake")
     assert verify.main([store, "--lake", lake, "--local", "--processes", "1", "--quiet", "--output", "json"]) == 3
-    (report,) = json.loads(capsys.readouterr().out)
+    (report,) = json.loads(capsys.readouterr().out)["rows"]
     found = {code: count for code, count in report["counts"].items() if code.startswith("lake_")}
     assert found == {"lake_missing": 2, "lake_extra": 1}

@@ -23,6 +23,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.schemas.errors import ExitCode
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -89,11 +90,11 @@ def test_the_help_of_a_job_shows_examples_that_are_its_own(name: str, capsys: py
 
 
 def shell_words(command: str) -> list[str]:
-    """The words of an example up to a pipe, without `commitlake JOB`."""
+    """The words of an example up to a pipe or a redirection, without `commitlake JOB`."""
+    import itertools
     import shlex
 
-    words = shlex.split(command)
-    return words[1 : words.index("|")] if "|" in words else words[1:]
+    return list(itertools.takewhile(lambda word: word not in {"|", ">"}, shlex.split(command)))[1:]
 
 
 @pytest.mark.parametrize("name", sorted(cli.JOBS))
@@ -222,6 +223,46 @@ def test_options_are_not_guessed_from_their_beginning(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         read_config("--sto", "a")
     assert "--sto" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("--tpoic", "--topic"), ("--max-row", "--max-rows"), ("--xyz", None), ("surplus", None)]
+)
+def test_an_unknown_option_is_told_with_the_nearest(
+    given: str, meant: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read_config("--store", "a", given)
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert f"unrecognized arguments: {given}" in err
+    assert ("Did you mean" in err) == (meant is not None)
+    assert meant is None or f"Did you mean '{meant}'?" in err
+
+
+@pytest.mark.parametrize(
+    ("variables", "form"),
+    [
+        ({"COMMITLAKE_OUTPUT": "csv"}, "csv"),
+        ({"COMMITLAKE_FORMAT": "json", "COMMITLAKE_OUTPUT": "csv"}, "json"),
+        ({}, "table"),
+    ],
+)
+def test_the_variable_of_an_older_name_still_counts(
+    variables: dict[str, str], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    parser = job_parser("fill", "Fill a lake.", [("fill", "an example")])
+    add_format_argument(parser)
+    assert parser.parse_args([]).output == form
+
+
+@pytest.mark.parametrize("option", ["--format", "--output"])
+def test_the_form_has_two_names(option: str) -> None:
+    parser = job_parser("fill", "Fill a lake.", [("fill", "an example")])
+    add_format_argument(parser)
+    assert parser.parse_args([option, "jsonl"]).output == "jsonl"
 
 
 def test_quiet_and_verbose_exclude_each_other() -> None:

@@ -42,7 +42,7 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict[st
     """The rows of a run that ends well."""
     code, out, err = run(capsys, *arguments, "--output", "json")
     assert (code, err) == (0, "")
-    return list(json.loads(out))
+    return list(json.loads(out)["rows"])
 
 
 def test_a_scan_of_everything(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

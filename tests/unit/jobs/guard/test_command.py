@@ -98,7 +98,7 @@ def test_what_is_archived_is_at_no_risk(archived: GrowingLake, capsys: pytest.Ca
     grow_old(archived)
     conf = conf_of(archived.folder)
     code, out, err = run(capsys, archived.store, archived.lake.root, "--broker-conf", conf, "--output", "json")
-    (store,) = json.loads(out)
+    (store,) = json.loads(out)["rows"]
     assert [row["verdict"] for row in store["segments"]] == ["archived", "waits", "waits"]
     assert (code, store["lost"], store["replaced"]) == (ExitCode.OK, None, None)
     assert "at risk:" not in err
@@ -111,7 +111,7 @@ def test_a_segment_that_is_archived_in_part_is_at_risk(
     grow_old(archived)
     conf = conf_of(archived.folder)
     code, out, _ = run(capsys, archived.store, archived.lake.root, "--broker-conf", conf, "--output", "json")
-    (store,) = json.loads(out)
+    (store,) = json.loads(out)["rows"]
     first = store["segments"][0]
     assert (first["archived"], first["verdict"]) == ("partly", "at risk")
     assert code == ExitCode.DAMAGE
@@ -121,7 +121,7 @@ def test_what_is_lost_already_is_told(archived: GrowingLake, capsys: pytest.Capt
     grow_old(archived)
     (archived.store / "commitlog" / f"{0:020}").unlink()
     code, out, err = run(capsys, archived.store, archived.lake.root, "--output", "json")
-    (store,) = json.loads(out)
+    (store,) = json.loads(out)["rows"]
     assert code == ExitCode.DAMAGE
     assert store["lost"] == {"start_offset": len(archived.log), "end_offset": store["segments"][0]["size"]}
     assert "were deleted before they were archived" in err
@@ -133,7 +133,7 @@ def test_a_store_that_was_set_up_anew_is_refused_and_unarchived(
     size = (archived.store / "commitlog" / f"{0:020}").stat().st_size
     write_store(archived.store, [(0, open_segment(messages(40, seed=8), size))])
     code, out, err = run(capsys, archived.store, archived.lake.root, "--output", "json")
-    (store,) = json.loads(out)
+    (store,) = json.loads(out)["rows"]
     assert code == ExitCode.REFUSED
     assert "is not the one that was archived" in store["replaced"]
     assert store["replaced"] in err
@@ -166,7 +166,7 @@ def test_many_stores_have_their_own_settings(tmp_path: Path, capsys: pytest.Capt
 def test_the_disk_is_told_with_its_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = write_aged(tmp_path / "broker-a", 3, 2, 1, 0)
     _, out, err = run(capsys, store, tmp_path / "lake", "--output", "json")
-    (found,) = json.loads(out)
+    (found,) = json.loads(out)["rows"]
     (disk,) = found["disks"]
     assert 0 < disk["used_bytes"] < disk["entire_bytes"]
     assert [limit["percent"] for limit in disk["limits"]] == [75, 85, 90]

@@ -65,7 +65,7 @@ def test_what_is_only_worth_knowing_ends_with_0(intact: Path, tmp_path: Path) ->
 
 def test_the_json_has_every_finding_with_its_place(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(damaged), *LOCAL, "--output", "json"])
-    (store,) = json.loads(capsys.readouterr().out)
+    (store,) = json.loads(capsys.readouterr().out)["rows"]
     assert store["broker"] == "broker-b"
     assert store["counts"] == {"log_bad_crc": 1, "queue_missing": 1, "index_absent": 1}
     finding = store["findings"][0]
@@ -87,7 +87,7 @@ def test_the_page_needs_nothing_else_and_obeys_nobody(damaged: Path, tmp_path: P
 
 def test_several_stores_are_told_apart(intact: Path, damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"{intact},{damaged}", *LOCAL, "--output", "json"]) == ExitCode.DAMAGE
-    first, second = json.loads(capsys.readouterr().out)
+    first, second = json.loads(capsys.readouterr().out)["rows"]
     assert (first["broker"], first["findings"]) == ("broker-a", [])
     assert second["broker"] == "broker-b"
 
@@ -97,7 +97,7 @@ def test_findings_are_bounded_and_counted(intact: Path, tmp_path: Path, capsys: 
     for path in (each for each in (root / "consumequeue" / "topic-1").rglob("0*") if each.is_file()):
         path.write_bytes(bytes(path.stat().st_size))
     main([str(root), *LOCAL, "--output", "json", "--findings", "2"])
-    (store,) = json.loads(capsys.readouterr().out)
+    (store,) = json.loads(capsys.readouterr().out)["rows"]
     assert store["counts"]["queue_missing_entry"] > 2
     assert [each["code"] for each in store["findings"]] == ["queue_missing_entry"] * 2
 
@@ -129,7 +129,7 @@ def test_a_jmq_store_is_found_by_its_journal(tmp_path: Path, capsys: pytest.Capt
     assert "100 records" in capsys.readouterr().err
     shutil.rmtree(root / "queue" / "rare")
     assert main([str(root), *LOCAL, "--output", "json"]) == ExitCode.DAMAGE
-    (store,) = json.loads(capsys.readouterr().out)
+    (store,) = json.loads(capsys.readouterr().out)["rows"]
     assert (store["broker"], set(store["counts"])) == ("broker-j", {"queue_missing"})
 
 

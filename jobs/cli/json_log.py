@@ -1,0 +1,129 @@
+"""`--log-format json`: whatever a job prints on standard error, as one JSON object per line.
+
+Each object has `time` (ISO 8601, UTC), `level` (DEBUG, INFO, WARNING or ERROR), `command`, `logger` (a module's, or
+`commitlake` for the job's own lines) and `message`. Lines that the job prints itself (progress, summary, warnings,
+errors) and log messages of libraries go the same way, so that a log collector needs one parser. The stack trace of a
+log message is in `exception`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+from commitlake.connectors.printable import printable_json
+from commitlake.jobs.cli.terminal import trusted
+
+_MAX_LINE = 64 << 10
+"""A longer line is printed in parts, so that memory stays bounded."""
+
+
+@contextmanager
+def json_lines(command: str) -> Iterator[None]:
+    """Print each line of standard error as a JSON object.
+
+    Args:
+        command: the job's name.
+    """
+    before = sys.stderr
+    if before is None:
+        yield
+        return
+    stream = JsonStream(before, command)
+    sys.stderr = cast("TextIO", stream)
+    try:
+        yield
+    finally:
+        stream.finish()
+        sys.stderr = before
+
+
+class JsonStream:
+    """A text stream that turns lines into JSON objects.
+
+    Args:
+        stream: where they are printed.
+        command: the job's name.
+    """
+
+    def __init__(self, stream: TextIO, command: str) -> None:
+        self._stream = stream
+        self._command = command
+        self._rest = ""
+        self._lock = threading.Lock()
+
+    def write(self, text: str) -> int:
+        """Print the lines that are complete, and keep the rest."""
+        with self._lock:
+            *lines, self._rest = (self._rest + text).replace("\r", "\n").split("\n")
+            while len(self._rest) > _MAX_LINE:
+                lines.append(self._rest[:_MAX_LINE])
+                self._rest = self._rest[_MAX_LINE:]
+            for line in lines:
+                self._print_line(line)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write texts."""
+        for line in lines:
+            self.write(line)
+
+    def emit(self, entry: dict[str, Any]) -> None:
+        """Print one object."""
+        with self._lock:
+            self._emit(entry)
+
+    def finish(self) -> None:
+        """Print a last line that has no newline."""
+        with self._lock:
+            rest, self._rest = self._rest, ""
+            self._print_line(rest)
+        self.flush()
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Return False: nothing is drawn here."""
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _print_line(self, line: str) -> None:
+        if line.strip():
+            self._emit({"level": _level_of(line), "logger": "commitlake", "message": line.rstrip()})
+
+    def _emit(self, entry: dict[str, Any]) -> None:
+        time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        document = {"time": time, "level": entry.pop("level"), "command": self._command, **entry}
+        self._stream.write(printable_json(json.dumps(document, ensure_ascii=False, default=str)) + "\n")
+
+
+class JsonHandler(logging.Handler):
+    """Gives log messages to the stream that `json_lines` has put in place of standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a log message as one object."""
+        entry = {"level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            entry["exception"] = logging.Formatter().formatException(record.exc_info)
+        stream: object = trusted(sys.stderr)
+        if isinstance(stream, JsonStream):
+            stream.emit(entry)
+        else:
+            self.handleError(record)
+
+
+def _level_of(line: str) -> str:
+    head = line[:200]
+    if ": error: " in head:
+        return "ERROR"
+    return "WARNING" if "warning: " in head else "INFO"

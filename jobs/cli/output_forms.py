@@ -1,0 +1,42 @@
+"""The option `--format`, with one meaning in every job that prints rows.
+
+table  for people: columns as wide as they need to be; a job may leave out columns
+json   one JSON document: an object with `schema`, which is `SCHEMA`, and `rows`, a list of objects
+jsonl  one row per line, as a JSON object
+csv    a header and one line per row; lists and objects in a cell are JSON
+
+`SCHEMA` names the version of what programs read. A version adds keys and values; where one is removed or changes its
+meaning, the number goes up. Keys of each job are listed in docs/reference/json-output.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+SCHEMA = "commitlake.output/1"
+FORMS = ("table", "json", "jsonl", "csv")
+
+
+def add_format_argument(parser: argparse.ArgumentParser, more: Sequence[str] = (), scope: str = "") -> None:
+    """Add `--format`; `--output` is its older name. Both set `output`.
+
+    Args:
+        parser: a job's.
+        more: forms that only this job has.
+        scope: what is printed in this form, if not everything, for the help.
+    """
+    text = "form of what is printed" if not scope else f"form of {scope}"
+    parser.add_argument(
+        "--format",
+        "--output",
+        dest="output",
+        choices=(*FORMS, *more),
+        default="table",
+        help=f"{text} (default: table)",
+    )
+
+
+def add_json_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`, an older name of `--format jsonl`."""
+    parser.add_argument("--json", dest="output", action="store_const", const="jsonl", help="same as --format jsonl")

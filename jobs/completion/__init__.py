@@ -1,0 +1,1 @@
+"""`commitlake completion`: completion scripts for shells."""

@@ -1,0 +1,83 @@
+"""Print a completion script for a shell, made from the parsers of all jobs.
+
+    commitlake completion bash > ~/.local/share/bash-completion/completions/commitlake
+
+The script has all jobs, options and choices in it, so completing starts no Python. Make it again after an upgrade. It
+reads and writes nothing. Exit codes: 0, or 2 for a shell that is not known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Sequence
+
+from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.schemas.errors import ExitCode
+
+DESCRIPTION = (
+    "Print a script that completes jobs, options, choices and file names in a shell. Make it again after an upgrade."
+)
+EXAMPLES = (
+    ("completion bash > ~/.local/share/bash-completion/completions/commitlake", "bash, for the next shell"),
+    ('completion zsh > "${fpath[1]}/_commitlake"', "zsh"),
+    ("completion fish > ~/.config/fish/completions/commitlake.fish", "fish"),
+)
+SHELLS = ("bash", "zsh", "fish")
+_FILES = frozenset({"FILE", "PATH", "STORE"})
+_FOLDERS = frozenset({"DIR", "PLACE"})
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the job."""
+    parser = job_parser("completion", DESCRIPTION, EXAMPLES)
+    parser.add_argument("shell", choices=SHELLS, help="bash, zsh or fish")
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Print the script."""
+    print(script(arguments.shell))
+    return ExitCode.OK
+
+
+def script(shell: str) -> str:
+    """Return the completion script for a shell."""
+    import shtab
+
+    text: str = shtab.complete(_parser_of_all_jobs(), shell)
+    return text
+
+
+def _parser_of_all_jobs() -> argparse.ArgumentParser:
+    """Return a parser with the jobs as subcommands, which only describes them."""
+    from commitlake.jobs.cli.main import JOBS
+
+    parser = argparse.ArgumentParser("commitlake", description="Message broker logs as tables.")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    jobs = parser.add_subparsers(dest="job", metavar="JOB")
+    for name, purpose in JOBS.items():
+        described = importlib.import_module(f"commitlake.jobs.{name}.command").build_parser()
+        own = jobs.add_parser(name, help=purpose, description=purpose)
+        for action in described._actions:  # noqa: SLF001 (argparse has no other way)
+            if not isinstance(action, argparse._HelpAction):  # noqa: SLF001
+                own._add_action(_completing(action))  # noqa: SLF001
+    return parser
+
+
+def _completing(action: argparse.Action) -> argparse.Action:
+    """Return the action, with what completes its value."""
+    import shtab
+
+    if action.metavar in _FILES:
+        action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab's own attribute
+    elif action.metavar in _FOLDERS:
+        action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    if action.help:
+        action.help = " ".join(action.help.split()).replace("{", "(").replace("}", ")")  # zsh expands braces
+    return action
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake completion`."""
+    return run_job(build_parser(), job, argv)

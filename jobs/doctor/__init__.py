@@ -1,0 +1,1 @@
+"""`commitlake doctor`: what a run needs, and what is missing."""

@@ -1,0 +1,145 @@
+"""Check what a run needs on this machine, and say what is missing and what to do.
+
+    commitlake doctor --store /data/rocketmq/store --lake /data/lake
+
+Without an option it checks this machine: Python, packages, Java, Spark's jars, memory and disk. Each option adds a
+check. It writes one empty temporary file where it checks write access, and changes nothing else. Exit codes: 0 where
+nothing that was asked for is missing; 3 where something is. A warning names what some jobs or options need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.output_forms import add_format_argument
+from commitlake.jobs.cli.places import add_s3_arguments
+from commitlake.jobs.cli.rows_output import write
+from commitlake.jobs.doctor.findings import Finding, State
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.paths import LakePaths
+
+DESCRIPTION = (
+    "Check what a run needs: Python, packages, Java, Spark's jars, memory, disk and write access; and, where an option "
+    "names them, stores, the lake, an object store, HBase, and brokers with their name server. It says what is there, "
+    "what is missing, and what to do. Exit code 3: something that was asked for is missing."
+)
+EXAMPLES = (
+    ("doctor", "this machine"),
+    ("doctor --store /data/rocketmq/store --lake /data/lake", "before a first archive"),
+    ("doctor --lake s3://archive/lake --s3-endpoint https://s3.example.org", "an object store"),
+    ("doctor --namesrv 10.0.0.1:9876 --hbase hbase-thrift:9090", "brokers and HBase"),
+    ("doctor --format json", "for a program"),
+)
+_SERVERS = ("store", "lake", "s3", "hbase", "broker")
+_COLUMNS = list(Finding._fields)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the job."""
+    parser = job_parser("doctor", DESCRIPTION, EXAMPLES)
+    parser.add_argument("--store", metavar="PATH", help="store folder, a glob, or several with commas between")
+    parser.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
+    parser.add_argument("--bodies", metavar="PLACE", help="where the packs of bodies are, if not in the lake")
+    add_s3_arguments(parser)
+    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server")
+    parser.add_argument("--hbase-table", metavar="NAME", help="its table there (default: commitlake_messages)")
+    parser.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, with semicolons between")
+    add_format_argument(parser)
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Check, and print what was found."""
+    from commitlake.jobs.doctor.machine import completed
+
+    findings = completed(list(_checks(arguments)), _SERVERS)
+    write(
+        arguments.output, ({name: str(value) for name, value in each._asdict().items()} for each in findings), _COLUMNS
+    )
+    missing = [finding.check for finding in findings if finding.state is State.MISSING]
+    warnings = [finding.check for finding in findings if finding.state is State.WARNING]
+    if not arguments.quiet:
+        print(_summary(missing, warnings), file=sys.stderr)
+    return ExitCode.DAMAGE if missing else ExitCode.OK
+
+
+def _checks(arguments: argparse.Namespace) -> Iterator[Finding]:
+    from commitlake.jobs.doctor import machine
+
+    yield machine.python()
+    yield machine.packages()
+    yield machine.java()
+    yield machine.spark()
+    yield machine.jars()
+    yield machine.resources()
+    yield machine.folder("temporary files", tempfile.gettempdir())
+    if arguments.store:
+        yield from machine.stores(arguments.store)
+    for name, place in (("lake", arguments.lake), ("bodies", arguments.bodies)):
+        if place:
+            yield from _place(name, place, arguments)
+    if arguments.hbase:
+        from commitlake.jobs.doctor.servers import hbase
+
+        yield hbase(arguments.hbase, arguments.hbase_table)
+    if arguments.namesrv:
+        from commitlake.jobs.doctor.servers import brokers
+
+        yield from brokers(arguments.namesrv)
+
+
+def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[Finding]:
+    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.jobs.cli.places import lake_of
+    from commitlake.jobs.doctor import machine
+    from commitlake.jobs.doctor.servers import object_store
+    from commitlake.schemas.errors import CommitLakeError
+
+    if place.startswith("s3://"):
+        named = argparse.Namespace(**{**vars(arguments), "lake": place})
+        try:
+            lake_of(named)  # sets the endpoint and region for all that follows
+        except CommitLakeError as error:
+            yield Finding("s3", State.MISSING, str(error), "expected s3://bucket/prefix")
+            return
+        yield object_store(place)
+    else:
+        yield machine.folder(name, place)
+    if name == "lake":
+        try:
+            yield Finding(name, State.OK, _contents(LakePaths(place)))
+        except CommitLakeError as error:
+            yield Finding(name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation")
+
+
+def _contents(lake: LakePaths) -> str:
+    from commitlake.connectors.lake.reader import NoTableError, open_table
+
+    if lake.s3 is None and not Path(lake.root).exists():
+        return "nothing is archived there yet"
+    try:
+        table = open_table(lake, "messages")
+    except NoTableError:
+        return "nothing is archived there yet"
+    return f"version {table.version()} of messages"
+
+
+def _summary(missing: Sequence[str], warnings: Sequence[str]) -> str:
+    if missing:
+        return f"missing: {', '.join(dict.fromkeys(missing))}"
+    if warnings:
+        return f"all that was asked for is there; for some jobs: {', '.join(dict.fromkeys(warnings))}"
+    return "all that was asked for is there"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake doctor`."""
+    return run_job(build_parser(), job, argv)

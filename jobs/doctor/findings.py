@@ -1,0 +1,34 @@
+"""The result of one check of `doctor`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class State(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """Some jobs, or some options, cannot be used."""
+    MISSING = "missing"
+    """What was asked for does not work."""
+    SKIPPED = "skipped"
+    """It was not asked for."""
+
+
+class Finding(NamedTuple):
+    """One line of the report.
+
+    Attributes:
+        check: what was checked, such as `java`.
+        state: how it ended.
+        found: what is there.
+        advice: what to do, or nothing.
+    """
+
+    check: str
+    state: State
+    found: str
+    advice: str = ""

@@ -1,0 +1,158 @@
+"""Checks of this machine: Python, packages, Java, jars, memory, folders and stores."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.doctor.findings import Finding, State
+from commitlake.schemas.errors import CommitLakeError
+
+_OLDEST_PYTHON = (3, 11)
+_PACKAGES = (
+    "pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "numba", "pandas", "great-expectations", "boto3",
+    "happybase", "prometheus-client",
+)  # fmt: skip
+_LITTLE_DISK = 1 << 30
+_LITTLE_MEMORY = 2 << 30
+_SET_UP = "run ./spark-submit.sh --set-up-only"
+
+
+def python() -> Finding:
+    """Check the version of Python."""
+    found = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
+    if sys.version_info < _OLDEST_PYTHON:
+        return Finding("python", State.MISSING, found, "install Python 3.11 or newer")
+    return Finding("python", State.OK, found)
+
+
+def packages() -> Finding:
+    """Check that the packages are installed."""
+    versions, missing = [], []
+    for name in _PACKAGES:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Finding("packages", State.MISSING, f"not installed: {', '.join(missing)}", _SET_UP)
+    return Finding("packages", State.OK, ", ".join(versions))
+
+
+def java() -> Finding:
+    """Check that there is a Java that Spark runs on."""
+    from commitlake.connectors.runtime.java import JavaError, java_home
+
+    try:
+        return Finding("java", State.OK, str(java_home()))
+    except JavaError as error:
+        advice = "only Spark needs it: use --local, install Java 17 or newer, or start by ./spark-submit.sh"
+        return Finding("java", State.WARNING, str(error).partition(": ")[0], advice)
+
+
+def jars() -> Finding:
+    """Check that Delta's jars are there, and are the ones that were tested."""
+    from commitlake.connectors.runtime.jars import JarsError, delta_jars
+
+    try:
+        found = delta_jars()
+    except (JarsError, OSError) as error:
+        advice = (
+            "only Spark needs them: use --local, or run 'python -m commitlake.connectors.runtime.jars' with network"
+        )
+        return Finding("jars", State.WARNING, str(error).partition(": run ")[0], advice)
+    return Finding("jars", State.OK, f"{found[0].parent}: {', '.join(jar.name for jar in found)}")
+
+
+def spark() -> Finding:
+    """Check Spark's version."""
+    try:
+        version = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("spark", State.WARNING, "not installed", _SET_UP)
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return Finding("spark", State.WARNING, f"pyspark {version}; SPARK_HOME is {home}",
+                       "unset SPARK_HOME unless that Spark has the same version")  # fmt: skip
+    return Finding("spark", State.OK, f"pyspark {version}")
+
+
+def resources() -> Finding:
+    """Check cores and memory."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return Finding("machine", State.OK, f"{cores} cores")
+    found = f"{cores} cores, {size_text(memory)} of memory"
+    if memory < _LITTLE_MEMORY:
+        return Finding("machine", State.WARNING, found, "use --threads 1: a worker takes up to 640 MiB")
+    return Finding("machine", State.OK, found)
+
+
+def folder(check: str, place: str) -> Finding:
+    """Check that a folder, or the nearest folder above one that does not exist, can be written and has space.
+
+    Args:
+        check: name of the check.
+        place: the folder.
+    """
+    path = Path(place).absolute()
+    if path.exists() and not path.is_dir():
+        return Finding(check, State.MISSING, f"{path} is a file", "name a folder")
+    nearest = next(each for each in (path, *path.parents) if each.is_dir())
+    found = str(path) if nearest == path else f"{path} does not exist yet; {nearest} does"
+    try:
+        with tempfile.TemporaryFile(dir=nearest) as file:
+            file.write(b"x")
+        free = shutil.disk_usage(nearest).free
+    except OSError as error:
+        return Finding(check, State.MISSING, f"{found}: {error.strerror}", "give write permission, or free some space")
+    found += f", {size_text(free)} free"
+    if free < _LITTLE_DISK:
+        return Finding(check, State.WARNING, found, "free some space")
+    return Finding(check, State.OK, found)
+
+
+def stores(place: str) -> Iterator[Finding]:
+    """Check that stores are there and can be read.
+
+    Args:
+        place: a store folder, a glob, or several with commas between.
+    """
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.connectors.formats.registry import all_formats
+
+    try:
+        found = find_stores(place, None, tuple(all_formats()))
+    except (CommitLakeError, OSError) as error:
+        yield Finding("store", State.MISSING, str(error), "name the folder that holds commitlog/ or journal/")
+        return
+    for store in found:
+        size = sum(segment.file_size for segment in store.segments)
+        unreadable = [segment.path for segment in store.segments if not os.access(segment.path, os.R_OK)]
+        what = f"{store.broker}: {store.root}, {_count(len(store.segments), 'segment')}, {size_text(size)}"
+        if unreadable:
+            yield Finding("store", State.MISSING, f"{what}; {unreadable[0]} may not be read",
+                          "run as the broker's user, or give read permission")  # fmt: skip
+        else:
+            yield Finding("store", State.OK, what)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def completed(checks: Sequence[Finding], asked: Sequence[str]) -> list[Finding]:
+    """Return the findings, and one for each check that was not asked for."""
+    known = {finding.check for finding in checks}
+    options = {"store": "--store", "lake": "--lake", "s3": "--lake s3://…", "hbase": "--hbase", "broker": "--namesrv"}
+    more = [Finding(name, State.SKIPPED, f"not asked for ({options[name]})") for name in asked if name not in known]
+    return [*checks, *more]

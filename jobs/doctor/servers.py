@@ -1,0 +1,81 @@
+"""Checks of what is reached over a network: object stores, HBase, name servers and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from commitlake.jobs.doctor.findings import Finding, State
+from commitlake.schemas.errors import CommitLakeError
+
+_SECONDS = 5
+
+
+def object_store(place: str) -> Finding:
+    """Check that a prefix of an object store can be listed.
+
+    Args:
+        place: `s3://bucket/prefix`.
+    """
+    from commitlake.connectors.object_store.access import first_names
+    from commitlake.connectors.object_store.errors import S3Error
+    from commitlake.connectors.object_store.finding import s3_options
+
+    try:
+        options = s3_options()
+        names = first_names(options, place, "")
+    except S3Error as error:
+        return Finding("s3", State.MISSING, error.found, error.advice)
+    where = f"{place} at {options.endpoint or 'Amazon S3'}, region {options.region}"
+    return Finding("s3", State.OK, f"{where}: {'has objects' if names else 'is empty'}")
+
+
+def hbase(address: str, table: str | None) -> Finding:
+    """Check that HBase's Thrift server answers, and whether it has the table.
+
+    Args:
+        address: of the server, `HOST[:PORT]`.
+        table: its table, if it is not the usual one.
+    """
+    from commitlake.connectors.hbase.client import Client
+    from commitlake.connectors.hbase.options import Options
+
+    given = {"connectSeconds": str(_SECONDS), "retrySeconds": str(_SECONDS), "timeoutMs": str(_SECONDS * 1000)}
+    if table:
+        given["table"] = table
+    try:
+        options = Options.of_address(address, **given)
+        with Client(options) as client:
+            tables = client.tables()
+    except (CommitLakeError, OSError) as error:
+        return Finding("hbase", State.MISSING, str(error), "start HBase's Thrift server: hbase thrift start")
+    if options.table not in tables:
+        advice = "'commitlake archive --hbase' makes the table"
+        return Finding("hbase", State.WARNING, f"{address} answers, and has no table {options.table}", advice)
+    return Finding("hbase", State.OK, f"{address} answers, and has the table {options.table}")
+
+
+def brokers(name_servers: str) -> Iterator[Finding]:
+    """Check that name servers answer, and each broker that they know.
+
+    Args:
+        name_servers: `HOST:PORT`, several with semicolons between.
+    """
+    from commitlake.connectors.rocketmq.admin import Admin
+    from commitlake.connectors.rocketmq.options import Options
+
+    try:
+        with Admin(Options(name_servers, connect_seconds=_SECONDS, request_seconds=_SECONDS)) as admin:
+            names = sorted(admin.clusters().broker_addr_table)
+            if not names:
+                yield Finding("broker", State.MISSING, f"{name_servers} answers, and knows no broker",
+                              "look at the broker's namesrvAddr")  # fmt: skip
+            for name in names:
+                try:
+                    version = admin.runtime(name).get("brokerVersionDesc", "of an unknown version")
+                    yield Finding("broker", State.OK, f"{name} answers, RocketMQ {version.removeprefix('V')}")
+                except (CommitLakeError, OSError) as error:
+                    yield Finding("broker", State.MISSING, f"{name}: {error}", "is the broker running?")
+    except (CommitLakeError, OSError) as error:
+        yield Finding(
+            "broker", State.MISSING, str(error), "is a name server running there, and may this machine connect?"
+        )

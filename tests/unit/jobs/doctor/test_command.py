@@ -1,0 +1,93 @@
+"""What `doctor` finds on this machine, and what it says of what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commitlake.jobs.doctor import machine
+from commitlake.jobs.doctor.command import main
+from commitlake.jobs.doctor.findings import State
+from tests.support.lakes import GrowingLake
+from tests.support.logs import new_message
+
+
+def findings(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, dict[str, str]]:
+    """The findings of a run, by check; of several of one check the last."""
+    assert main([*arguments, "--format", "json"]) == code
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "commitlake.output/1"
+    return {row["check"]: row for row in document["rows"]}
+
+
+def test_it_works_with_nothing_configured(capsys: pytest.CaptureFixture[str]) -> None:
+    found = findings(capsys)
+    assert found["python"]["state"] == "ok"
+    assert found["packages"]["state"] == "ok"
+    assert found["temporary files"]["state"] == "ok"
+    assert [found[name]["state"] for name in ("store", "lake", "s3", "hbase", "broker")] == ["skipped"] * 5
+
+
+def test_a_table_ends_with_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out, err = capsys.readouterr()
+    assert "python" in out
+    assert err.startswith("all that was asked for is there")
+
+
+def test_a_store_and_a_lake_are_named_with_what_they_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write([new_message(topic="orders")], lambda _: 1)
+    growing.archive()
+    found = findings(capsys, "--store", str(growing.store), "--lake", growing.lake.root)
+    assert (found["store"]["state"], found["lake"]["state"]) == ("ok", "ok")
+    assert "1 segment" in found["store"]["found"]
+    assert "version" in found["lake"]["found"]
+
+
+def test_a_lake_that_does_not_exist_yet_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = findings(capsys, "--lake", str(tmp_path / "new" / "lake"))
+    assert found["lake"]["found"] == "nothing is archived there yet"
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "check"),
+    [
+        ("--store", "{folder}/none", "store"),
+        ("--lake", "{folder}/file", "lake"),
+        ("--lake", "s3://", "s3"),
+        ("--hbase", "127.0.0.1:9", "hbase"),
+        ("--namesrv", "127.0.0.1:9", "broker"),
+    ],
+)
+def test_what_is_missing_is_named_with_what_to_do(
+    option: str, value: str, check: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    arguments = [option, value.format(folder=tmp_path)]
+    found = findings(capsys, *arguments, code=3)
+    assert found[check]["state"] == "missing" or check == "lake"
+    assert found[check]["advice"]
+    assert main(arguments) == 3
+    assert check in capsys.readouterr().err
+
+
+def test_without_java_and_jars_only_spark_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COMMITLAKE_JARS", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = findings(capsys)
+    assert found["jars"]["state"] == "warning"
+    assert "--local" in found["jars"]["advice"]
+    assert "delta-spark" in found["jars"]["found"]
+    assert "SHA" not in found["jars"]["found"]
+
+
+def test_a_full_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_LITTLE_DISK", 1 << 60)
+    assert machine.folder("lake", str(tmp_path)).state is State.WARNING
