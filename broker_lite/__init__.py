@@ -1,5 +1,6 @@
-"""A compact message broker that writes the same files as RocketMQ; standard library only.
+"""Message broker that writes the same files as RocketMQ, with the standard library only.
 
-`store` is the files, `delivery` is what a broker does to messages on top of them (delay, retry, dead letters,
-transactions), `shop_traffic` fills a store with the life of a small shop.
+`stores` reads and writes the files, `broker` holds the state of a broker, `delivery` adds delays, retries, dead letters
+and transactions, `handlers` answers requests, `server` serves them over TCP, `nameserver` is a name server,
+`replication` copies a log to a slave, and `shop_traffic` fills a store with the messages of a small shop.
 """

@@ -1,15 +1,15 @@
-"""Three days in the life of the same small shop, written into a store in JMQ's layout.
+"""Generator of three days of traffic of the same example shop, written into a store in JMQ's layout.
 
 An order is `created` in `orders`, and paid for in `payments` (`paid`, sometimes `declined` before); at night the
 payments of the day are `settled`, in batches. A paid order goes to `shipments` (`requested`), where the application
 `shipping-service` hands it to a carrier and reports `shipped` to `orders`. All messages of an order have its key as
-their business id, which chooses their queue; the settlements' queues are chosen by their weights. Some hand-overs fail
-and come again after 1, 3 and 9 seconds; a few fail for good, and are dead letters of the retry store. JMQ has no
-transactions and no delays, so nobody is reminded here, and who does not pay has only `created` something.
+business id, which determines their queue; the queues of settlements are chosen by weight. Some shipments fail and are
+retried after 1, 3 and 9 seconds; a few fail for good, and are dead letters of the retry store. JMQ has no transactions
+and no delays, so there are no reminders, and an unpaid order has only its `created` message.
 
 order-4711 is created, paid after 80 minutes, refused by the carrier twice, and shipped at the third attempt.
 
-At the end the mail service is six hours behind. The clock is the story's own, so the same arguments give the same
+At the end the mail service lags by six hours. The traffic has its own clock, so the same arguments produce the same
 records.
 """
 
@@ -19,16 +19,16 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.broker_lite.shop.cast import draw_cast
 from commitlake.broker_lite.shop.journal_story import MAX_RETRIES, SHIPPING_APP, JournalStory
-from commitlake.broker_lite.shop.timeline import StoryClock
-from commitlake.broker_lite.shop.written import (
+from commitlake.broker_lite.shop.orders import draw_orders
+from commitlake.broker_lite.shop.summary import (
     DEFAULT_ORDERS,
     DEFAULT_START_MS,
-    WrittenShop,
+    ShopSummary,
     check_is_empty,
     count_by_topic,
 )
+from commitlake.broker_lite.shop.timeline import StoryClock
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore, RetryStatus
 
 SHOP_JOURNAL_OPTIONS = JournalOptions(
@@ -43,12 +43,12 @@ SHOP_JOURNAL_OPTIONS = JournalOptions(
 
 
 @dataclass(frozen=True)
-class ShopJournal(WrittenShop):
-    """What was written.
+class ShopJournal(ShopSummary):
+    """Summary of the written traffic.
 
     Attributes:
-        options: what the store must be opened with.
-        failed: keys of orders whose shipping has failed at least once.
+        options: options with which the store must be opened.
+        failed: keys of orders whose shipment failed at least once.
     """
 
     options: JournalOptions
@@ -63,25 +63,25 @@ def fill_shop_journal(
     start_ms: int = DEFAULT_START_MS,
     options: JournalOptions = SHOP_JOURNAL_OPTIONS,
 ) -> ShopJournal:
-    """Write the shop's three days into a new store, and close it.
+    """Write three days of traffic into a new store, and close it.
 
     Args:
-        path: a folder that holds no messages yet.
-        orders: how many orders there are; order-4711 is one of them.
-        seed: of all chance.
-        start_ms: when the story begins; it ends three days later.
-        options: what the store is like.
+        path: a folder without messages.
+        orders: number of orders; order-4711 is one of them.
+        seed: seed of all randomness.
+        start_ms: time of the first event; the last is three days later.
+        options: options of the store.
 
     Raises:
-        ValueError: for fewer orders than the story needs.
-        StoreFilesError: if the folder has messages already.
+        ValueError: if there are too few orders.
+        StoreFilesError: if the folder already contains messages.
     """
-    rng = random.Random(seed)  # noqa: S311 - the story must be the same again, not secret
-    cast = draw_cast(orders, rng, MAX_RETRIES)
+    rng = random.Random(seed)  # noqa: S311 - must be reproducible, not secure
+    plan = draw_orders(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
     with JournalStore.open(path, options, clock=clock, chance=rng) as store:
         check_is_empty(path, store.max_journal_offset)
-        story = JournalStory(store, clock, cast, rng)
+        story = JournalStory(store, clock, plan, rng)
         try:
             story.play()
             return _summary(story, start_ms)

@@ -1,20 +1,20 @@
-"""Three days in the life of a small shop, written into a store: something to look at, to query and to test with.
+"""Generator of three days of traffic of a small example shop, for demos, queries and tests.
 
-An order begins as a half message in `orders`: the shop reserves the goods, then commits (tag `created`) or, where
-something is sold out, rolls back. One order's process dies in between: its half stays pending. With a created order
-goes a reminder to `payments`, delayed by an hour. The customer pays (`paid`) before or after it, a few cards are
-`declined` first; at night the payments of the day are `settled`, in batches. A paid order goes to `shipments`
+An order starts as a half message in `orders`: the shop reserves the goods, then commits (tag `created`) or, if
+something is sold out, rolls back. The process of one order crashes in between: its half message stays pending. Each
+created order sends a reminder to `payments`, delayed by an hour. The customer pays (`paid`) before or after it; a few
+cards are `declined` first. At night the payments of the day are `settled`, in batches. A paid order goes to `shipments`
 (`requested`), where the group `shipping-service` hands it to a carrier and reports `shipped` to `orders`. Some
-hand-overs fail and are retried, 10, 30 and 60 seconds later; a few fail for good and end in `%DLQ%shipping-service`.
+shipments fail and are retried after 10, 30 and 60 seconds; a few fail for good and end in `%DLQ%shipping-service`.
 
-order-4711 has it all: created in a transaction, reminded after an hour, paid after 80 minutes, refused by the carrier
-twice, shipped at the third attempt.
+order-4711 goes through most of this: created in a transaction, reminded after an hour, paid after 80 minutes, refused
+by the carrier twice, shipped at the third attempt.
 
-BoltMQ has no transactions: there an order is sent when it is decided, and those that are not to be never are.
+BoltMQ has no transactions: there an order is sent when it is decided, and orders that are not committed are not sent.
 
-The mail service consumes the payments every three hours, and stops six hours before the end; the last reminders still
-wait then. The clock is the story's own, so the same arguments give the same records; only the names of index files
-follow the machine's time zone.
+The mail service consumes the payments every three hours, and stops six hours before the end; the last reminders are
+still delayed then. The traffic has its own clock, so the same arguments produce the same records; only the names of
+index files depend on the machine's time zone.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from commitlake.broker_lite.shop.cast import Cast, draw_cast
+from commitlake.broker_lite.shop.orders import OrderPlan, draw_orders
 from commitlake.broker_lite.shop.story import MAX_RETRIES, SHIPPING_GROUP, Story
-from commitlake.broker_lite.shop.timeline import StoryClock
-from commitlake.broker_lite.shop.written import (
+from commitlake.broker_lite.shop.summary import (
     DEFAULT_ORDERS,
     DEFAULT_START_MS,
-    WrittenShop,
+    ShopSummary,
     check_is_empty,
     count_by_topic,
 )
+from commitlake.broker_lite.shop.timeline import StoryClock
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq import properties as props
@@ -50,17 +50,17 @@ SHOP_OPTIONS = StoreOptions(
 )
 """Files so small that several of every kind are written."""
 BOLTMQ_SHOP_OPTIONS = replace(SHOP_OPTIONS, dialect=BOLTMQ)
-"""The same in BoltMQ's dialect."""
+"""Same options in BoltMQ's dialect."""
 
 
 @dataclass(frozen=True)
-class ShopTraffic(WrittenShop):
-    """What was written.
+class ShopTraffic(ShopSummary):
+    """Summary of the written traffic.
 
     Attributes:
-        options: what the store must be opened with.
+        options: options with which the store must be opened.
         rolled_back: keys of orders that were rolled back.
-        pending: keys of orders whose half message nobody decided.
+        pending: keys of orders whose half message is undecided.
         retried: keys of orders that were shipped after failures.
     """
 
@@ -79,31 +79,31 @@ def fill_shop_store(
     options: StoreOptions = SHOP_OPTIONS,
     pause: Callable[[], None] | None = None,
 ) -> ShopTraffic:
-    """Write the shop's three days into a new store, and close it.
+    """Write three days of traffic into a new store, and close it.
 
     Args:
-        path: a folder that holds no messages yet.
-        orders: how many orders there are; order-4711 is one of them.
-        seed: of all chance.
-        start_ms: when the story begins; it ends three days later.
-        options: what the store is like.
-        pause: called every three hours of the story; the files of offsets are of that moment then, and their
-            modification times are.
+        path: a folder without messages.
+        orders: number of orders; order-4711 is one of them.
+        seed: seed of all randomness.
+        start_ms: time of the first event; the last is three days later.
+        options: options of the store.
+        pause: called every three hours of the traffic's clock; the files of offsets, and their modification times, then
+            show that moment.
 
     Raises:
-        ValueError: for fewer orders than the story needs.
-        StoreFilesError: if the folder has messages already.
+        ValueError: if there are too few orders.
+        StoreFilesError: if the folder already contains messages.
     """
-    rng = random.Random(seed)  # noqa: S311 - the story must be the same again, not secret
-    cast = draw_cast(orders, rng, MAX_RETRIES)
+    rng = random.Random(seed)  # noqa: S311 - must be reproducible, not secure
+    plan = draw_orders(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
     with MessageStore.open(path, options, clock=clock) as store:
         check_is_empty(path, store.max_physical_offset)
-        story = Story(store, clock, cast, rng)
+        story = Story(store, clock, plan, rng)
         if pause is not None:
             story.pause = partial(_pause, store, clock, pause)
         story.play()
-        summary = _summary(story, cast, start_ms)
+        summary = _summary(story, plan, start_ms)
     _stamp(summary.path, summary.end_ms)
     return summary
 
@@ -115,13 +115,13 @@ def _pause(store: MessageStore, clock: StoryClock, pause: Callable[[], None]) ->
 
 
 def _stamp(path: Path, now_ms: int) -> None:
-    """Let the files of offsets be written at a time of the story."""
+    """Set the modification times of the files of offsets."""
     for name in ("consumerOffset.json", "delayOffset.json"):
         for file in path.glob(f"config/{name}"):
             os.utime(file, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
 
 
-def _summary(story: Story, cast: Cast, start_ms: int) -> ShopTraffic:
+def _summary(story: Story, plan: OrderPlan, start_ms: int) -> ShopTraffic:
     store = story.store
     dead = _keys_of(store, f"{DLQ_PREFIX}{SHIPPING_GROUP}")
     return ShopTraffic(
@@ -131,7 +131,7 @@ def _summary(story: Story, cast: Cast, start_ms: int) -> ShopTraffic:
         end_ms=story.clock.now_ms,
         by_topic=count_by_topic(store),
         rolled_back=[
-            f"order-{number}" for number in sorted(cast.rolled_back) if store.options.dialect.has_transactions
+            f"order-{number}" for number in sorted(plan.rolled_back) if store.options.dialect.has_transactions
         ],
         pending=[half.properties[props.KEYS] for half in story.delivery.pending_halves()],
         retried=sorted(_keys_of(store, f"{RETRY_PREFIX}{SHIPPING_GROUP}") - dead),

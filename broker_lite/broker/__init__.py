@@ -1,1 +1,1 @@
-"""What a broker knows beside its store: topics, groups, clients, locks, pulls that wait. No sockets or tasks."""
+"""State of a broker besides its store: topics, groups, clients, locks and held pulls. No sockets, no tasks."""

@@ -1,4 +1,4 @@
-"""Who may use a broker: ACL 1.0, in which every request is signed with the secret key of an account.
+"""Accounts of a broker: ACL 1.0, in which every request is signed with the secret key of an account.
 
 Secrets come from the environment, or from a TOML file that only its owner may read:
 
@@ -29,15 +29,15 @@ from commitlake.schemas.remoting.signing import check_signature
 ACCESS_KEY_VARIABLE = "COMMITLAKE_BROKER_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "COMMITLAKE_BROKER_SECRET_KEY"  # noqa: S105 (a name)
 MIN_SECRET_LENGTH = 6
-"""As RocketMQ has it."""
+"""RocketMQ's minimum, of access keys and secret keys."""
 
 
 class AccountsError(CommitLakeError, ValueError):
-    """Accounts that nobody should use, or that cannot be read; the message is for a user, and holds no secret."""
+    """Error for accounts that are unsafe or cannot be read; its message contains no secret."""
 
 
 class Accounts:
-    """Secret keys by access key."""
+    """Secret keys by access key, with the rights of each account."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Accounts:
         administrators: frozenset[str],
         brokers: frozenset[str] = frozenset(),
     ) -> None:
-        """Take accounts.
+        """Check the accounts and keep them.
 
         Args:
             secret_keys: by access key.
@@ -56,7 +56,7 @@ class Accounts:
             AccountsError: if there is none, or a secret is too short.
         """
         if not secret_keys:
-            raise AccountsError("accounts: expected at least one, found none")
+            raise AccountsError("accounts: expected at least one account, found none; add an [[accounts]] table")
         for access_key, secret_key in secret_keys.items():
             if len(access_key) < MIN_SECRET_LENGTH or len(secret_key) < MIN_SECRET_LENGTH:
                 raise AccountsError(
@@ -68,39 +68,39 @@ class Accounts:
         self._brokers = brokers
 
     @classmethod
-    def of_environment(cls, environment: Mapping[str, str]) -> Accounts | None:
-        """The one account that the environment names, an administrator; None where it names none.
+    def from_environment(cls, environment: Mapping[str, str]) -> Accounts | None:
+        """Return the administrator account that environment variables define, or None without them.
 
         Raises:
-            AccountsError: if only half of it is there.
+            AccountsError: if only one of the two variables is set.
         """
         access_key, secret_key = environment.get(ACCESS_KEY_VARIABLE), environment.get(SECRET_KEY_VARIABLE)
         if access_key is None and secret_key is None:
             return None
         if access_key is None or secret_key is None:
-            raise AccountsError(f"expected both {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}, found one of them")
+            raise AccountsError(f"expected both {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}, found one; set both")
         return cls({access_key: secret_key}, frozenset({access_key}))
 
     @classmethod
-    def of_file(cls, path: Path) -> Accounts:
-        """The accounts of a file.
+    def from_file(cls, path: Path) -> Accounts:
+        """Read accounts from a TOML file.
 
         Raises:
-            AccountsError: if others than its owner may read it, or it holds something else.
+            AccountsError: if other users may read the file, or its content is not valid.
         """
         try:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                     mode = stat.filemode(status.st_mode)
-                    raise AccountsError(f"{path}: expected that only its owner may read it (chmod 600), found {mode}")
+                    raise AccountsError(f"{path}: expected a file only its owner may read (chmod 600), found {mode}")
                 document = tomllib.load(file)
         except OSError as error:
-            raise AccountsError(f"{path}: cannot be read: {error.strerror}") from None
+            raise AccountsError(f"{path}: cannot read the file: {error.strerror}") from None
         except ValueError as error:
             if isinstance(error, AccountsError):
                 raise
-            raise AccountsError(f"{path}: expected TOML, found something else") from None
+            raise AccountsError(f"{path}: expected a TOML file, found invalid TOML") from None
         secret_keys: dict[str, str] = {}
         administrators: set[str] = set()
         brokers: set[str] = set()
@@ -119,11 +119,11 @@ class Accounts:
         return cls(secret_keys, frozenset(administrators), frozenset(brokers))
 
     def check(self, request: Command, channel: Channel) -> None:
-        """Make sure that a request is signed by an account that may send it on this connection.
+        """Check that a request is signed by an account that may send it on this connection.
 
         Raises:
-            SignatureError: if it is not signed, or not by one of the accounts.
-            NotPermittedError: if the account may not send it, or not on this connection.
+            SignatureError: if the request has no valid signature of a known account.
+            NotPermittedError: if the account may not send this request, or not on this connection.
         """
         access_key = check_signature(request.ext_fields, request.body, self._secret_keys)
         if request.code in REGISTRATION and access_key not in self._administrators | self._brokers:

@@ -1,12 +1,12 @@
-"""Request codes that change what belongs to everybody: topics, groups, offsets, settings and routes.
+"""Request codes that change shared state: topics, groups, offsets, settings and routes.
 
-Where a server has accounts, these are done for an administrator only, and only if nobody on the network could have
-made or repeated the request: ACL 1.0 signs neither the request code nor a time, so whoever reads one signed request of
-an administrator could send it again, later, or under another of these codes. Hence it must come from this machine or
-over TLS. Without accounts nobody can be told from another, and such requests must come from this machine.
+If a server has accounts, it accepts these requests only from administrators, and only over connections that nobody on
+the network can read. ACL 1.0 signs neither the request code nor a time, so anybody who reads one signed request of an
+administrator could send it again later, or with another of these codes. The request must therefore come from this
+machine or over TLS. Without accounts the server cannot tell users apart, and the request must come from this machine.
 
-"From this machine" means that the connection's other end has a loopback address: behind a proxy on this machine
-everybody has.
+"From this machine" means that the peer has a loopback address. If a proxy runs on this machine, every client that
+connects through it has one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ADMINISTRATION = frozenset(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
         RequestCode.SET_MESSAGE_REQUEST_MODE,
-        # Offsets: a group skips messages, or gets them again.
+        # Offsets: a group skips messages, or receives them twice.
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
         RequestCode.CLONE_GROUP_OFFSET,
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
@@ -42,7 +42,7 @@ ADMINISTRATION = frozenset(
         RequestCode.UPDATE_NAMESRV_CONFIG,
     }
 )
-"""For administrators, from this machine or over TLS. Codes without a handler are refused in any case."""
+"""For administrators, from this machine or over TLS. Codes without a handler are always refused."""
 
 REGISTRATION = frozenset(
     {
@@ -52,17 +52,17 @@ REGISTRATION = frozenset(
         RequestCode.BROKER_HEARTBEAT,
     }
 )
-"""What a broker sends to a name server: for administrators and for accounts of brokers."""
+"""Requests that a broker sends to a name server: for administrators and for accounts of brokers."""
 
 
 def check_without_accounts(request: Command, channel: Channel) -> None:
-    """Make sure that administration comes from this machine, where a server has no accounts.
+    """Check that an administration request comes from this machine, on a server without accounts.
 
     Raises:
-        NotPermittedError: if it comes from another one.
+        NotPermittedError: if the request comes from another machine.
     """
     if request.code in ADMINISTRATION and not channel.peer.is_loopback:
         raise NotPermittedError(
-            f"request {request.code}: expected it from the server's own machine, as there are no accounts, found it "
-            f"from {channel.peer}; start the server with --accounts and --tls-config"
+            f"request {request.code}: expected a connection from the server's own machine, as it has no accounts, "
+            f"found one from {channel.peer}; start the server with --accounts and --tls-config"
         )

@@ -1,4 +1,4 @@
-"""A broker without a network: everything that its handlers share."""
+"""State that all request handlers of a broker share, without a network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 
 from commitlake.broker_lite.broker.clients import Clients
 from commitlake.broker_lite.broker.groups import GroupTable
-from commitlake.broker_lite.broker.holding import HeldPulls
+from commitlake.broker_lite.broker.held_pulls import HeldPulls
 from commitlake.broker_lite.broker.interfaces import BrokerStore
 from commitlake.broker_lite.broker.layouts import delivery_of, parking_topics
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
@@ -26,27 +26,27 @@ CLUSTER = "CLUSTER"
 REGION = "MSG_REGION"
 TRACE_ON = "TRACE_ON"
 LONG_REQUESTS_AT_ONCE = 16
-"""Clients whose long requests are worked on by turns; each may hold an answer of 16 MiB that is half made."""
+"""Clients whose long requests are processed in turns; each may hold a partial answer of up to 16 MiB."""
 
 
 class Broker:
-    """What a broker is made of.
+    """State of a broker.
 
     Attributes:
-        options: its settings.
-        store: its messages.
-        delivery: what happens to messages that do not go straight to their consumers.
-        topics: its topics.
-        groups: its consumer groups.
-        clients: who is connected.
-        locks: who reads which queue in order.
+        options: settings of the broker.
+        store: store of its messages.
+        delivery: delays, retries, dead letters and transactions.
+        topics: topics of the broker.
+        groups: consumer groups of the broker.
+        clients: connected producers and consumers.
+        locks: locks of consumers that read a queue in order.
         held: pulls that wait for a message.
-        slices: work that takes long.
-        asked: what clients were asked for others, in the order of the times until which they may answer.
-        statistics: what it has done.
-        started_ms: when it was started.
-        is_writable: whether the disk has room for more.
-        property_suffix: what a broker of 5.x adds to the properties of every message, in their stored form.
+        slices: scheduler of long requests.
+        relayed: unanswered requests that were relayed to clients: (deadline in ms, channel, opaque), by deadline.
+        statistics: counts and rates.
+        started_ms: start time, ms since the epoch.
+        is_writable: False when the disk is too full for more messages.
+        property_suffix: properties that a 5.x broker adds to every message, in stored form.
     """
 
     def __init__(self, store: BrokerStore, options: BrokerOptions) -> None:
@@ -61,7 +61,7 @@ class Broker:
         self.locks = QueueLocks()
         self.held = HeldPulls()
         self.slices = Slices(LONG_REQUESTS_AT_ONCE)
-        self.asked: deque[tuple[int, Channel, int]] = deque()
+        self.relayed: deque[tuple[int, Channel, int]] = deque()
         self.started_ms = store.clock()
         self.statistics = Statistics(self.started_ms)
         self.is_writable = True
@@ -70,52 +70,52 @@ class Broker:
         self._resets: dict[tuple[str, str, int], int] = {}
 
     def now_ms(self) -> int:
-        """The time by which messages are stored."""
+        """Return the current time of the store's clock, ms since the epoch."""
         return self.store.clock()
 
     def topics_of_group(self, group: str) -> list[str]:
-        """The topics that a group has consumed, or that its members want."""
+        """Return the topics that a group has offsets in or that its members subscribe to, sorted."""
         found = [topic for key in self.store.config.consumer_offsets.entries if (topic := _topic_of(key, group))]
         members = self.clients.consumers.get(group)
         return sorted({*found, *(members.subscriptions if members else ())})
 
     def check_offsets_room(self, topic: str, group: str, queue_id: int) -> None:
-        """Refuse the offset of one more queue than are kept.
+        """Raise an error if a new offset would exceed the limit on stored offsets.
 
         Raises:
-            LimitError: if there are too many, and this one is new.
+            LimitError: if the limit is reached and the queue has no offset of this group yet.
         """
         offsets = self.store.config.consumer_offsets
         if offsets.count >= MAX_OFFSETS and offsets.get(topic, group, queue_id) is None:
             check_limit("offsets of all groups", MAX_OFFSETS, offsets.count + 1)
 
     def reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Let a group go on at an offset; its next pull of the queue is sent there."""
+        """Set a group's offset in a queue, and redirect its next pull of that queue to it."""
         self.store.config.consumer_offsets.commit(topic, group, queue_id, offset)
         if group in self.clients.consumers:
             self._resets[topic, group, queue_id] = offset
 
     def is_reset(self, topic: str, group: str, queue_id: int) -> bool:
-        """Whether the group's consumers are still to be sent elsewhere: what they say of their progress is old."""
+        """Return whether an offset reset is pending: offsets that consumers commit until then are outdated."""
         return bool(self._resets) and (topic, group, queue_id) in self._resets
 
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """Where a consumer is to go on, once, if somebody has reset its group."""
+        """Return and clear the offset that a pending reset set for a queue, or None."""
         return self._resets.pop((topic, group, queue_id), None) if self._resets else None
 
     def notify_members(self, groups: set[str]) -> Steps:
-        """Tell the consumers of groups that members or subscriptions have changed: they share the queues anew."""
+        """Notify the consumers of groups that members or subscriptions have changed, so that they rebalance."""
         for name in groups:
             config = self.groups.find(name)
             if config is None or not config.notify_consumer_ids_changed_enable:
                 continue
             fields = to_ext_fields(ConsumerGroupRequest(name))
             for member in self.clients.members(name):
-                member.channel.tell(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields))
+                member.channel.send_one_way(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields))
                 yield
 
 
 def _topic_of(key: str, group: str) -> str | None:
-    """The topic of a stored offset's key, if it is the group's."""
+    """Return the topic of a stored offset's key if the key belongs to the group, else None."""
     topic, name = split_offset_key(key)
     return topic if name == group else None

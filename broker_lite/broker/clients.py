@@ -1,4 +1,4 @@
-"""Who is connected: producers and consumers by group, kept up by their heartbeats.
+"""Registry of connected producers and consumers by group, kept alive by heartbeats.
 
 Source: ConsumerManager, ConsumerGroupInfo, ProducerManager (5.5.0).
 """
@@ -12,16 +12,16 @@ from typing import NamedTuple
 from commitlake.broker_lite.broker.filters import FilterError, check_subscription
 from commitlake.broker_lite.broker.limits import (
     MAX_CLIENTS_OF_ONE,
+    MAX_MEMBERSHIPS,
+    MAX_MEMBERSHIPS_OF_ADDRESS,
+    MAX_MEMBERSHIPS_OF_ONE,
     MAX_NAME_LENGTH,
-    MAX_PLACES,
-    MAX_PLACES_OF_ADDRESS,
-    MAX_PLACES_OF_ONE,
     MAX_SUBSCRIPTION_CHARACTERS,
     MAX_SUBSCRIPTIONS,
     LimitError,
     check_limit,
 )
-from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.broker.quotas import Quotas
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.heartbeats import (
@@ -37,11 +37,11 @@ from commitlake.schemas.remoting.heartbeats import (
 
 BROADCASTING = "BROADCASTING"
 _MAX_WORD_LENGTH = 64
-"""Of what a consumer says of its kind: CONSUME_PASSIVELY, CLUSTERING."""
+"""Maximum length of a consumer's type, message model and expression type, such as CONSUME_PASSIVELY or CLUSTERING."""
 
 
-class _Place(NamedTuple):
-    """A client in a group."""
+class _Membership(NamedTuple):
+    """Membership of a client in a group."""
 
     group: str
     client_id: str
@@ -50,7 +50,7 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class Member:
-    """One client in one group."""
+    """Client in a group, with its connection and the time of its last heartbeat."""
 
     client_id: str
     channel: Channel
@@ -59,16 +59,16 @@ class Member:
     heard_ms: int
 
     def connection(self) -> Connection:
-        """The client for administrators."""
+        """Return the client's connection as administrators see it."""
         return Connection(self.client_id, str(self.channel.peer), self.language, self.version)
 
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The consumers that share a group.
+    """Group of consumers that share queues.
 
     Attributes:
-        data: what the last of them said about the group.
+        data: settings of the group in the latest heartbeat.
         members: by client id.
         subscriptions: by topic.
         size: characters of the subscriptions.
@@ -80,7 +80,7 @@ class ConsumerGroup:
     size: int = 0
 
     def connections(self) -> ConsumerConnection:
-        """The group for administrators."""
+        """Return the group's members and subscriptions as administrators see them."""
         return ConsumerConnection(
             tuple(member.connection() for member in self.members.values()),
             dict(self.subscriptions),
@@ -90,7 +90,7 @@ class ConsumerGroup:
         )
 
     def subscribe(self, data: ConsumerData) -> bool:
-        """Take what a member subscribes to; tells whether a topic came or went."""
+        """Store the subscriptions of a member, and return whether the set of topics changed."""
         self.data = data
         wanted = {each.topic: complete_subscription(each) for each in data.subscription_data_set}
         changed = wanted.keys() != self.subscriptions.keys()
@@ -105,32 +105,34 @@ class ConsumerGroup:
 
 
 def complete_subscription(subscription: SubscriptionData) -> SubscriptionData:
-    """A subscription with the hashes of its tags, which clients that are not Java's may leave out."""
+    """Return the subscription with its tag hashes, which non-Java clients may leave out."""
     if subscription.expression_type != TAG_EXPRESSION or subscription.code_set:
         return subscription
     return subscription_of_tags(subscription.topic, subscription.sub_string, subscription.sub_version)
 
 
 def _size_of(subscription: SubscriptionData) -> int:
-    """Return about how many characters a subscription takes."""
+    """Return the approximate number of characters of a subscription."""
     tags = sum(map(len, subscription.tags_set)) + 8 * len(subscription.code_set)
     return len(subscription.topic) + len(subscription.sub_string) + tags
 
 
 class Clients:
-    """All groups of a broker."""
+    """Producers and consumers of a broker, by group."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self.producers: dict[str, dict[str, Member]] = {}
         self.consumers: dict[str, ConsumerGroup] = {}
-        # When thousands of connections end at once, nobody is to be searched for among all clients.
-        self._places: dict[Channel, set[_Place]] = {}
-        self._shares = Shares(of_one=MAX_PLACES_OF_ONE, of_address=MAX_PLACES_OF_ADDRESS, in_all=MAX_PLACES)
+        # Index by connection: when thousands of connections close at once, no scan over all clients is needed.
+        self._memberships: dict[Channel, set[_Membership]] = {}
+        self._quotas = Quotas(
+            of_one=MAX_MEMBERSHIPS_OF_ONE, of_address=MAX_MEMBERSHIPS_OF_ADDRESS, in_all=MAX_MEMBERSHIPS
+        )
         self._subscriptions_size = 0
 
     def check(self, channel: Channel, heartbeat: Heartbeat) -> None:
-        """Refuse a heartbeat that would have the broker keep too much; nothing is changed.
+        """Raise an error if a heartbeat would exceed a limit; change nothing.
 
         Raises:
             LimitError: if a name is too long, or there are too many groups, clients or subscriptions.
@@ -144,89 +146,92 @@ class Clients:
             size += sum(map(_size_of, data.subscription_data_set)) - (known.size if known else 0)
         check_limit("characters of a name", MAX_NAME_LENGTH, max(map(len, names)))
         check_limit("characters of all subscriptions", MAX_SUBSCRIPTION_CHARACTERS, size)
-        known_places = self._places.get(channel, set())
-        clients = {heartbeat.client_id, *(place.client_id for place in known_places)}
+        known_memberships = self._memberships.get(channel, set())
+        clients = {heartbeat.client_id, *(membership.client_id for membership in known_memberships)}
         check_limit("clients on one connection", MAX_CLIENTS_OF_ONE, len(clients))
-        together = known_places.union(_places_of(heartbeat))
-        check_limit("groups on one connection", MAX_PLACES_OF_ONE, len(together))
-        if not self._shares.has_room(channel, len(together) - len(known_places)):
-            raise LimitError("there are too many groups and clients already, on this address or in all")
+        together = known_memberships.union(_memberships_of(heartbeat))
+        check_limit("groups on one connection", MAX_MEMBERSHIPS_OF_ONE, len(together))
+        if not self._quotas.has_room(channel, len(together) - len(known_memberships)):
+            raise LimitError("expected fewer groups and clients: the limit of this address or of the broker is reached")
 
     def heartbeat(self, channel: Channel, request: Command, heartbeat: Heartbeat, now_ms: int) -> set[str]:
-        """Take a client's word on its groups.
+        """Register a client and its groups from a heartbeat.
 
         Returns:
-            The consumer groups in which something has changed.
+            The consumer groups whose members or subscriptions changed.
 
         Raises:
             LimitError: see `check`.
         """
         self.check(channel, heartbeat)
         client_id = heartbeat.client_id
-        places = _places_of(heartbeat)
-        produced, consumed = places[: len(heartbeat.producer_data_set)], places[len(heartbeat.producer_data_set) :]
-        self._note_places(channel, places)
-        for place in produced:
-            members = self.producers.setdefault(place.group, {})
-            self._replace(members, place, _member(client_id, channel, request, now_ms))
+        memberships = _memberships_of(heartbeat)
+        produced, consumed = (
+            memberships[: len(heartbeat.producer_data_set)],
+            memberships[len(heartbeat.producer_data_set) :],
+        )
+        self._note_memberships(channel, memberships)
+        for membership in produced:
+            members = self.producers.setdefault(membership.group, {})
+            self._replace(members, membership, _member(client_id, channel, request, now_ms))
         changed = set()
-        for place, data in zip(consumed, heartbeat.consumer_data_set, strict=True):
-            group = self.consumers.setdefault(place.group, ConsumerGroup(data))
-            known = self._replace(group.members, place, _member(client_id, channel, request, now_ms))
+        for membership, data in zip(consumed, heartbeat.consumer_data_set, strict=True):
+            group = self.consumers.setdefault(membership.group, ConsumerGroup(data))
+            known = self._replace(group.members, membership, _member(client_id, channel, request, now_ms))
             before = group.size
             subscribed = group.subscribe(data)
             self._subscriptions_size += group.size - before
             if subscribed or known is None or known.channel is not channel:
-                changed.add(place.group)
+                changed.add(membership.group)
         return changed
 
-    def _note_places(self, channel: Channel, places: list[_Place]) -> None:
-        known = self._places.get(channel, set())
-        together = known.union(places)
+    def _note_memberships(self, channel: Channel, memberships: list[_Membership]) -> None:
+        known = self._memberships.get(channel, set())
+        together = known.union(memberships)
         if together:
-            self._shares.take(channel, len(together) - len(known))
-            self._places[channel] = together
+            self._quotas.take(channel, len(together) - len(known))
+            self._memberships[channel] = together
 
-    def _replace(self, members: dict[str, Member], place: _Place, member: Member) -> Member | None:
-        """Put a client into a group; gives what was known of it there."""
-        known = members.get(place.client_id)
+    def _replace(self, members: dict[str, Member], membership: _Membership, member: Member) -> Member | None:
+        """Put a client into a group, and return its previous entry there."""
+        known = members.get(membership.client_id)
         if known is not None and known.channel is not member.channel:
-            self._forget_place(known, place)
-        members[place.client_id] = member
+            self._forget_membership(known, membership)
+        members[membership.client_id] = member
         return known
 
-    def _forget_place(self, member: Member, place: _Place) -> None:
-        places = self._places.get(member.channel)
-        if places is not None and place in places:
-            places.discard(place)
-            self._shares.release(member.channel)
-            if not places:
-                del self._places[member.channel]
+    def _forget_membership(self, member: Member, membership: _Membership) -> None:
+        memberships = self._memberships.get(member.channel)
+        if memberships is not None and membership in memberships:
+            memberships.discard(membership)
+            self._quotas.release(member.channel)
+            if not memberships:
+                del self._memberships[member.channel]
 
     def unregister(
         self, channel: Channel, client_id: str, producer_group: str | None, consumer_group: str | None
     ) -> set[str]:
-        """Take a client out of groups that it leaves, if it came by this connection.
+        """Remove a client from the given groups, if it registered over this connection.
 
         Returns:
             The consumer groups that it was in.
         """
         wanted = {
-            _Place(group, client_id, is_consumer=is_consumer)
+            _Membership(group, client_id, is_consumer=is_consumer)
             for group, is_consumer in ((producer_group, False), (consumer_group, True))
             if group
         }
-        return self._drop_all(wanted & self._places.get(channel, set()))
+        return self._drop_all(wanted & self._memberships.get(channel, set()))
 
-    def lost(self, channel: Channel) -> set[str]:
-        """Take out everybody who came by a connection that has ended; gives their consumer groups."""
-        return self._drop_all(list(self._places.get(channel, ())))
+    def disconnect(self, channel: Channel) -> set[str]:
+        """Remove all clients of a closed connection, and return the consumer groups they were in."""
+        return self._drop_all(list(self._memberships.get(channel, ())))
 
     def expire(self, now_ms: int) -> set[str]:
-        """Take out everybody who is silent; gives their consumer groups."""
+        """Remove all clients whose heartbeats have timed out, and return the consumer groups they were in."""
         oldest = now_ms - self._timeout_ms
         silent = [
-            _Place(name, member.client_id, is_consumer=is_consumer)
+            _Membership(name, member.client_id, is_consumer=is_consumer)
             for is_consumer, name, members in self._groups()
             for member in members.values()
             if member.heard_ms < oldest
@@ -239,34 +244,34 @@ class Clients:
         for name, group in self.consumers.items():
             yield True, name, group.members
 
-    def _drop_all(self, places: Iterable[_Place]) -> set[str]:
-        return {place.group for place in places if self._drop(place) and place.is_consumer}
+    def _drop_all(self, memberships: Iterable[_Membership]) -> set[str]:
+        return {membership.group for membership in memberships if self._drop(membership) and membership.is_consumer}
 
-    def _drop(self, place: _Place) -> bool:
-        """Take a client out of a group; tells whether it was there."""
-        name = place.group
-        if place.is_consumer:
+    def _drop(self, membership: _Membership) -> bool:
+        """Remove a client from a group, and return whether it was a member."""
+        name = membership.group
+        if membership.is_consumer:
             group = self.consumers.get(name)
             members = group.members if group else {}
         else:
             members = self.producers.get(name, {})
-        member = members.pop(place.client_id, None)
+        member = members.pop(membership.client_id, None)
         if member is None:
             return False
-        self._forget_place(member, place)
-        if not members and place.is_consumer:
+        self._forget_membership(member, membership)
+        if not members and membership.is_consumer:
             self._subscriptions_size -= self.consumers.pop(name).size
         elif not members:
             self.producers.pop(name)
         return True
 
     def producer_connections(self, group: str) -> ProducerConnection:
-        """A producer group for administrators."""
+        """Return the members of a producer group as administrators see them."""
         members = self.producers.get(group, {})
         return ProducerConnection(tuple(member.connection() for member in members.values()))
 
     def members(self, consumer_group: str) -> Iterator[Member]:
-        """The consumers of a group."""
+        """Return the members of a consumer group."""
         group = self.consumers.get(consumer_group)
         return iter(list(group.members.values()) if group else ())
 
@@ -275,11 +280,15 @@ def _member(client_id: str, channel: Channel, request: Command, now_ms: int) -> 
     return Member(client_id, channel, request.language.name, request.version, now_ms)
 
 
-def _places_of(heartbeat: Heartbeat) -> list[_Place]:
-    """The groups of a heartbeat, those of producers first."""
+def _memberships_of(heartbeat: Heartbeat) -> list[_Membership]:
+    """Return a client's memberships from a heartbeat, producer groups first."""
     client_id = heartbeat.client_id
-    produced = [_Place(producer.group_name, client_id, is_consumer=False) for producer in heartbeat.producer_data_set]
-    return produced + [_Place(data.group_name, client_id, is_consumer=True) for data in heartbeat.consumer_data_set]
+    produced = [
+        _Membership(producer.group_name, client_id, is_consumer=False) for producer in heartbeat.producer_data_set
+    ]
+    return produced + [
+        _Membership(data.group_name, client_id, is_consumer=True) for data in heartbeat.consumer_data_set
+    ]
 
 
 def _check_consumer(data: ConsumerData) -> None:

@@ -1,4 +1,4 @@
-"""Which messages a consumer wants: by the hash of their tag, or by an SQL92 expression over their properties."""
+"""Message filters of consumers: by the hash of the tag, or by an SQL92 expression over the properties."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESS
 from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92
 
 MAX_EXPRESSION_LENGTH = 16_384
-"""Of tags, or of SQL92; RocketMQ has no limit."""
+"""Limit on a tag expression or an SQL92 expression, in characters; RocketMQ has no limit."""
 MAX_TAGS = MAX_EXPRESSION_LENGTH // len("a||")
-"""As many as an expression of that length can have; clients send the tags and their hashes beside it, too."""
+"""Largest number of tags in an expression of that length; clients also send the tags and their hashes separately."""
 
 QueueCodes = Callable[[Collection[str], Collection[int]], frozenset[int] | None]
 
 
 class FilterError(CommitLakeError, ValueError):
-    """An expression that is none."""
+    """Error for a filter expression that is invalid or too long."""
 
 
 class Filter(NamedTuple):
-    """A consumer's choice.
+    """Filter of a consumer, by tag hashes and by record.
 
     Attributes:
-        codes: hashes of the tags that are wanted; None for all.
-        accepts_record: whether a stored record is wanted; None for all.
+        codes: hashes of the wanted tags; None for all tags.
+        accepts_record: function that returns whether a stored record matches; None if all records match.
     """
 
     codes: frozenset[int] | None = None
@@ -38,10 +38,10 @@ EVERYTHING = Filter()
 
 
 def check_subscription(subscription: SubscriptionData) -> None:
-    """Refuse a subscription that would take long to read, or much memory to keep.
+    """Raise an error if a subscription is too long to be parsed or stored cheaply.
 
     Raises:
-        FilterError: if it is too long.
+        FilterError: if an expression or the list of tags is too long.
     """
     check_length(subscription.sub_string)
     tags = max(len(subscription.tags_set), len(subscription.code_set))
@@ -50,7 +50,7 @@ def check_subscription(subscription: SubscriptionData) -> None:
 
 
 def check_length(expression: str) -> None:
-    """Refuse an expression that is too long; see `check_subscription`."""
+    """Raise `FilterError` if an expression is too long."""
     if len(expression) > MAX_EXPRESSION_LENGTH:
         raise FilterError(f"expected at most {MAX_EXPRESSION_LENGTH} characters, found {len(expression)}")
 
@@ -60,14 +60,14 @@ def _as_sent(_tags: Collection[str], codes: Collection[int]) -> frozenset[int]:
 
 
 def filter_of(subscription: SubscriptionData, queue_codes: QueueCodes = _as_sent) -> Filter:
-    """The filter for a subscription.
+    """Return the filter for a subscription.
 
     Args:
-        subscription: a consumer's.
+        subscription: subscription of a consumer.
         queue_codes: see `BrokerStore.queue_codes`.
 
     Raises:
-        FilterError: if its expression is none.
+        FilterError: if the expression is invalid.
     """
     check_subscription(subscription)
     if subscription.class_filter_mode:

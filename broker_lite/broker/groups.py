@@ -1,4 +1,4 @@
-"""The consumer groups that a broker knows, kept in `subscriptionGroup.json`. Source: SubscriptionGroupManager."""
+"""Consumer groups of a broker, stored in `subscriptionGroup.json`. Source: SubscriptionGroupManager."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _logger = logging.getLogger(__name__)
 
 
 def is_valid_group(name: str) -> bool:
-    """Whether a broker would accept a group's name."""
+    """Return whether a broker accepts a name for a consumer group."""
     return VALID_NAME.fullmatch(name) is not None and len(name) <= MAX_GROUP_LENGTH
 
 
 class GroupTable:
-    """Consumer groups by name."""
+    """Consumer groups by name, with their settings."""
 
     def __init__(self, config: Groups, *, auto_create: bool, max_groups: int) -> None:
         self._config = config
@@ -32,7 +32,7 @@ class GroupTable:
         self._known: dict[str, tuple[Any, SubscriptionGroupConfig | None]] = {}
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
-        """Return the group; it is made if it is not there and may be.
+        """Return the group's settings; create the group first if it is missing and may be created.
 
         Raises:
             LimitError: if there are too many groups.
@@ -46,28 +46,28 @@ class GroupTable:
             entry = self._config.entries[name]
         known = self._known.get(name)
         if known is None or known[0] is not entry:
-            # The store makes a new entry wherever it changes one.
+            # The store replaces an entry whenever it changes one.
             known = self._known[name] = (entry, _parsed(name, entry))
         return known[1]
 
     def may_make(self, name: str) -> bool:
-        """Return whether clients may make a group of this name by using it."""
+        """Return whether a client's request may create a group of this name."""
         return self._auto_create and is_valid_group(name) and not is_system_group(name)
 
     def check_room(self, count: int) -> None:
-        """Refuse more groups than there may be.
+        """Raise an error if more groups would exceed the limit.
 
         Raises:
-            LimitError: if there is no room for so many more.
+            LimitError: if `count` more groups exceed the limit.
         """
         check_limit("groups (see --max-groups)", self._max_groups, len(self._config.entries) + count)
 
     def has(self, name: str) -> bool:
-        """Whether the group is there; nobody makes it."""
+        """Return whether the group exists, without creating it."""
         return name in self._config.entries
 
     def put(self, config: SubscriptionGroupConfig) -> None:
-        """Make a group, or change it.
+        """Create or update a group.
 
         Raises:
             LimitError: if there are too many groups.
@@ -79,7 +79,7 @@ class GroupTable:
         self._config.put(config.group_name, self._config.entries[config.group_name] | to_json(config))
 
     def remove(self, name: str) -> bool:
-        """Forget a group; tells whether there was one."""
+        """Remove a group, and return whether it existed."""
         self._known.pop(name, None)
         return self._config.remove_entry(name)
 
@@ -89,14 +89,14 @@ class GroupTable:
 
     @property
     def data_version(self) -> DataVersion:
-        """Which state of the table this is."""
+        """Version of the table."""
         return from_json(DataVersion, self._config.document["dataVersion"])
 
 
 def _parsed(name: str, entry: Any) -> SubscriptionGroupConfig | None:
-    """Return a group's settings, or None for an entry of the file that nobody can use."""
+    """Parse a group's entry; log an error and return None if the entry is invalid."""
     try:
         return from_json(SubscriptionGroupConfig, {"groupName": name} | entry)
     except BodyError as error:
-        _logger.error("group %.200s is not served, its entry in subscriptionGroup.json is wrong: %s", name, error)
+        _logger.error("group %.200s is not served: its entry in subscriptionGroup.json is invalid: %s", name, error)
         return None

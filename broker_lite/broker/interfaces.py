@@ -1,13 +1,13 @@
-"""What the handlers ask of a broker's store, whichever layout its files have.
+"""Interfaces of a store and its deliveries that request handlers use, independent of the store's layout.
 
     BrokerStore   messages, queues, topics, groups and offsets
-    Deliveries    what becomes of messages that do not go straight to their consumers: delays, retries, transactions
+    Deliveries    delays, retries and transactions: messages that are not delivered at once
 
 RocketMQ's layout is `broker_lite.stores.rocketmq.MessageStore` with `broker_lite.delivery.Delivery`; JMQ's is
-`broker_lite.stores.jmq_adapter.JmqStore`, which is both. Messages and records are RocketMQ's here, because its clients
-are served: a store in another layout makes them of its own. What a layout has no place for raises `UnsupportedError`,
-whose text the client gets as the remark of REQUEST_CODE_NOT_SUPPORTED. A slave's copy of a log is RocketMQ's alone, and
-is no part of this: see `broker_lite.replication`.
+`broker_lite.stores.jmq_adapter.JmqStore`, which implements both. Messages and records have RocketMQ's form here,
+because RocketMQ's clients are served: a store in another layout converts its own. An operation that a layout cannot do
+raises `UnsupportedError`, whose text the client receives as the remark of REQUEST_CODE_NOT_SUPPORTED. Replication works
+with RocketMQ's log only, and is not part of these interfaces: see `broker_lite.replication`.
 """
 
 from __future__ import annotations
@@ -29,81 +29,81 @@ from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint
 
 
 class Offsets(Protocol):
-    """How far every group is."""
+    """Consumer offsets of all groups."""
 
     @property
     def entries(self) -> Mapping[Any, Any]:
-        """By `topic@group`, the next message of each queue."""
+        """Next queue offset of each queue, by `topic@group`."""
 
     @property
     def count(self) -> int:
-        """How many offsets there are."""
+        """Number of stored offsets."""
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
-        """The next message that the group consumes; None where it has not begun."""
+        """Return the queue offset of the next message for the group, or None if it has no offset."""
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Let the group go on at an offset, whatever it has consumed."""
+        """Set the group's offset, regardless of what it has consumed."""
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
-        """Note that a member of the group has consumed everything before an offset, or has failed on it."""
+        """Record that a member of the group has consumed, or failed to consume, all messages before an offset."""
 
     def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
-        """Note that a member of the group is given the messages from an offset to before another."""
+        """Record that a member of the group receives the messages from `offset` up to, not including, `following`."""
 
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
-        """Forget the offsets of topics and groups that are gone."""
+        """Remove the offsets of deleted topics and groups."""
 
 
 class Config(Protocol):
-    """Tables that a store keeps beside its messages."""
+    """Tables that a store keeps besides its messages."""
 
     @property
     def topics(self) -> Topics:
-        """Topics, with the number of their queues."""
+        """Topics with their numbers of queues."""
 
     @property
     def groups(self) -> Groups:
-        """Consumer groups."""
+        """Consumer groups with their settings."""
 
     @property
     def consumer_offsets(self) -> Offsets:
-        """How far every group is."""
+        """Consumer offsets of all groups."""
 
     @property
     def delay_offsets(self) -> DelayOffsets:
-        """How far every delay level is."""
+        """Offsets of the delay levels."""
 
 
 class StoreSettings(Protocol):
-    """What of a store's options others must know."""
+    """Settings of a store that other modules use."""
 
     @property
     def max_message_size_bytes(self) -> int:
-        """Limit of a body, and of all bodies of a batch together."""
+        """Maximum size of a body, and of all bodies of a batch together."""
 
     @property
     def settings(self) -> dict[str, object]:
-        """All options, under RocketMQ's names where it has them."""
+        """All settings, under RocketMQ's names where those exist."""
 
 
 class BrokerStore(Protocol):
-    """An open store; the broker's thread uses it, and others that flush it."""
+    """Open store; the broker's thread uses it, and other threads flush it."""
 
     path: Path
     clock: Callable[[], int]
 
     def __enter__(self) -> Self:
-        """The store itself."""
+        """Return the store itself."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the store."""
 
     @property
     def options(self) -> StoreSettings:
-        """Its settings."""
+        """Settings of the store."""
 
     @property
     def config(self) -> Config:
@@ -111,21 +111,21 @@ class BrokerStore(Protocol):
 
     @property
     def max_queues(self) -> int:
-        """How many queues a topic may have."""
+        """Maximum number of queues of a topic."""
 
     @property
     def has_batch_queues(self) -> bool:
-        """Whether a topic may have `queue.type=BatchCQ`."""
+        """True if a topic may have `queue.type=BatchCQ`."""
 
     @property
     def timer_checkpoint(self) -> TimerCheckpoint | None:
-        """How far the timers are; None in a layout that has none."""
+        """Checkpoint of the timers; None in a layout without timers."""
 
     def send(self, message: SentMessage) -> PutResult:
-        """Store a producer's message that is to be consumed at once; does not wait for the disk."""
+        """Store a message for immediate consumption, without waiting for the disk."""
 
     def send_batch(self, messages: Sequence[SentMessage]) -> list[PutResult]:
-        """Store messages of one queue together, or none of them."""
+        """Store all messages of a batch in one queue, or none of them."""
 
     def pull(
         self,
@@ -136,104 +136,104 @@ class BrokerStore(Protocol):
         codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
-        """Records of a queue from a queue offset on that pass a filter."""
+        """Return records of a queue from a queue offset on that pass a filter."""
 
     def take_arrived(self) -> set[tuple[str, int]]:
-        """Topic and number of the queues that got messages since the last call."""
+        """Return the (topic, queue id) pairs that received messages since the last call."""
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's first message; 0 for an unknown queue."""
+        """Return the queue offset of a queue's first message; 0 for an unknown queue."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's next message; 0 for an unknown queue."""
+        """Return the queue offset after a queue's last message; 0 for an unknown queue."""
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
+        """Return the queue offset of the first message stored at or after a time; the queue's end if there is none."""
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
-        """Where a message of a queue stands in the log; None where there is none."""
+        """Return the queue entry of a message, or None if the queue has none at that offset."""
 
     def get_at(self, physical_offset: int) -> Message | None:
-        """The message whose record begins at an offset of the log; None where none does."""
+        """Return the message whose record begins at a physical offset, or None."""
 
     def get_by_id(self, msg_id: str) -> Message | None:
-        """The message with an offset message id; None where this store has none.
+        """Return the message with an offset message id, or None if this store does not have it.
 
         Raises:
-            LayoutError: if the text is no such id.
+            LayoutError: if the text is not an offset message id.
         """
 
     def get_by_key(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int = MAX_TIME_MS, limit: int = DEFAULT_KEY_LIMIT
     ) -> list[Message]:
-        """The newest messages with a key, in the order of the log.
+        """Return the newest messages with a key, in the order of the log.
 
         Raises:
             IndexDisabledError: if the store keeps no index.
-            UnsupportedError: if its layout has none.
+            UnsupportedError: if the layout has no index.
         """
 
     def find_by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
     ) -> Generator[None, None, list[Message]]:
-        """Do the same in small steps; what is found ends with `limit_bytes` of records, too."""
+        """Find messages as `get_by_key` does, in small steps; also limit the result to `limit_bytes` of records."""
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When a message of a queue was stored; -1 where there is none."""
+        """Return the store time of a message, or -1 if there is no message at that offset."""
 
     def record_of(self, message: Message) -> bytes:
-        """The bytes of a message that was found, as clients get it."""
+        """Return the bytes of a message's record in the form that clients expect."""
 
     def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
-        """The hashes by which the queues know tags; None where all messages are to be taken.
+        """Return the tag hashes that the queue entries contain, or None if all messages must be taken.
 
         Args:
-            tags: a consumer's.
-            codes: the hashes of them that it has sent, which are Java's.
+            tags: tags that a consumer subscribes to.
+            codes: hashes of these tags that the consumer sent, computed as in Java.
         """
 
     @property
     def min_physical_offset(self) -> int:
-        """Offset of the first byte that the log has."""
+        """Physical offset of the first byte of the log."""
 
     @property
     def max_physical_offset(self) -> int:
-        """Offset behind the log's last record."""
+        """Physical offset of the end of the log's last record."""
 
     @property
     def log_end(self) -> int:
-        """The same, without waiting for anybody."""
+        """Same as `max_physical_offset`, without waiting for a lock."""
 
     def sync_log(self) -> int:
-        """Put the log on the disk; gives the offset up to which it is there."""
+        """Flush the log to disk, and return the physical offset up to which it is flushed."""
 
     def delete_queues(self, topic: str) -> None:
-        """Forget the queues of a topic, as far as the layout can."""
+        """Remove the queues of a topic, as far as the layout allows."""
 
     def clean(self, now_seconds: float) -> int:
-        """Delete the files that may go; tells how many of the log went."""
+        """Delete expired files, and return the number of log files deleted."""
 
     @property
     def is_disk_full(self) -> bool:
-        """Whether the disk is too full for more messages."""
+        """True if the disk is too full for more messages."""
 
 
 class Deliveries(Protocol):
-    """What a broker does with messages beside storing them."""
+    """Deliveries of messages that are not consumed at once: delays, retries and transactions."""
 
     @property
     def delay_levels(self) -> int:
-        """How many delay levels there are; 0 in a layout whose messages cannot wait."""
+        """Number of delay levels; 0 in a layout without delayed messages."""
 
     @property
     def schedule_topic(self) -> str:
-        """Where messages with a delay level wait; empty in such a layout."""
+        """Topic that holds messages with a delay level; empty in a layout without delayed messages."""
 
     def take(self, message: SentMessage) -> PutResult:
-        """Take a producer's message, which may be one that waits or is decided later.
+        """Store a producer's message, which may be delayed or part of a transaction.
 
         Raises:
-            UnsupportedError: if the layout has no such messages.
+            UnsupportedError: if the layout cannot store such a message.
         """
 
     def send_back(
@@ -245,30 +245,30 @@ class Deliveries(Protocol):
         max_reconsume_times: int | None = None,
         client: Host | None = None,
     ) -> object | None:
-        """Take back a message that a consumer has failed on; None where its failure is dropped.
+        """Store a message again that a consumer failed to consume; return None if the failure is dropped.
 
         Raises:
-            SendBackError: if there is no such message.
+            SendBackError: if no message begins at the offset.
         """
 
     def next_due_ms(self) -> int | None:
-        """When the next message that waits is due; None where none waits."""
+        """Return the time at which the next delayed message is due, or None if no message is delayed."""
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> Sized:
-        """Let consumers have the messages whose time has come; gives as many things as that were."""
+        """Deliver the messages that are due, and return them in a container whose size is their number."""
 
     def find_half(self, physical_offset: int) -> Message | None:
-        """The half message at an offset of the log, if there is one.
+        """Return the half message at a physical offset, or None.
 
         Raises:
             UnsupportedError: if the layout has no transactions.
         """
 
     def commit(self, producer_group: str, half_offset: int) -> object:
-        """Let consumers see the message of a half."""
+        """Commit a half message: deliver its message to consumers."""
 
     def rollback(self, producer_group: str, half_offset: int) -> None:
-        """Drop a half."""
+        """Roll back a half message."""
 
     def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
-        """The halves whose producers are to be asked now, and None for others that were looked at."""
+        """Yield the half messages whose producers must be asked now, and None for each other one examined."""

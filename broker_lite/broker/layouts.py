@@ -1,4 +1,4 @@
-"""The layouts that a broker's store can have."""
+"""Layouts that a broker's store can have, with the classes that implement them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from commitlake.schemas.layouts.jmq.journal import FOLDER as JOURNAL_FOLDER
 
 
 class Layout(StrEnum):
-    """Whose files a store has."""
+    """File layout of a store."""
 
     ROCKETMQ = "rocketmq"
     JMQ = "jmq"
@@ -26,13 +26,13 @@ class Layout(StrEnum):
 
 
 DIALECTS = {Layout.ROCKETMQ: ROCKETMQ, Layout.BOLTMQ: BOLTMQ}
-"""Of the layouts with a CommitLog."""
+"""Dialects of the layouts with a CommitLog."""
 
 
 def layouts_of(root: Path) -> tuple[Layout, ...]:
-    """The layouts that the store in a folder can have: one, or where there is none yet, all.
+    """Return the layouts that the store in a folder can have; all layouts if the folder has no store yet.
 
-    A CommitLog without a record can become one of any dialect.
+    A CommitLog without a record is compatible with every dialect.
     """
     if (root / COMMITLOG_FOLDER).is_dir():
         found = dialect_of(root)
@@ -41,7 +41,7 @@ def layouts_of(root: Path) -> tuple[Layout, ...]:
 
 
 def parking_topics(store: BrokerStore) -> Mapping[str, int]:
-    """The topics in which a store keeps messages that are not consumed yet, with the number of their queues."""
+    """Return the topics in which a store keeps messages that are not consumed yet, with their numbers of queues."""
     if not isinstance(store, MessageStore):
         return {}
     dialect = store.options.dialect
@@ -49,13 +49,13 @@ def parking_topics(store: BrokerStore) -> Mapping[str, int]:
 
 
 def delivery_of(store: BrokerStore, timer_max_delay_ms: int) -> Deliveries:
-    """What becomes of the messages of a store that do not go straight to their consumers.
+    """Return the deliveries for a store: delays, retries, dead letters and transactions.
 
     Args:
-        store: in any layout.
-        timer_max_delay_ms: the furthest that a message may name a time of its own.
+        store: a store in any layout.
+        timer_max_delay_ms: longest delay of a message with a delivery time of its own.
     """
     if isinstance(store, JmqStore):
         return store
-    assert isinstance(store, MessageStore), "a layout without deliveries"
+    assert isinstance(store, MessageStore), "expected a JmqStore or a MessageStore"
     return Delivery(store, timer_max_delay_ms)

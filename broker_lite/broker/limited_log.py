@@ -1,6 +1,6 @@
-"""Warnings of what clients do: a client that connects again and again must not fill the disk with log lines.
+"""Rate-limited warnings: a client that reconnects again and again must not fill the disk with log lines.
 
-Of each kind of warning the first lines in a minute are logged, the others are counted, and their count is logged.
+The first lines of each kind of warning in a minute are logged; the others are counted, and the count is logged.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from collections.abc import Callable
 
 WINDOW_SECONDS = 60
 MAX_LINES = 10
-"""Lines of one kind in a window."""
+"""Maximum number of lines of one kind in a window."""
 
 
 class LimitedLog:
-    """A logger of warnings, with a limit for each kind of them."""
+    """Logger of warnings with a limit for each kind of warning."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
-        """Begin with nothing logged.
+        """Start with empty windows.
 
         Args:
-            logger: Gets the lines.
-            clock: Gives seconds.
+            logger: receives the lines.
+            clock: returns the time in seconds.
         """
         self._logger = logger
         self._clock = clock
         self._windows: dict[str, tuple[float, int]] = {}
 
     def warning(self, sentence: str, *values: object) -> None:
-        """Log a warning, or count it.
+        """Log a warning, or only count it if its kind has reached the limit.
 
         Args:
-            sentence: With places for the values; it tells the kind, and never comes from a client.
-            values: What the sentence has places for.
+            sentence: format string; it identifies the kind of warning, and must not contain text from a client.
+            values: values for the format string.
         """
         now = self._clock()
         start, lines = self._windows.get(sentence, (now, 0))
@@ -44,13 +44,11 @@ class LimitedLog:
             self._logger.warning(sentence, *values)
 
     def report(self) -> None:
-        """Log how many warnings were only counted, of the kinds whose window has ended; to be called now and then."""
+        """Log the number of suppressed warnings for each kind whose window has ended; call this regularly."""
         now = self._clock()
         for sentence, (start, lines) in list(self._windows.items()):
             if now - start < WINDOW_SECONDS:
                 continue
             del self._windows[sentence]
             if lines > MAX_LINES:
-                self._logger.warning(
-                    "%d more warnings in %d s of the kind %r", lines - MAX_LINES, now - start, sentence
-                )
+                self._logger.warning("%d more warnings within %d s like: %s", lines - MAX_LINES, now - start, sentence)

@@ -1,6 +1,7 @@
-"""Locks on queues, by which one consumer of a group alone reads a queue in order.
+"""Queue locks, which let a single consumer of a group read a queue in order.
 
-A lock lives for a minute, and consumers renew it every 20 s. Locks are not kept on disk. Source: RebalanceLockManager.
+A lock expires after a minute, and consumers renew it every 20 s. Locks are not stored on disk. Source:
+RebalanceLockManager.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ class _Lock(NamedTuple):
 
 
 class QueueLocks:
-    """Who holds which queue of which group."""
+    """Locks on queues, by consumer group."""
 
     def __init__(self) -> None:
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Take or renew what is free; returns the queues that the client holds now.
+        """Lock the free queues and renew the client's own locks; return the queues that the client now holds.
 
         Raises:
-            LimitError: if there would be too many locks; none was taken.
+            LimitError: if there would be too many locks; no lock is taken then.
         """
         queues = list(queues)
         known = self._locks.get(group, {})
@@ -49,7 +50,7 @@ class QueueLocks:
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Give back what the client holds."""
+        """Release the given queues that the client has locked."""
         locks = self._locks.get(group, {})
         for queue in queues:
             if (lock := locks.get(queue)) and lock.client_id == client_id:
@@ -59,11 +60,11 @@ class QueueLocks:
             self._locks.pop(group, None)
 
     def is_locked(self, group: str, now_ms: int) -> bool:
-        """Whether anybody reads a queue of the group in order."""
+        """Return whether any queue of the group is locked."""
         return any(now_ms - lock.renewed_ms <= LIFETIME_MS for lock in self._locks.get(group, {}).values())
 
     def expire(self, now_ms: int) -> None:
-        """Forget the locks that nobody has renewed."""
+        """Remove the locks that have expired."""
         for group, locks in list(self._locks.items()):
             for queue in [queue for queue, lock in locks.items() if now_ms - lock.renewed_ms > LIFETIME_MS]:
                 del locks[queue]

@@ -1,4 +1,4 @@
-"""Settings of a broker; names and defaults are those of RocketMQ's BrokerConfig, with units."""
+"""Settings of a broker; names and defaults follow RocketMQ's BrokerConfig, with units."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ _IN_MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """How a broker behaves.
+    """Settings of a broker.
 
     Attributes:
-        cluster: name of its cluster.
-        name: its own; masters and slaves that belong together share it.
+        cluster: name of the cluster.
+        name: name of the broker; a master and its slaves share it.
         broker_id: 0 for a master.
-        role: ASYNC_MASTER, SYNC_MASTER or SLAVE, for those who ask.
-        address: where clients reach it.
-        ha_address: where slaves get its log.
-        slave_read: whether consumers that are far behind are sent to a slave, as their group's settings say.
-        in_memory_bytes: what is written after a message before RocketMQ takes it for no longer in memory.
-        auto_create_topics: whether a send to an unknown topic makes it, after the model of TBW102.
-        auto_create_groups: whether consumers of an unknown group make it.
-        max_topics: how many topics there may be; retries and dead letters of a group are topics, too. The limit keeps a
-            registration with a name server within one frame.
-        max_groups: how many consumer groups there may be.
-        trace_topic: whether there is a topic for the clients' traces.
+        role: ASYNC_MASTER, SYNC_MASTER or SLAVE, as reported to clients.
+        address: address at which clients reach the broker.
+        ha_address: address from which slaves copy the log.
+        slave_read: whether consumers that lag far behind are redirected to a slave, as their group's settings say.
+        in_memory_bytes: size of the log's end that RocketMQ assumes to be in memory; consumers of older messages lag.
+        auto_create_topics: whether a send to an unknown topic creates it, with TBW102 as template.
+        auto_create_groups: whether consumers of an unknown group create it.
+        max_topics: maximum number of topics; retry and dead-letter topics count, too. The limit keeps a registration
+            with a name server within one frame.
+        max_groups: maximum number of consumer groups.
+        trace_topic: whether the topic for traces of clients exists.
         sync_flush: whether an answer to a send waits for the disk.
-        client_timeout_ms: after this long without a heartbeat a client is gone.
-        max_transfer_messages: most messages in an answer to a pull.
-        max_transfer_bytes: most bytes of messages in an answer to a pull, but for a single larger message.
-        long_poll_check_ms: how often pulls that wait are looked at for being late.
-        transaction_timeout_ms: age at which a half message is checked first.
+        client_timeout_ms: time without a heartbeat after which a client is removed.
+        max_transfer_messages: maximum number of messages in an answer to a pull.
+        max_transfer_bytes: maximum size of an answer to a pull; a single larger message is still sent.
+        long_poll_check_ms: interval between checks for held pulls past their deadline.
+        transaction_timeout_ms: age at which a half message is first checked with its producer.
         transaction_check_interval_ms: time between two checks.
-        transaction_check_max: checks after which a half message is given up.
-        timer_max_delay_ms: the furthest that a message may be delayed.
-        region: what answers and messages say of where the broker is.
+        transaction_check_max: number of checks after which a half message is discarded.
+        timer_max_delay_ms: longest delay of a message.
+        region: region of the broker, named in answers and messages.
     """
 
     cluster: str = "DefaultCluster"

@@ -1,11 +1,11 @@
-"""Long work in slices: between two of them the broker serves its other clients.
+"""Scheduler that runs long requests in time slices, so that the broker serves other clients in between.
 
-A request that may take long has a handler that is a generator: it yields wherever a few hundred microseconds have
-passed, at least every few milliseconds, and returns its answer. The first slice runs at once, so short requests are
-answered as any other; the rest runs in turns, one slice for one client after another.
+The handler of a request that may take long is a generator: it yields every few hundred microseconds, at least every few
+milliseconds, and returns its answer. The first slice runs at once, so short requests are answered like any other; the
+rest runs in turns, one slice for one client after another.
 
-Everything runs in one thread. A thread beside the event loop would not help: it holds the interpreter for as long, and
-the store's lock, too.
+Everything runs in one thread. A second thread besides the event loop would not help, because it would hold the
+interpreter lock and the store's lock for as long.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.broker.quotas import Quotas
 from commitlake.broker_lite.protocol import Channel
 
 SLICE_SECONDS = 0.005
-"""How long one piece of work may keep the others waiting."""
+"""Longest time that one slice may block other requests."""
 
 Steps = Iterator[None]
 
 
 class _Work(NamedTuple):
-    """Work that is not done yet.
+    """Unfinished work.
 
     Attributes:
-        channel: the client that waits for it; None for work of the broker's own.
-        weight: about how many KiB it keeps.
+        channel: connection of the client that waits for it; None for the broker's own work.
+        weight: approximate memory that it keeps, in KiB.
     """
 
     channel: Channel | None
@@ -38,44 +38,44 @@ class _Work(NamedTuple):
 
 
 class Slices:
-    """The work of a broker that takes longer than one slice.
+    """Round-robin scheduler of work that takes longer than one slice.
 
-    Clients take turns, not requests: of one client's work, only the oldest piece is begun. So a client that asks for
-    much makes itself wait, and what half-made answers take in memory does not grow with the number of requests.
+    Clients take turns, not requests: of one client's work, only the oldest piece is started. So a client that sends
+    many long requests delays only itself, and the memory for partial answers does not grow with the number of requests.
 
     Attributes:
-        wake: is called when work waits; somebody must then call `turn` until it returns False.
+        wake: function that is called when work waits; the caller must then call `turn` until it returns False.
     """
 
     def __init__(self, at_once: int | None = None) -> None:
-        """Begin without work.
+        """Start without work.
 
         Args:
-            at_once: how many clients' work is in hand at a time; that of the others waits before its first slice. None
-                for no limit. Work of the broker's own never waits for clients.
+            at_once: maximum number of clients whose work is in progress; other clients' work waits before its first
+                slice. None for no limit. The broker's own work never waits for clients.
         """
         self.wake: Callable[[], None] = lambda: None
         self._at_once = at_once
-        self._in_hand: deque[deque[_Work]] = deque()  # of each client; the next turn is the first one's
+        self._in_hand: deque[deque[_Work]] = deque()  # one deque per client; the first has the next turn
         self._not_begun: deque[deque[_Work]] = deque()
         self._by_client: dict[Channel, deque[_Work]] = {}
         self._clients_in_hand = 0
-        self._shares = Shares(of_one=32 << 10, of_address=128 << 10, in_all=256 << 10)
+        self._quotas = Quotas(of_one=32 << 10, of_address=128 << 10, in_all=256 << 10)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no work waits."""
+        """True if no work is in progress."""
         return not self._in_hand
 
     def run(self, steps: Steps, channel: Channel | None = None, kept_bytes: int = 0) -> bool:
-        """Run the first slice of some work, and keep the rest; returns False if there is no room for the rest.
+        """Run the first slice of work and queue the rest; return False if the limits do not allow the rest.
 
-        Where work of the same client waits, or the clients in hand are as many as may be, no slice is run yet.
+        If the client has unfinished work, or the maximum number of clients have work in progress, no slice runs yet.
 
         Args:
-            steps: the work.
-            channel: who waits for it: the work is dropped when that one has gone.
-            kept_bytes: about how much the work keeps in memory.
+            steps: generator that does the work.
+            channel: connection of the client that waits for it; the work is dropped if the connection closes.
+            kept_bytes: approximate memory that the work keeps.
         """
         if channel is None:
             if not _is_done(steps):
@@ -86,7 +86,7 @@ class Slices:
         if may_begin and _is_done(steps):
             return True
         work = _Work(channel, steps, 1 + kept_bytes // 1024)
-        if not self._shares.take(channel, work.weight):
+        if not self._quotas.take(channel, work.weight):
             return False
         if channel in self._by_client:
             self._by_client[channel].append(work)
@@ -108,7 +108,7 @@ class Slices:
         self._clients_in_hand += 1
 
     def turn(self) -> bool:
-        """Run one slice of the work whose turn it is; returns whether more waits."""
+        """Run one slice of the work that has the next turn, and return whether more work remains."""
         if self._in_hand:
             waiting = self._in_hand.popleft()
             work = waiting[0]
@@ -124,12 +124,12 @@ class Slices:
         return bool(self._in_hand)
 
     def _end(self, waiting: deque[_Work]) -> None:
-        """Give back what a client's oldest work has kept, and let the client that has waited longest have its turn."""
+        """Release the quota of a client's oldest work, and start the work of the clients that have waited longest."""
         work = waiting.popleft()
         if work.channel is None:
             return
         self._clients_in_hand -= 1
-        self._shares.release(work.channel, work.weight)
+        self._quotas.release(work.channel, work.weight)
         if waiting:
             self._not_begun.append(waiting)
         else:
@@ -139,6 +139,6 @@ class Slices:
 
 
 def _is_done(steps: Steps) -> bool:
-    """Run a slice; returns whether the work has ended."""
+    """Run one slice, and return whether the work has finished."""
     end = time.perf_counter() + SLICE_SECONDS
     return all(time.perf_counter() < end for _ in steps)

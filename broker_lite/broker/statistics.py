@@ -1,7 +1,7 @@
-"""How much a broker does: counts since its start, and rates over the last minutes, hours and days.
+"""Statistics of a broker: counts since its start, and rates over the last minutes, hours and days.
 
-Source: BrokerStatsManager, StatsItem, StoreStatsService (5.5.0). A count is looked at every ten seconds; of these looks
-a minute's are kept, of every ten minutes an hour's, of every hour a day's.
+Source: BrokerStatsManager, StatsItem, StoreStatsService (5.5.0). Each count is sampled every ten seconds; a minute of
+these samples is kept, an hour of samples every ten minutes, and a day of hourly samples.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ BROKER_PUT_SIZE = "BROKER_PUT_SIZE"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 
 MAX_SERIES = 100_000
-"""What comes beyond is not counted."""
-LOOK_EVERY_MS = 10_000
+"""Further series are not counted."""
+SAMPLE_INTERVAL_MS = 10_000
 _DAY_MS = 86_400_000
 _WINDOWS = ((10_000, 7), (600_000, 7), (3_600_000, 25))
-"""Time between two looks that are kept, ms, and how many are."""
+"""Interval between two samples in ms, and the number of samples kept."""
 
 
 class _Series:
-    """One count with its past."""
+    """Count with its recent samples."""
 
-    __slots__ = ("looks", "morning", "times", "total", "yesterday")
+    __slots__ = ("morning", "samples", "times", "total", "yesterday")
 
     def __init__(self) -> None:
         self.total = 0
         self.times = 0
         self.morning = 0
         self.yesterday = 0
-        self.looks: tuple[deque[tuple[int, int, int]], ...] = tuple(deque(maxlen=size) for _, size in _WINDOWS)
+        self.samples: tuple[deque[tuple[int, int, int]], ...] = tuple(deque(maxlen=size) for _, size in _WINDOWS)
 
-    def look(self, now_ms: int) -> None:
-        for looks, (every_ms, _) in zip(self.looks, _WINDOWS, strict=True):
-            if not looks or now_ms - looks[-1][0] >= every_ms:
-                looks.append((now_ms, self.total, self.times))
+    def add_sample(self, now_ms: int) -> None:
+        for samples, (every_ms, _) in zip(self.samples, _WINDOWS, strict=True):
+            if not samples or now_ms - samples[-1][0] >= every_ms:
+                samples.append((now_ms, self.total, self.times))
 
     def begin_day(self) -> None:
         self.yesterday, self.morning = self.morning, self.total
 
     def item(self, window: int) -> StatsItem:
-        looks = self.looks[window]
-        if len(looks) < 2:
+        samples = self.samples[window]
+        if len(samples) < 2:
             return StatsItem()
-        (first_ms, first_total, first_times), (last_ms, last_total, last_times) = looks[0], looks[-1]
+        (first_ms, first_total, first_times), (last_ms, last_total, last_times) = samples[0], samples[-1]
         total, times = last_total - first_total, last_times - first_times
         seconds = (last_ms - first_ms) / 1000
         return StatsItem(total, total / seconds if seconds else 0.0, total / times if times else 0.0)
 
     def rate(self, now_ms: int) -> float:
-        """A second's share of the last minute, the last seconds included."""
-        looks = self.looks[0]
-        if not looks:
+        """Return the rate per second over the last minute, including the time since the last sample."""
+        samples = self.samples[0]
+        if not samples:
             return 0.0
-        first_ms, first_total, _ = looks[0]
+        first_ms, first_total, _ = samples[0]
         return (self.total - first_total) * 1000 / max(1, now_ms - first_ms)
 
     def rates(self, now_ms: int) -> list[float]:
-        """The same of the last ten seconds, minute and ten minutes; the last as soon as there is a look so long ago."""
-        seconds, minutes = self.looks[0], self.looks[1]
+        """Return the rates per second over the last ten seconds, minute and, once there is a sample, ten minutes."""
+        seconds, minutes = self.samples[0], self.samples[1]
         begins = [seconds[max(-2, -len(seconds))], seconds[0]] if seconds else []
         if minutes:
             begins.append(minutes[max(-2, -len(minutes))])
@@ -75,63 +75,63 @@ class _Series:
 
 
 class Statistics:
-    """Counts by name and key."""
+    """Counts by name and key, such as ("TOPIC_PUT_NUMS", topic)."""
 
     def __init__(self, now_ms: int) -> None:
         self.started_ms = now_ms
         self._series: dict[tuple[str, str], _Series] = {}
-        self._next_look_ms = now_ms
+        self._next_sample_ms = now_ms
         self._day = now_ms // _DAY_MS
 
     def add(self, name: str, key: str, count: int) -> None:
-        """Count something that has happened once."""
+        """Add to a count."""
         series = self._series.get((name, key))
         if series is None:
             if len(self._series) >= MAX_SERIES:
                 return
             series = self._series[name, key] = _Series()
-            series.looks[0].append((self._next_look_ms, 0, 0))
+            series.samples[0].append((self._next_sample_ms, 0, 0))
         series.total += count
         series.times += 1
 
     def tick(self, now_ms: int) -> None:
-        """Look at all counts, if it is time; days are those of UTC."""
-        if now_ms < self._next_look_ms:
+        """Sample all counts if the interval has passed; days are UTC days."""
+        if now_ms < self._next_sample_ms:
             return
-        self._next_look_ms = now_ms + LOOK_EVERY_MS
+        self._next_sample_ms = now_ms + SAMPLE_INTERVAL_MS
         is_new_day, self._day = now_ms // _DAY_MS > self._day, now_ms // _DAY_MS
         for series in self._series.values():
-            series.look(now_ms)
+            series.add_sample(now_ms)
             if is_new_day:
                 series.begin_day()
 
     def total(self, name: str, key: str) -> int:
-        """A count since the start."""
+        """Return a count since the start of the broker."""
         series = self._series.get((name, key))
         return series.total if series else 0
 
     def mornings(self, name: str, key: str) -> tuple[int, int]:
-        """A count as it was when this day began, and the day before."""
+        """Return a count's totals at the beginning of this day and of the day before."""
         series = self._series.get((name, key))
         return (series.morning, series.yesterday) if series else (0, 0)
 
     def rate(self, name: str, key: str, now_ms: int) -> float:
-        """A second's share of the last minute."""
+        """Return the rate of a count per second over the last minute."""
         series = self._series.get((name, key))
         return series.rate(now_ms) if series else 0.0
 
     def rates(self, name: str, key: str, now_ms: int) -> list[float]:
-        """A second's share of the last ten seconds, minute and ten minutes, as far as there has been time."""
+        """Return the rates per second over the last ten seconds, minute and ten minutes, as far as samples exist."""
         series = self._series.get((name, key))
         return series.rates(now_ms) if series else [0.0]
 
     def data(self, name: str, key: str) -> BrokerStatsData | None:
-        """A count's minute, hour and day; None where nothing was ever counted."""
+        """Return a count's figures for the last minute, hour and day, or None if it does not exist."""
         series = self._series.get((name, key))
         return BrokerStatsData(*(series.item(window) for window in range(len(_WINDOWS)))) if series else None
 
     def drop(self, key: str) -> None:
-        """Forget what was counted under a key: a topic or group that is gone."""
+        """Remove all counts of a deleted topic or group."""
         for found in [found for found in self._keys() if key in found[1].split("@")]:
             del self._series[found]
 

@@ -1,4 +1,4 @@
-"""The topics that a broker has: those it starts with, those it makes, and who may read and write them.
+"""Topics of a broker: the initial ones, automatic creation, and permissions.
 
 Source: TopicConfigManager, TopicValidator (5.5.0).
 """
@@ -37,10 +37,10 @@ SCHEDULE_QUEUES = 18
 CLUSTER_QUEUES = 16
 
 TRANSACTION_TOPICS = {HALF_TOPIC: 1, OP_TOPIC: 1, GIVEN_UP_TOPIC: 1}
-"""Where messages are kept that somebody has yet to decide, or that nobody decided."""
+"""Topics of half messages, of their outcomes, and of half messages that were discarded undecided."""
 
 MAX_SERVED_QUEUES = 65_536
-"""A topic with more of them cannot be used by clients, and must not keep the others from being registered."""
+"""Clients cannot use a topic with more queues, and it must not keep the other topics from being registered."""
 _logger = logging.getLogger(__name__)
 _SYSTEM_TOPICS = BROKER_TOPICS | {AUTO_CREATE_TOPIC, "BenchmarkTest", TRACE_TOPIC}
 
@@ -49,12 +49,12 @@ class TopicTable:
     """Topics by name, kept in `topics.json`."""
 
     def __init__(self, config: Topics, options: BrokerOptions, layout_topics: Mapping[str, int]) -> None:
-        """Make the topics that every broker has.
+        """Create the topics that every broker has.
 
         Args:
-            config: the table on the disk.
-            options: the broker's.
-            layout_topics: those that the store's layout needs, with the number of their queues.
+            config: stored table of topics.
+            options: settings of the broker.
+            layout_topics: topics that the store's layout needs, with their numbers of queues.
         """
         self._config = config
         self._max_topics = options.max_topics
@@ -81,42 +81,42 @@ class TopicTable:
         return list(self._config.entries)
 
     def has(self, topic: str) -> bool:
-        """Return whether there is an entry of the topic, usable or not."""
+        """Return whether the topic has an entry, valid or not."""
         return topic in self._config.entries
 
     def find(self, topic: str) -> TopicConfig | None:
-        """The topic, if there is one."""
+        """Return the topic's settings, or None if it does not exist or its entry is invalid."""
         entry = self._config.entries.get(topic)
         if entry is None:
-            # RocketMQ keeps no settings of light queues, either; only the store itself enters messages there.
+            # As in RocketMQ, light queues have no settings; only the store itself writes to them.
             return TopicConfig(topic, 1, 1, PERM_READ) if topic.startswith(LIGHT_PREFIX) else None
         known = self._known.get(topic)
         if known is None or known[0] is not entry:
-            # The store makes a new entry wherever it changes one.
+            # The store replaces an entry whenever it changes one.
             known = self._known[topic] = (entry, _parsed(topic, entry))
         return known[1]
 
     def check_room(self, count: int) -> None:
-        """Refuse more topics than there may be.
+        """Raise an error if more topics would exceed the limit.
 
         Raises:
-            LimitError: if there is no room for so many more.
+            LimitError: if `count` more topics exceed the limit.
         """
         if count:
             check_limit("topics (see --max-topics)", self._max_topics, len(self._config.entries) + count)
 
     def put(self, config: TopicConfig) -> None:
-        """Make a topic, or change it; what others have written beside its settings stays."""
+        """Create or update a topic; keep fields of its entry that are not among its settings."""
         known = self._config.entries.get(config.topic_name, {})
         self._config.put(config.topic_name, known | to_json(config))
 
     def remove(self, topic: str) -> None:
-        """Forget a topic."""
+        """Remove a topic."""
         self._known.pop(topic, None)
         self._config.remove_entry(topic)
 
     def ensure(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
-        """Return the topic of a group, made if it is not there.
+        """Return the settings of a topic, after creating it if it does not exist.
 
         Raises:
             LimitError: if there are too many topics.
@@ -130,15 +130,15 @@ class TopicTable:
         return config
 
     def config_for_send(self, topic: str, template: str, queues: int) -> TopicConfig | None:
-        """Return the settings of the topic that a producer sends to, or those with which `made` is to make it.
+        """Return the settings of the topic that a producer sends to, or those with which `made` will create it.
 
         Args:
-            topic: its name; a retry topic's group must be known.
-            template: the name of the topic after whose model it is made.
-            queues: how many the producer wants at most.
+            topic: name of the topic; the group of a retry topic must be known.
+            template: name of the topic whose settings a new topic copies.
+            queues: maximum number of queues that the producer asks for.
 
         Returns:
-            None where the topic may not be made.
+            None if the topic may not be created.
 
         Raises:
             LimitError: if there are too many topics.
@@ -157,7 +157,7 @@ class TopicTable:
 
     @contextmanager
     def made(self, config: TopicConfig) -> Iterator[None]:
-        """Make a topic for a first message, if it is not there; it goes again if the message is refused."""
+        """Create a topic for its first message if it does not exist; remove it again if the message is refused."""
         is_new = config.topic_name not in self._config.entries
         if is_new:
             self.put(config)
@@ -169,32 +169,32 @@ class TopicTable:
             raise
 
     def is_system(self, topic: str) -> bool:
-        """Whether administrators must leave it alone."""
+        """Return whether administrators may not change the topic."""
         return topic in self._system or topic.startswith(SYSTEM_PREFIX)
 
     @property
     def change_count(self) -> int:
-        """Rises with every change."""
+        """Counter that rises with every change of the table."""
         count: int = self._config.document["dataVersion"]["counter"]
         return count
 
     @property
     def data_version(self) -> DataVersion:
-        """Which state of the table this is."""
+        """Version of the table."""
         return from_json(DataVersion, self._config.document["dataVersion"])
 
     def all(self) -> TopicConfigs:
-        """Every topic, as it is registered."""
+        """Return all valid topics, as the broker registers them."""
         configs = {topic: config for topic in list(self._config.entries) if (config := self.find(topic))}
         return TopicConfigs(configs, self.data_version)
 
 
 def _parsed(topic: str, entry: Any) -> TopicConfig | None:
-    """Return a topic's settings, or None for an entry of the file that nobody can use; each is logged once."""
+    """Parse a topic's entry; log an error and return None if the entry is invalid."""
     try:
         config = from_json(TopicConfig, {"topicName": topic} | entry)
     except BodyError as error:
-        _logger.error("topic %.200s is not served, its entry in topics.json is wrong: %s", topic, error)
+        _logger.error("topic %.200s is not served: its entry in topics.json is invalid: %s", topic, error)
         return None
     counts = (config.read_queue_nums, config.write_queue_nums)
     if min(counts) < 0 or max(counts) > MAX_SERVED_QUEUES:

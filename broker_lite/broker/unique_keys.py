@@ -1,10 +1,10 @@
-"""The UNIQ_KEY of a message that came without one, in the form that clients give: 16 bytes as hexadecimal digits.
+"""UNIQ_KEY for messages that came without one, in the form that clients use: 16 bytes as hexadecimal digits.
 
-    0  4  address, 4 bytes (of an IPv6 address the last ones)
+    0  4  address, 4 bytes (the last 4 of an IPv6 address)
     4  2  process id
-    6  4  something of this process's own
+    6  4  random number of this process
     10 4  ms since the month began, UTC
-    14 2  a counter
+    14 2  counter
 
 Source: MessageClientIDSetter (5.5.0).
 """
@@ -24,7 +24,7 @@ _counter = itertools.count()
 
 
 def new_unique_key(host: Host, now_ms: int) -> str:
-    """A key that no other message has."""
+    """Return a new unique key."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     since_ms = now_ms - int(month.timestamp() * 1000)

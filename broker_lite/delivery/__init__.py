@@ -1,4 +1,4 @@
-"""What a broker does with messages on top of its store: delay, retry, dead letters, transactions."""
+"""Message deliveries on top of a store: delays, retries, dead letters, transactions."""
 
 from commitlake.broker_lite.delivery.delivery import Delivery
 from commitlake.broker_lite.delivery.errors import DeliveryError, SendBackError, TransactionError

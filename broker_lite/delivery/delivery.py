@@ -1,12 +1,12 @@
-"""What a broker does with messages, on top of a store.
+"""Facade for everything that a broker does with messages on top of a store.
 
-No sockets, no threads, and no clock but the store's: somebody calls `deliver_due` when `next_due_ms` has come.
+No sockets, no threads, and no clock but the store's: the caller calls `deliver_due` when `next_due_ms` has passed.
 
     delivery = Delivery(store)
-    delivery.send(message)                       DELAY parks it, TRAN_MSG makes a half of it
-    delivery.deliver_due(store.clock())          parked messages whose time has come
-    delivery.send_back("shipping", offset)       a consumer failed: retry, or dead letter after the last
-    delivery.commit("shop", half_offset)         a producer's decision
+    delivery.send(message)                       stores it; parks it if it has DELAY, stores a half message if TRAN_MSG
+    delivery.deliver_due(store.clock())          delivers parked messages that are due
+    delivery.send_back("shipping", offset)       schedules a retry, or writes a dead letter after the last retry
+    delivery.commit("shop", half_offset)         commits a half message
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ DEFAULT_MAX_DELAY_MS = 3 * 86_400_000
 
 
 class Delivery:
-    """A broker without a network; several threads may use it.
+    """Delays, retries, dead letters and transactions of a store; several threads may use it.
 
     Attributes:
-        store: where the messages are.
+        store: store of the messages.
     """
 
     def __init__(self, store: MessageStore, timer_max_delay_ms: int = DEFAULT_MAX_DELAY_MS) -> None:
-        """Take up where the store's config files say.
+        """Resume from the progress in the store's config files.
 
         Args:
-            store: where the messages are.
-            timer_max_delay_ms: the furthest that a message may name a time of its own.
+            store: store of the messages.
+            timer_max_delay_ms: longest delay of a message with a delivery time of its own.
         """
         self.store = store
         self._schedule = Schedule(store)
@@ -53,28 +53,28 @@ class Delivery:
 
     @property
     def delay_levels(self) -> int:
-        """How many delay levels there are."""
+        """Number of delay levels."""
         return len(self.store.options.delay_levels_ms)
 
     @property
     def schedule_topic(self) -> str:
-        """Where messages with a delay level wait."""
+        """Topic that holds messages with a delay level."""
         return self.store.options.dialect.schedule_topic
 
     def send(self, message: NewMessage) -> PutResult:
-        """Take a producer's message.
+        """Store a producer's message; delay it, or store it as a half message, if its properties say so.
 
         Returns:
-            Where its first record was stored: for a delayed message in the schedule or the timer topic, for a
-            transactional one in the topic of halves.
+            Position of its first record: for a delayed message in the schedule or timer topic, for a transactional
+            message in the topic of half messages.
 
         Raises:
-            MessageRefusedError: if a broker refuses it, or the store's dialect has no such messages.
-            TransactionError: if it is transactional, and delayed or without a producer group.
+            MessageRefusedError: if the message is invalid, or the store's dialect does not support it.
+            TransactionError: if a transactional message is delayed or has no producer group.
         """
         known = dict(message.properties)
         if not self.store.options.dialect.has_transactions:
-            self._refuse_what_is_later(known)
+            self._refuse_unsupported(known)
         if known.get(props.TRAN_MSG, "").lower() == "true":
             return self._transactions.prepare(message)
         if props.DELAY not in known and asks_for_timer(known):
@@ -83,21 +83,21 @@ class Delivery:
 
     def _put_timer(self, message: NewMessage) -> PutResult:
         result = self.store.put(message)
-        # Where it is full, the message is in the log all the same, and is entered at the next turn.
+        # If the disk is full, the message is already in the log; the next call enters it.
         with suppress(DiskFullError):
             self._timers.enter_new()
         return result
 
-    def _refuse_what_is_later(self, known: dict[str, str]) -> None:
-        """Refuse what came to RocketMQ after another broker had been made of it."""
+    def _refuse_unsupported(self, known: dict[str, str]) -> None:
+        """Refuse transactions and timers, which RocketMQ has but the store's dialect lacks."""
         name = self.store.options.dialect.name
         if known.get(props.TRAN_MSG, "").lower() == "true":
-            raise MessageRefusedError(f"{props.TRAN_MSG}: expected no transaction, which {name} has not, found one")
+            raise MessageRefusedError(f"{props.TRAN_MSG}: expected no transaction, which {name} does not support")
         if props.DELAY not in known and asks_for_timer(known):
-            raise MessageRefusedError(f"timer: expected a delay level, {name} keeps no other times, found a time")
+            raise MessageRefusedError(f"timer: expected a delay level, because {name} does not support delivery times")
 
     def take(self, message: SentMessage) -> PutResult:
-        """The same as `send`, of a message as it has come."""
+        """Store a producer's message with its properties in serialized form; see `send`."""
         return self.send(message.with_pairs())
 
     def _put(self, message: NewMessage, delay: str | None) -> PutResult:
@@ -109,16 +109,17 @@ class Delivery:
         return self.store.put(message)
 
     def next_due_ms(self) -> int | None:
-        """When the next parked message is due; None where none waits."""
+        """Return the time at which the next parked message is due, or None if no message is parked."""
         due = [time for time in (self._schedule.next_due_ms(), self._timers.next_due_ms()) if time is not None]
         return min(due, default=None)
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
-        """Store parked messages that are due under their real topics; what was due first comes first.
+        """Store due messages under their real topics, in the order in which they are due.
 
         Args:
-            now_ms: what was due by then.
-            limit: how many at most, of those with a level and of those with a time each; None for all.
+            now_ms: deliver messages that are due at or before this time.
+            limit: maximum number of messages with a delay level, and of messages with a delivery time; None for no
+                limit.
         """
         return self._schedule.deliver_due(now_ms, limit) + self._timers.deliver_due(now_ms, limit)
 
@@ -129,36 +130,36 @@ class Delivery:
         *,
         delay_level: int = 0,
         max_reconsume_times: int | None = None,
-        client: Host | None = None,  # noqa: ARG002 (RocketMQ does not keep who it was)
+        client: Host | None = None,  # noqa: ARG002 (RocketMQ does not record the client)
     ) -> PutResult | None:
-        """Take back a message that a consumer has failed on.
+        """Schedule a retry of a message that a consumer failed to consume, or write a dead letter.
 
-        It comes again after the delay of `delay_level`, which rises from retry to retry, under the group's retry topic;
-        after the last retry it goes to the group's dead letter topic.
+        The message is delivered again in the group's retry topic after the delay of `delay_level`, which rises with
+        each retry; after the last retry it goes to the group's dead-letter topic.
 
         Args:
-            group: the consumer's.
-            physical_offset: of the record that the consumer had.
-            delay_level: 0 for 3 and the retries so far; below 0 for the dead letter topic at once.
-            max_reconsume_times: how many retries there are; else what the group has.
-            client: the consumer.
+            group: group of the consumer.
+            physical_offset: physical offset of the record that the consumer received.
+            delay_level: 0 for the default, 3 plus the retries so far; negative for the dead-letter topic at once.
+            max_reconsume_times: maximum number of retries; None for the group's setting.
+            client: address of the consumer.
 
         Returns:
-            Where it was stored; None for a group without retry queues, whose failures are dropped.
+            Position of the new record; None for a group without retry queues, whose failures are dropped.
 
         Raises:
-            SendBackError: if there is no such record.
+            SendBackError: if there is no record that can be retried at the offset.
         """
         failed = self.store.get_at(physical_offset)
         if failed is None:
             raise SendBackError(f"expected a message at {physical_offset} to send back, found none")
         if failed.topic in (HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, self.schedule_topic):
-            # RocketMQ takes it, and hands a message that its producer may still roll back to any group.
+            # RocketMQ accepts this, and delivers a message that its producer may still roll back to any group.
             raise SendBackError(
-                f"expected a message that consumers get at {physical_offset}, found one of {failed.topic}"
+                f"expected a consumer's message at {physical_offset} to send back, found one of {failed.topic}"
             )
         if failed.sys_flag & INNER_BATCH:
-            # RocketMQ refuses it, too; its client then sends the one message of the batch to the retry topic itself.
+            # RocketMQ also refuses it; its client then sends the one message of the batch to the retry topic itself.
             raise SendBackError(f"expected a single message at {physical_offset} to send back, found an inner batch")
         limits = self.store.config.groups.ensure(group)
         if limits.retry_queues <= 0:
@@ -167,27 +168,27 @@ class Delivery:
         if failed.reconsume_times >= limit or delay_level < 0:
             return self.store.put(rewrites.give_up(failed, group))
         level = delay_level or rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
-        # The group's setting may have changed since its topic was made. RocketMQ draws the retry queue by lot.
+        # The group's setting may have changed since its topic was created. RocketMQ picks the retry queue at random.
         queues = self.store.config.topics.queue_count(f"{RETRY_PREFIX}{group}") or limits.retry_queues
         queue_id = failed.physical_offset % min(queues, limits.retry_queues, MAX_QUEUES)
         return self._put(rewrites.send_back(failed, group, queue_id, level), str(level))
 
     def find_half(self, physical_offset: int) -> Message | None:
-        """The message whose record begins at an offset; it may be no half."""
+        """Return the message at a physical offset, or None; it need not be a half message."""
         return self.store.get_at(physical_offset)
 
     def commit(self, producer_group: str, half_offset: int) -> PutResult:
-        """Let consumers see the message of a half; see `Transactions.commit`."""
+        """Commit a half message; see `Transactions.commit`."""
         return self._transactions.commit(producer_group, half_offset)
 
     def rollback(self, producer_group: str, half_offset: int) -> None:
-        """Drop a half; see `Transactions.rollback`."""
+        """Roll back a half message; see `Transactions.rollback`."""
         self._transactions.rollback(producer_group, half_offset)
 
     def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
-        """The halves whose producers are to be asked now; see `Transactions.take_due`."""
+        """Yield the half messages whose producers must be asked now; see `Transactions.take_due`."""
         return self._transactions.take_due(now_ms, timeout_ms, checks_max)
 
     def pending_halves(self) -> list[Message]:
-        """The half messages that nobody has decided, the oldest first."""
+        """Return the undecided half messages, oldest first."""
         return self._transactions.pending()

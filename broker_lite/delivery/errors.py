@@ -1,8 +1,8 @@
-"""What a broker does not do with a message.
+"""Errors of deliveries.
 
     DeliveryError
-    ├── SendBackError       there is no such message to retry
-    └── TransactionError    no such half message, another producer's, or one that was decided before
+    ├── SendBackError       there is no message that can be retried
+    └── TransactionError    the half message does not exist, belongs to another producer, or is already decided
 
 Errors of the store, such as a refused message, pass through: see `broker_lite.stores.engine.errors`.
 """
@@ -13,12 +13,12 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class DeliveryError(CommitLakeError):
-    """A broker does not do this."""
+    """Base class of the errors of deliveries."""
 
 
 class SendBackError(DeliveryError):
-    """A message cannot be retried."""
+    """Error for a message that cannot be retried."""
 
 
 class TransactionError(DeliveryError):
-    """A transaction cannot be decided."""
+    """Error for a half message that cannot be committed or rolled back."""

@@ -1,17 +1,17 @@
-"""The records that a message leaves on its way: what a broker changes when it stores a message again.
+"""Rewrites of a message: each function returns the record that a broker stores next for a message.
 
-Each function gives the next record, and touches nothing. Body, compression bits, born time and born host are always
-copied; only the topic tells what a record is, because properties stay on a message after they have had their effect.
+The functions have no side effects. Body, compression bits, born timestamp and born host are always copied. Only the
+topic tells what kind of record it is, because properties stay on a message after they have had their effect.
 
     park        T/q                  -> SCHEDULE_TOPIC_XXXX / level-1    + REAL_TOPIC, REAL_QID
-    unpark      SCHEDULE_TOPIC_XXXX  -> REAL_TOPIC / REAL_QID            nothing removed, DELAY neither
+    unpark      SCHEDULE_TOPIC_XXXX  -> REAL_TOPIC / REAL_QID            no property removed, not even DELAY
     send_back   a failed record      -> %RETRY%group, to be parked       + RETRY_TOPIC, ORIGIN_MESSAGE_ID, DELAY, WAIT
-    give_up     a failed record      -> %DLQ%group / 0                   the same, DELAY=0
+    give_up     a failed record      -> %DLQ%group / 0                   same properties, DELAY=0
     prepare     T/q                  -> RMQ_SYS_TRANS_HALF_TOPIC / 0     + REAL_TOPIC, REAL_QID, __transactionId__
-    commit      the half             -> T/q, type COMMIT                 its offset, - REAL_TOPIC, REAL_QID
-    finish      the half             -> RMQ_SYS_TRANS_OP_HALF_TOPIC / 0  body: queue offset of the half and a comma
-    check_again the half             -> RMQ_SYS_TRANS_HALF_TOPIC / 0     + TRANSACTION_CHECK_TIMES
-    abandon     the half             -> TRANS_CHECK_MAX_TIME_TOPIC / 0   nothing changed
+    commit      the half message     -> T/q, type COMMIT                 its offset, - REAL_TOPIC, REAL_QID
+    finish      the half message     -> RMQ_SYS_TRANS_OP_HALF_TOPIC / 0  body: queue offset of the half and a comma
+    check_again the half message     -> RMQ_SYS_TRANS_HALF_TOPIC / 0     + TRANSACTION_CHECK_TIMES
+    abandon     the half message     -> TRANS_CHECK_MAX_TIME_TOPIC / 0   no change
     park_timer  T/q                  -> rmq_sys_wheel_timer / 0          + TIMER_OUT_MS, REAL_TOPIC, REAL_QID
     roll_timer    the parked record  -> rmq_sys_wheel_timer / 0          + TIMER_ROLL_TIMES and the two below
     unpark_timer  the parked record  -> REAL_TOPIC / REAL_QID            + TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS
@@ -49,19 +49,19 @@ TIMER_ROLLED = "TIMER_ROLL_TIMES"
 _MAX_ROLLED = 1 << 20
 FINISHED_TAG = "d"
 FIRST_RETRY_LEVEL = 3
-"""The delay level of the first retry; every further one takes the next."""
+"""Delay level of the first retry; each further retry uses the next level."""
 
 
 def with_properties(
     pairs: Sequence[tuple[str, str]], changes: Mapping[str, str], without: Sequence[str] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Properties with some set and some removed; of a repeated key the last value stays, as in the broker's map."""
+    """Return properties with some set and some removed; of a repeated key the last value stays, as in Java's map."""
     merged = dict(pairs) | dict(changes)
     return tuple((key, value) for key, value in merged.items() if key not in without)
 
 
 def copy_of(message: Message) -> NewMessage:
-    """A stored message as a new one, for the same topic and queue."""
+    """Return a stored message as a new message for the same topic and queue."""
     return NewMessage(
         topic=message.topic,
         body=message.body,
@@ -76,25 +76,25 @@ def copy_of(message: Message) -> NewMessage:
 
 
 def park(message: NewMessage, level: int, schedule_topic: str) -> NewMessage:
-    """The record that waits in the schedule topic, which is named otherwise in another dialect."""
-    changes = {props.DELAY: str(level), **_real_place(message)}
+    """Return the record for the schedule topic, whose name depends on the dialect."""
+    changes = {props.DELAY: str(level), **_real_target(message)}
     properties = with_properties(message.properties, changes)
     return replace(message, topic=schedule_topic, queue_id=level - 1, properties=properties)
 
 
 def unpark(parked: Message, topic: str, queue_id: int) -> NewMessage:
-    """The record that is delivered when its time has come."""
+    """Return the record that is delivered when the delay is over."""
     return replace(copy_of(parked), topic=topic, queue_id=queue_id)
 
 
 def park_timer(message: NewMessage, due_ms: int) -> NewMessage:
-    """The record that waits in the timer topic."""
-    changes = {props.TIMER_OUT: str(due_ms), **_real_place(message)}
+    """Return the record for the timer topic."""
+    changes = {props.TIMER_OUT: str(due_ms), **_real_target(message)}
     return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=with_properties(message.properties, changes))
 
 
 def unpark_timer(parked: Message, topic: str, queue_id: int, enqueued_ms: int, now_ms: int) -> NewMessage:
-    """Return the record that is delivered when its time has come."""
+    """Return the record that is delivered at the delivery time."""
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms)}
     return replace(
         copy_of(parked),
@@ -105,19 +105,19 @@ def unpark_timer(parked: Message, topic: str, queue_id: int, enqueued_ms: int, n
 
 
 def roll_timer(parked: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
-    """Return the record that waits on in the timer topic: its time is further off than the timer wheel reaches."""
+    """Return the record that is parked again because its delivery time is beyond the range of the timer wheel."""
     rolled = parse_int(parked.properties.get(TIMER_ROLLED), 0, _MAX_ROLLED) or 0
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms), TIMER_ROLLED: str(rolled + 1)}
     return replace(copy_of(parked), properties=with_properties(parked.property_pairs, changes))
 
 
 def send_back(failed: Message, group: str, queue_id: int, level: int) -> NewMessage:
-    """The record of a retry, which is then parked."""
+    """Return the record of a retry, which is then parked."""
     return _failed_copy(failed, f"{RETRY_PREFIX}{group}", queue_id, level)
 
 
 def give_up(failed: Message, group: str) -> NewMessage:
-    """The record in the group's dead letter topic."""
+    """Return the record for the group's dead-letter topic."""
     return _failed_copy(failed, f"{DLQ_PREFIX}{group}", 0, 0)
 
 
@@ -140,9 +140,9 @@ def _failed_copy(failed: Message, topic: str, queue_id: int, level: int) -> NewM
 
 
 def prepare(message: NewMessage) -> NewMessage:
-    """The half message, which no consumer sees."""
+    """Return the half message, which consumers do not see."""
     unique_key = dict(message.properties).get(props.UNIQ_KEY)
-    changes = ({TRANSACTION_ID: unique_key} if unique_key else {}) | _real_place(message)
+    changes = ({TRANSACTION_ID: unique_key} if unique_key else {}) | _real_target(message)
     return replace(
         message,
         topic=HALF_TOPIC,
@@ -153,7 +153,7 @@ def prepare(message: NewMessage) -> NewMessage:
 
 
 def commit(half: Message, topic: str, queue_id: int) -> NewMessage:
-    """Return the record that consumers see."""
+    """Return the record that consumers see after a commit."""
     copy = copy_of(half)
     return replace(
         copy,
@@ -166,17 +166,17 @@ def commit(half: Message, topic: str, queue_id: int) -> NewMessage:
 
 
 def check_again(half: Message, checks: int) -> NewMessage:
-    """The half message once more, behind everything that came meanwhile: its producer is asked about this one."""
+    """Return a new record of a half message at the end of the queue: its producer is asked about this one."""
     return replace(copy_of(half), properties=with_properties(half.property_pairs, {CHECK_TIMES: str(checks)}))
 
 
 def abandon(half: Message) -> NewMessage:
-    """The record of a half message whose producer never knew."""
+    """Return the record of a half message that is discarded because its producer never decided it."""
     return replace(copy_of(half), topic=GIVEN_UP_TOPIC, queue_id=0)
 
 
 def finish(half: Message, now_ms: int, broker: Host) -> NewMessage:
-    """The mark that a half message was committed or rolled back."""
+    """Return the record that marks a half message as committed or rolled back."""
     return NewMessage(
         topic=OP_TOPIC,
         body=f"{half.queue_offset},".encode(),
@@ -187,5 +187,5 @@ def finish(half: Message, now_ms: int, broker: Host) -> NewMessage:
     )
 
 
-def _real_place(message: NewMessage) -> dict[str, str]:
+def _real_target(message: NewMessage) -> dict[str, str]:
     return {props.REAL_TOPIC: message.topic, props.REAL_QID: str(message.queue_id)}

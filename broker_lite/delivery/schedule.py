@@ -1,8 +1,8 @@
-"""Delayed messages: parked in the schedule topic, a queue for each level, and stored again when their time has come.
+"""Delayed messages: parked in a schedule topic with one queue per level, and stored again when they are due.
 
-The ConsumeQueue of the schedule topic holds the time of delivery of every message, and within a level the times rise;
-so the next of a level is all that must be looked at. How far a level has come is kept in `delayOffset.json`, which
-lags: after a crash a message can be delivered twice, as by RocketMQ. Source: ScheduleMessageService.
+The ConsumeQueue of the schedule topic contains the delivery time of each message, and the times rise within a level, so
+only the first message of each level has to be checked. The progress of each level is stored in `delayOffset.json` with
+a delay, so a message can be delivered twice after a crash, as with RocketMQ. Source: ScheduleMessageService.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 
 from commitlake.broker_lite.delivery.rewrites import unpark
-from commitlake.broker_lite.delivery.targets import real_place
+from commitlake.broker_lite.delivery.targets import delivery_target
 from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -21,14 +21,14 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """The next message of a level.
+class ScheduledMessage:
+    """Next message of a delay level.
 
     Attributes:
-        due_ms: when it is to be delivered.
-        level: its delay level.
-        queue_offset: of the parked record in its level's queue.
-        physical_offset: of the parked record.
+        due_ms: time at which it must be delivered.
+        level: delay level.
+        queue_offset: offset of the parked record in its level's queue.
+        physical_offset: physical offset of the parked record.
     """
 
     due_ms: int
@@ -38,10 +38,10 @@ class Waiting:
 
 
 class Schedule:
-    """The parked messages of a store; several threads may use it."""
+    """Delayed messages of a store; several threads may use it."""
 
     def __init__(self, store: MessageStore) -> None:
-        """Take up where `delayOffset.json` says, within what the queues still hold."""
+        """Resume from `delayOffset.json`, within the range that the queues still contain."""
         self._store = store
         self._topic = store.options.dialect.schedule_topic
         self._delays_ms = store.options.delay_levels_ms
@@ -57,30 +57,32 @@ class Schedule:
         return range(1, len(self._delays_ms) + 1)
 
     def next_due_ms(self) -> int | None:
-        """When the next message is due; None where none waits."""
+        """Return the time at which the next message is due, or None if no message is delayed."""
         heads = [head for level in self._levels if (head := self._head(level))]
         return min((head.due_ms for head in heads), default=None)
 
-    def _head(self, level: int) -> Waiting | None:
+    def _head(self, level: int) -> ScheduledMessage | None:
         offsets = self._store.config.delay_offsets
         offset = offsets.get(level)
         entry = self._store.entry_at(self._topic, level - 1, offset)
         if entry is None and offset < (low := self._store.min_offset(self._topic, level - 1)):
-            # Their segments went from a disk that was too full; those behind them must not wait for them.
-            _logger.error("messages %d to %d of delay level %d have expired before their time", offset, low - 1, level)
+            # Their segments were deleted because the disk was full; skip them so that later messages are delivered.
+            _logger.error(
+                "messages %d to %d of delay level %d were deleted before they were due", offset, low - 1, level
+            )
             offsets.set(level, low)
             offset, entry = low, self._store.entry_at(self._topic, level - 1, low)
-        return Waiting(entry.tags_code, level, offset, entry.physical_offset) if entry else None
+        return ScheduledMessage(entry.tags_code, level, offset, entry.physical_offset) if entry else None
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
-        """Deliver everything that is due, what was due first coming first.
+        """Deliver all messages that are due, in the order in which they are due.
 
         Args:
-            now_ms: what was due by then.
-            limit: how many at most; None for all.
+            now_ms: deliver messages that are due at or before this time.
+            limit: maximum number of messages; None for no limit.
 
         Returns:
-            Where the messages were stored.
+            Positions of the delivered messages.
         """
         delivered: list[PutResult] = []
         with self._guard:
@@ -97,23 +99,25 @@ class Schedule:
                     heads[level] = following
         return delivered
 
-    def _due_ms(self, waiting: Waiting, now_ms: int) -> int:
-        """When it is due; at once if that is further off than its level allows: the clock was put back."""
+    def _due_ms(self, waiting: ScheduledMessage, now_ms: int) -> int:
+        """Return the delivery time, or now if it exceeds the delay of its level because the clock was set back."""
         latest = now_ms + self._delays_ms[waiting.level - 1]
         return now_ms if waiting.due_ms > latest else waiting.due_ms
 
-    def _deliver(self, waiting: Waiting) -> PutResult | None:
+    def _deliver(self, waiting: ScheduledMessage) -> PutResult | None:
         try:
             return self._store.put(self._unparked(waiting.physical_offset))
         except (MessageRefusedError, ValueError) as error:
-            # It would stop its level for ever. Only a damaged or foreign record is such.
+            # Skip it, or it would block its level forever. Only a damaged or foreign record fails here.
             _logger.error(
-                "the message parked at %d is left out, it cannot be delivered: %r", waiting.physical_offset, error
+                "the message parked at %d is skipped, because it cannot be delivered: %r",
+                waiting.physical_offset,
+                error,
             )
             return None
 
     def _unparked(self, physical_offset: int) -> NewMessage:
         message = self._store.get_at(physical_offset)
         if message is None:
-            raise ValueError("expected a whole record, found none")
-        return unpark(message, *real_place(self._store, message.properties))
+            raise ValueError("expected an intact record, found none")
+        return unpark(message, *delivery_target(self._store, message.properties))

@@ -1,7 +1,7 @@
-"""The topic and queue that a stored record's properties name: where a waiting message is delivered.
+"""Delivery targets: the topic and queue that a parked record names in its properties.
 
-A broker writes REAL_TOPIC and REAL_QID itself, after it has checked both. A record in a store's files may hold anything
-else, and must not be delivered to the broker's own topics or make queues that its topic does not have.
+A broker writes REAL_TOPIC and REAL_QID itself, after checking both. A record in a store's files may contain anything;
+it must not be delivered to the broker's internal topics, or create queues that its topic does not have.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _logger = logging.getLogger(__name__)
 
 
 class TargetError(CommitLakeError, ValueError):
-    """A record whose properties do not name a place where a message may go."""
+    """Error for a record whose properties do not name a valid delivery target."""
 
 
-def real_place(store: MessageStore, known: Mapping[str, str]) -> tuple[str, int]:
-    """Return the topic and queue to which a parked record is to be delivered.
+def delivery_target(store: MessageStore, known: Mapping[str, str]) -> tuple[str, int]:
+    """Return the topic and queue to which a parked record must be delivered.
 
-    A topic may have fewer queues than when the message was sent: the message goes to one of those that it has now.
+    A topic may have fewer queues than when the message was sent: then the message goes to one of its current queues.
 
     Args:
-        store: whose topics count.
-        known: the properties of the parked record.
+        store: store with the topics.
+        known: properties of the parked record.
 
     Raises:
-        TargetError: if a property is missing, names one of the broker's own topics, or no possible queue.
+        TargetError: if a property is missing, or names an internal topic or an impossible queue.
     """
     topic = known.get(props.REAL_TOPIC, "")
     if not is_valid_topic(topic) or is_broker_topic(topic):
@@ -44,7 +44,7 @@ def real_place(store: MessageStore, known: Mapping[str, str]) -> tuple[str, int]
     if queue_id is None or not 0 <= queue_id < max(queues, MAX_QUEUES):
         raise TargetError(f"{props.REAL_QID}: expected a queue of {topic}, found {_shown(text)}")
     if queues and queue_id >= queues:
-        _logger.warning("%s has %d queues, not queue %d: its message goes to another", topic, queues, queue_id)
+        _logger.warning("%s has only %d queues: a message for queue %d goes to another queue", topic, queues, queue_id)
         queue_id %= queues
     return topic, queue_id
 

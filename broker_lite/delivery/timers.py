@@ -1,11 +1,10 @@
-"""Messages with a time of their own (5.x): parked in rmq_sys_wheel_timer until then.
+"""Timer messages (5.x): messages with a delivery time of their own, parked in rmq_sys_wheel_timer until then.
 
-A message says when it is to come by TIMER_DELIVER_MS (a time), TIMER_DELAY_MS or TIMER_DELAY_SEC; the time is taken
-down to a whole second, and the message is delivered when that second is over. What waits is kept in RocketMQ's own
-files (see `broker_lite.stores.rocketmq.timer_files`), so that a broker of either kind goes on where the other stopped.
-After a crash a message may have been delivered although the files do not say so: it is then found in the index, as a
-    message of
-the same UNIQ_KEY and time. Source: HookUtils.transformTimerMessage, TimerMessageStore (5.5.0).
+The properties TIMER_DELIVER_MS (a time), TIMER_DELAY_MS or TIMER_DELAY_SEC set the delivery time. It is rounded down to
+a whole second, and the message is delivered when that second is over. Waiting messages are kept in RocketMQ's own files
+(see `broker_lite.stores.rocketmq.timer_files`), so that our broker and RocketMQ's can take over from each other. After
+a crash, a message may have been delivered although the files do not say so; the index then shows a message with the
+same UNIQ_KEY and time. Source: HookUtils.transformTimerMessage, TimerMessageStore (5.5.0).
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from collections import deque
 from typing import NamedTuple
 
 from commitlake.broker_lite.delivery import rewrites
-from commitlake.broker_lite.delivery.own_queues import whole_messages
-from commitlake.broker_lite.delivery.targets import TargetError, real_place
+from commitlake.broker_lite.delivery.internal_queues import intact_messages
+from commitlake.broker_lite.delivery.targets import TargetError, delivery_target
 from commitlake.broker_lite.stores.engine.errors import IndexDisabledError, MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
@@ -39,28 +38,28 @@ DELAY_MS = "TIMER_DELAY_MS"
 DELAY_SECONDS = "TIMER_DELAY_SEC"
 CANCELLED_KEY = "TIMER_DEL_UNIQKEY"
 ROLL_WINDOW_SLOTS = 2 * 86_400
-"""A message that is due later than that makes a stop on the way; RocketMQ's timerRollWindowSlot."""
+"""Maximum delay in slots; a message that is due later is parked again on the way. RocketMQ's timerRollWindowSlot."""
 _MAX_MS = (1 << 62) - 1
 _logger = logging.getLogger(__name__)
 
 
 def asks_for_timer(known: dict[str, str]) -> bool:
-    """Whether a message's properties name a time."""
+    """Return whether a message's properties set a delivery time."""
     return DELIVER_MS in known or DELAY_MS in known or DELAY_SECONDS in known
 
 
 def _due_ms(message: Message, known: dict[str, str]) -> int | None:
-    """Return when a parked message is due, at once where it does not say so; None for what is not a time."""
+    """Return the time at which a parked message is due; its store time if none is set, None if the value is invalid."""
     text = known.get(props.TIMER_OUT)
     return message.store_timestamp if text is None else parse_int64(text)
 
 
 class _Parked(NamedTuple):
-    """A message that waits in a slot.
+    """Message that waits in a slot.
 
     Attributes:
         unit: its unit in the timer log.
-        is_doubtful: whether it may have been delivered before the store was opened.
+        is_doubtful: True if it may have been delivered before the store was opened.
     """
 
     unit: TimerUnit
@@ -68,10 +67,10 @@ class _Parked(NamedTuple):
 
 
 class Timers:
-    """The messages of a store that wait for their time; several threads may use it."""
+    """Timer messages of a store; several threads may use it."""
 
     def __init__(self, store: MessageStore, max_delay_ms: int) -> None:
-        """Read what waits from the store's timer files, and from the timer topic's queue what is not in them."""
+        """Read waiting messages from the store's timer files, and newer ones from the timer topic's queue."""
         self._store = store
         self._files = store.files.timers
         self._max_delay_ms = max_delay_ms
@@ -86,20 +85,20 @@ class Timers:
         if not self._files.has_checkpoint:
             self._read_ms = self._opened_ms - self._files.precision_ms
         self._queue_offset, self._known = self._resume(last)
-        self._is_cut = False
-        self._warn_of_repetition()
+        self._slot_is_partly_delivered = False
+        self._warn_of_repeats()
         for unit in waiting:
             self._add(unit, is_doubtful=unit.slot_ms < self._opened_ms)
         store.before_close.append(self._finish_slot)
 
-    def _warn_of_repetition(self) -> None:
-        """Log where the files do not say which messages were delivered."""
+    def _warn_of_repeats(self) -> None:
+        """Log a warning if the files do not tell which messages were delivered."""
         if self._files.has_checkpoint or self._queue_offset == self._first_new:
             return
         has_index = self._store.options.has_index
-        known = "found by the index" if has_index else "not known, as there is no index: they come again"
+        known = "found in the index" if has_index else "delivered again, because there is no index"
         _logger.warning(
-            "%d messages are in the timer topic, and there is no config/timercheck: those that were delivered are %s",
+            "%d messages are in the timer topic, and config/timercheck is missing: those already delivered are %s",
             self._first_new - self._queue_offset, known,
         )  # fmt: skip
 
@@ -107,7 +106,7 @@ class Timers:
         return time_ms // self._files.precision_ms * self._files.precision_ms
 
     def _resume(self, last: TimerUnit | None) -> tuple[int, frozenset[int]]:
-        """Return the first message of the queue to enter, and the records after it that were entered before."""
+        """Return the first queue offset to process, and the physical offsets after it that were entered before."""
         low, high = self._store.min_offset(TIMER_TOPIC, 0), self._store.max_offset(TIMER_TOPIC, 0)
         if not self._files.has_checkpoint and last is None:
             return low, frozenset()
@@ -121,7 +120,7 @@ class Timers:
         return offset, frozenset(unit.physical_offset for unit in self._files.units_from(entry.physical_offset))
 
     def _message_of(self, unit: TimerUnit) -> Message | None:
-        """Return the record of a unit; None where the log has no whole one of the timer topic there."""
+        """Return the record of a unit, or None if the log has no intact record of the timer topic there."""
         message = self._store.get_at(unit.physical_offset)
         return message if message is not None and message.topic == TIMER_TOPIC else None
 
@@ -135,46 +134,46 @@ class Timers:
             self._cancelled[message.properties.get(CANCELLED_KEY, "")] = slot_ms
 
     def park(self, message: NewMessage, known: dict[str, str], now_ms: int) -> NewMessage:
-        """The message as it waits; as it is, where its time has come already.
+        """Return the record to park, or the message unchanged if it is due already.
 
         Raises:
-            MessageRefusedError: if the time is no number, or too far off.
+            MessageRefusedError: if the time is not a number or too far in the future.
         """
         wanted = self._wanted_ms(known, now_ms)
         if wanted <= now_ms:
             if CANCELLED_KEY in known:
-                raise MessageRefusedError(f"{CANCELLED_KEY}: expected a time to come, found {wanted}")
+                raise MessageRefusedError(f"{CANCELLED_KEY}: expected a time in the future, found {wanted}")
             return message
         if wanted - now_ms > self._max_delay_ms:
             raise MessageRefusedError(
                 f"timer message illegal, the delay time should not be bigger than the max delay "
                 f"{self._max_delay_ms}ms; or if set del msg, the delay time should be bigger than the current time"
             )
-        # An exact second is moved one unit ahead, as RocketMQ does.
+        # A time on an exact second is moved to the slot before, as RocketMQ does.
         return rewrites.park_timer(message, self._slot_of(wanted - 1))
 
     def _wanted_ms(self, known: dict[str, str], now_ms: int) -> int:
         for name, unit_ms, start_ms in ((DELAY_SECONDS, 1000, now_ms), (DELAY_MS, 1, now_ms), (DELIVER_MS, 1, 0)):
             if (text := known.get(name)) is not None:
-                number = parse_int(text, -_MAX_MS, _MAX_MS)  # below zero: a time that has passed
+                number = parse_int(text, -_MAX_MS, _MAX_MS)  # negative: a time in the past
                 if number is None:
                     raise MessageRefusedError(f"{name}: expected a whole number, found {text[:40]!r}")
                 return start_ms + number * unit_ms
         return now_ms
 
     def next_due_ms(self) -> int | None:
-        """When the next message is due; None where none waits."""
+        """Return the time at which the next message is due, or None if no message waits."""
         with self._guard:
             self._enter_new()
             return self._times[0] + self._files.precision_ms if self._times else None
 
     def enter_new(self) -> None:
-        """Enter what was parked since the last time into the timer files."""
+        """Enter newly parked messages into the timer files."""
         with self._guard:
             self._enter_new()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
-        """Store the messages that are due under their real topics, in the order of their times; see `Schedule`."""
+        """Store due messages under their real topics, in the order in which they are due; see `Schedule`."""
         delivered: list[PutResult] = []
         end_ms = self._slot_of(now_ms)
         with self._guard:
@@ -186,25 +185,25 @@ class Timers:
                 while waiting and (limit is None or len(delivered) < limit):
                     if result := self._deliver(waiting[0], now_ms):
                         delivered.append(result)
-                    # Not before it is stored: on a full disk it waits on.
+                    # Remove it only after it is stored: on a full disk it keeps waiting.
                     waiting.popleft()
-                    self._is_cut = True
+                    self._slot_is_partly_delivered = True
                 if not waiting:
                     self._finish(slot_ms)
             if self._read_ms != read_ms:
                 self._files.save(now_ms, last_read_time_ms=self._read_ms)
             if not self._times or self._times[0] >= end_ms:
-                # The last slot stays open, for what is found to be due at once.
+                # The last slot stays open for messages that are due at once.
                 self._read_ms = max(self._read_ms, end_ms - self._files.precision_ms)
-            self._enter_new()  # what was rolled
+            self._enter_new()  # messages that were parked again
         return delivered
 
     def _finish(self, slot_ms: int) -> None:
-        """Note that all messages of a slot were delivered."""
+        """Mark all messages of a slot as delivered."""
         heapq.heappop(self._times)
         del self._slots[slot_ms]
         self._read_ms = slot_ms + self._files.precision_ms
-        self._is_cut = False
+        self._slot_is_partly_delivered = False
         if self._cancelled:
             self._cancelled = {key: time for key, time in self._cancelled.items() if time > slot_ms}
 
@@ -213,9 +212,9 @@ class Timers:
         if self._queue_offset >= high:
             return
         now_ms = self._store.clock()
-        # A broker that finds fewer units than messages goes on after the last unit.
+        # A broker that finds fewer units than messages resumes after the last unit.
         self._files.save(now_ms, last_read_time_ms=self._read_ms, master_timer_queue_offset=high)
-        for number, message in whole_messages(self._store, TIMER_TOPIC, 0, self._queue_offset):
+        for number, message in intact_messages(self._store, TIMER_TOPIC, 0, self._queue_offset):
             if message is not None and message.physical_offset not in self._known:
                 self._enter(message, number, now_ms)
             self._queue_offset = number + 1
@@ -226,7 +225,7 @@ class Timers:
         due_ms = _due_ms(message, known)
         if due_ms is None:
             _logger.error(
-                "timer message %d is left out: expected a time in %s, found %r",
+                "timer message %d is skipped: expected a time in %s, found %r",
                 number, props.TIMER_OUT, known[props.TIMER_OUT][:40],
             )  # fmt: skip
             return
@@ -251,7 +250,7 @@ class Timers:
         unit = parked.unit
         message = self._message_of(unit)
         if message is None:
-            _logger.error("a timer message is left out: expected a whole record at %d", unit.physical_offset)
+            _logger.error("a timer message is skipped: expected an intact record at %d", unit.physical_offset)
             return None
         known = message.properties
         is_rolled = bool(unit.magic & MAGIC_ROLL)
@@ -262,12 +261,12 @@ class Timers:
         try:
             if is_rolled:
                 return self._store.put(rewrites.roll_timer(message, unit.write_time_ms, now_ms))
-            topic, queue_id = real_place(self._store, known)
+            topic, queue_id = delivery_target(self._store, known)
             return self._store.put(rewrites.unpark_timer(message, topic, queue_id, unit.write_time_ms, now_ms))
         except (MessageRefusedError, TargetError) as error:
-            # Only a damaged or foreign record is such; the others must not wait for it.
+            # Skip it, so that other messages are delivered. Only a damaged or foreign record fails here.
             number = message.queue_offset
-            _logger.error("timer message %d is left out, it cannot be delivered: %r", number, error)
+            _logger.error("timer message %d is skipped, because it cannot be delivered: %r", number, error)
             return None
 
     def _is_cancelled(self, known: dict[str, str]) -> bool:
@@ -275,7 +274,7 @@ class Timers:
         return f"{known.get(props.REAL_TOPIC)}_{unique_key}" in self._cancelled or unique_key in self._cancelled
 
     def _was_delivered(self, message: Message, known: dict[str, str], *, is_rolled: bool) -> bool:
-        """Whether a message that was due before the store was opened came then already."""
+        """Return whether a message that was due before the store was opened has already been delivered."""
         unique_key = known.get(props.UNIQ_KEY)
         topic = TIMER_TOPIC if is_rolled else known.get(props.REAL_TOPIC)
         if not unique_key or not topic:
@@ -288,9 +287,9 @@ class Timers:
         return any(one.physical_offset > place and one.properties.get(props.TIMER_OUT) == due for one in found)
 
     def _finish_slot(self) -> None:
-        """Deliver the rest of a slot that was delivered in part: whoever opens the store begins with whole slots."""
+        """Deliver the rest of a partly delivered slot, because the next open of the store starts with a whole slot."""
         with self._guard:
-            if not self._is_cut:
+            if not self._slot_is_partly_delivered:
                 return
             slot_ms = self._times[0]
             waiting, now_ms = self._slots[slot_ms], self._store.clock()

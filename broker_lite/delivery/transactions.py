@@ -1,9 +1,10 @@
-"""Transactions: a half message that no consumer sees, and a decision about it.
+"""Transactions: half messages that consumers do not see, and decisions about them.
 
-A half message stands in RMQ_SYS_TRANS_HALF_TOPIC. A commit stores the message under its real topic, with the half's
-place in it; commit and rollback both leave a mark in RMQ_SYS_TRANS_OP_HALF_TOPIC, so a half with a mark and without a
-commit was rolled back, and one without a mark is pending. The progress of both topics is that of the group
-CID_RMQ_SYS_TRANS: every half before it is decided. Source: TransactionalMessageServiceImpl, EndTransactionProcessor.
+A half message is stored in RMQ_SYS_TRANS_HALF_TOPIC. A commit stores the message under its real topic, with the
+physical offset of the half message. Commit and rollback both store an outcome record, called a mark, in
+RMQ_SYS_TRANS_OP_HALF_TOPIC: a half message with a mark and without a commit was rolled back, and one without a mark is
+pending. The progress in both topics is the offset of the group CID_RMQ_SYS_TRANS: all half messages before it are
+decided. Source: TransactionalMessageServiceImpl, EndTransactionProcessor.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import replace
 
 from commitlake.broker_lite.delivery import rewrites
 from commitlake.broker_lite.delivery.errors import TransactionError
-from commitlake.broker_lite.delivery.own_queues import numbers_from, whole_message, whole_messages
-from commitlake.broker_lite.delivery.targets import TargetError, real_place
+from commitlake.broker_lite.delivery.internal_queues import intact_message, intact_messages, numbers_from
+from commitlake.broker_lite.delivery.targets import TargetError, delivery_target
 from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int
@@ -32,10 +33,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Transactions:
-    """The half messages of a store; several threads may use it."""
+    """Half messages of a store; several threads may use it."""
 
     def __init__(self, store: MessageStore) -> None:
-        """Read the marks that come after the progress."""
+        """Read the marks after the stored progress."""
         self._store = store
         self._guard = threading.Lock()
         self._half_progress = self._progress(HALF_TOPIC)
@@ -44,7 +45,7 @@ class Transactions:
         self._marks: dict[int, list[int]] = {}
         self._newest: dict[int, int] = {}
         self._older: dict[int, list[int]] = {}
-        for number, mark in whole_messages(store, OP_TOPIC, QUEUE_ID, self._op_progress):
+        for number, mark in intact_messages(store, OP_TOPIC, QUEUE_ID, self._op_progress):
             self._note(number, finished_offsets(mark.body) if mark else [])
 
     def _progress(self, topic: str) -> int:
@@ -52,51 +53,51 @@ class Transactions:
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
     def _undecided(self, number: int) -> Message | None:
-        """Return a half message that waits for a decision, by its number; one that is damaged is passed over.
+        """Return an undecided half message by its queue offset; return None for others, and skip a damaged one.
 
-        Its place in the queue counts, and not what a forged record says of it.
+        The offset in the queue counts, not the one in the record, which may be forged.
         """
         if self._is_decided(number):
             return None
-        half = whole_message(self._store, HALF_TOPIC, QUEUE_ID, number)
+        half = intact_message(self._store, HALF_TOPIC, QUEUE_ID, number)
         if half is None:
-            self._pass_over(number)
+            self._skip(number)
             return None
         return half if half.queue_offset == number else replace(half, queue_offset=number)
 
     def _numbers(self) -> range:
-        """The half messages that are there now, from the first that is undecided on."""
+        """Return the queue offsets of existing half messages, from the first undecided one on."""
         numbers = numbers_from(self._store, HALF_TOPIC, QUEUE_ID, self._half_progress)
         for expired in range(self._half_progress, numbers.start):
             if not self._is_decided(expired):
-                self._pass_over(expired)
+                self._skip(expired)
         return numbers
 
     def prepare(self, message: NewMessage) -> PutResult:
         """Store a half message.
 
         Raises:
-            TransactionError: if it is to be delayed too, or its producer is not named.
+            TransactionError: if the message is delayed, or has no producer group.
         """
         known = dict(message.properties)
         if props.DELAY in known:
-            raise TransactionError(f"a half message: expected no {props.DELAY}, found {known[props.DELAY]}")
+            raise TransactionError(f"half message: expected no {props.DELAY}, found {known[props.DELAY]}")
         if props.PGROUP not in known:
-            raise TransactionError(f"a half message: expected {props.PGROUP}, found none")
+            raise TransactionError(f"half message: expected a {props.PGROUP} property, found none")
         return self._store.put(rewrites.prepare(message))
 
     def commit(self, producer_group: str, half_offset: int) -> PutResult:
-        """Let consumers see the message of a half.
+        """Commit a half message: store its message for consumers.
 
         Args:
-            producer_group: who sent it.
-            half_offset: physical offset of the half.
+            producer_group: group of the producer that sent it.
+            half_offset: physical offset of the half message.
 
         Returns:
-            Where the message was stored.
+            Position of the message for consumers.
 
         Raises:
-            TransactionError: if there is no such half of this producer's, or it was decided before.
+            TransactionError: if the half message does not exist, belongs to another group, or is already decided.
         """
         with self._guard:
             half = self._find(producer_group, half_offset)
@@ -105,28 +106,28 @@ class Transactions:
         return result
 
     def rollback(self, producer_group: str, half_offset: int) -> None:
-        """Drop a half; see `commit`."""
+        """Roll back a half message; see `commit`."""
         with self._guard:
             self._finish(self._find(producer_group, half_offset))
 
     def pending(self) -> list[Message]:
-        """The halves that nobody has decided, the oldest first."""
+        """Return the undecided half messages, oldest first."""
         with self._guard:
             return [half for number in self._numbers() if (half := self._undecided(number))]
 
     def take_due(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
-        """The halves whose producers are to be asked now, as far as they are taken from here.
+        """Check the undecided half messages, and yield those whose producers must be asked now.
 
-        Each of them was stored again with its check counted, and the older record of it counts no more; those that were
-        asked about too often are given up.
+        Each yielded half message is a new record with its check count increased; the older record no longer counts. A
+        half message that was checked too often is discarded.
 
         Args:
-            now_ms: when this is.
-            timeout_ms: the age at which a half is asked about first, unless it says so itself.
-            checks_max: how often a producer is asked.
+            now_ms: current time.
+            timeout_ms: age at which a half message is first checked, unless its properties set another one.
+            checks_max: maximum number of checks.
 
         Yields:
-            A half to ask about, or None where one was looked at and nobody is to be asked.
+            A half message to ask about, or None for each one that was examined and needs no question.
         """
         with self._guard:
             numbers = self._numbers()
@@ -139,33 +140,33 @@ class Transactions:
             yield due
 
     def _next_check(self, half: Message, now_ms: int, timeout_ms: int, checks_max: int) -> Message | None:
-        """Count a check of a half; gives what its producer is to be asked about, if it is."""
+        """Count a check of a half message, and return the new record if its producer must be asked."""
         checks = _number(half.properties.get(rewrites.CHECK_TIMES)) or 0
         try:
             if checks >= checks_max:
                 self._store.put(rewrites.abandon(half))
-                self._pass_over(half.queue_offset)
+                self._skip(half.queue_offset)
                 return None
             again = self._put_again(half, checks + 1)
         except MessageRefusedError as error:
-            # Its properties are full, say. Those behind it must not wait for it.
-            _logger.error("half message %d is left out, it cannot be stored again: %s", half.queue_offset, error)
-            self._pass_over(half.queue_offset)
+            # Its properties may be full, for example. Skip it, so that later half messages are checked.
+            _logger.error("half message %d is skipped, because it cannot be stored again: %s", half.queue_offset, error)
+            self._skip(half.queue_offset)
             return None
         immunity_ms = _immunity_ms(half, timeout_ms)
-        # RocketMQ counts this, too.
+        # RocketMQ counts this check, too.
         is_immune = immunity_ms is not None and now_ms - half.born_timestamp < immunity_ms
         return None if is_immune else again
 
     def _put_again(self, half: Message, checks: int) -> Message:
-        """Let a newer record stand for a half; whoever names the older one means this."""
+        """Replace a half message by a newer record; requests that name the older record apply to the new one."""
         result = self._store.put(rewrites.check_again(half, checks))
         older = [*self._older.pop(half.queue_offset, ()), half.queue_offset]
         self._older[result.queue_offset] = older
         self._newest.update(dict.fromkeys(older, result.queue_offset))
-        self._pass_over(half.queue_offset)
+        self._skip(half.queue_offset)
         again = self._store.get_at(result.physical_offset)
-        assert again is not None, "what was just stored is there"
+        assert again is not None, "expected the record that was just stored"
         return again
 
     def _is_decided(self, number: int) -> bool:
@@ -177,27 +178,27 @@ class Transactions:
             raise TransactionError(f"expected a half message at {half_offset}, found {half.topic if half else 'none'}")
         if (owner := half.properties.get(props.PGROUP)) != producer_group:
             raise TransactionError(
-                f"the half at {half_offset}: expected {props.PGROUP} {owner}, found {producer_group}"
+                f"the half message at {half_offset}: expected {props.PGROUP} {owner}, found {producer_group}"
             )
         entry = self._store.entry_at(HALF_TOPIC, QUEUE_ID, half.queue_offset)
         if entry is None or entry.physical_offset != half_offset:
             raise TransactionError(
-                f"the half at {half_offset}: expected it to be number {half.queue_offset} of its queue"
+                f"the half message at {half_offset}: expected it at offset {half.queue_offset} of its queue"
             )
         if (newest := self._newest.get(half.queue_offset)) is not None:
-            again = whole_message(self._store, HALF_TOPIC, QUEUE_ID, newest)
+            again = intact_message(self._store, HALF_TOPIC, QUEUE_ID, newest)
             if again is None:
-                raise TransactionError(f"the half at {half_offset}: expected its record {newest} whole, found damage")
+                raise TransactionError(f"the half message at {half_offset}: its newest record {newest} is damaged")
             half = again
         if self._is_decided(half.queue_offset):
-            raise TransactionError(f"the half at {half_offset}: expected it pending, found it decided")
+            raise TransactionError(f"the half message at {half_offset}: expected it undecided, found it decided")
         return half
 
     def _place_of(self, half: Message) -> tuple[str, int]:
         try:
-            return real_place(self._store, half.properties)
+            return delivery_target(self._store, half.properties)
         except TargetError as error:
-            raise TransactionError(f"the half at {half.physical_offset}: {error}") from error
+            raise TransactionError(f"the half message at {half.physical_offset}: {error}") from error
 
     def _finish(self, half: Message) -> None:
         mark = rewrites.finish(half, self._store.clock(), self._store.options.store_host)
@@ -211,8 +212,8 @@ class Transactions:
             self._forget_older(half)
         self._advance()
 
-    def _pass_over(self, half: int) -> None:
-        """Let a half count as decided, without a mark: it stands in the log once more, or was given up."""
+    def _skip(self, half: int) -> None:
+        """Count a half message as decided without a mark, because it was stored again or discarded."""
         self._decided.add(half)
         self._forget_older(half)
         self._advance()
@@ -234,12 +235,12 @@ class Transactions:
 
 
 def _is_too_young(half: Message, now_ms: int, timeout_ms: int) -> bool:
-    """Whether a half, and so all behind it, is not to be asked about yet; one from the future is."""
+    """Return whether a half message, and all later ones, are too young to be checked; those from the future are not."""
     return not half.properties.get(IMMUNITY_SECONDS) and 0 <= now_ms - half.born_timestamp < timeout_ms
 
 
 def _immunity_ms(half: Message, timeout_ms: int) -> int | None:
-    """The age before which nobody is to be asked about a half that says one itself; what is no number is the usual."""
+    """Return the age that a half message sets for its first check, or None; an invalid value means the default."""
     text = half.properties.get(IMMUNITY_SECONDS)
     if not text:
         return None

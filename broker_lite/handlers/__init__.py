@@ -1,1 +1,1 @@
-"""What a broker answers: for every kind of request a function of broker, channel and command. No sockets or tasks."""
+"""Request handlers: one function of broker, channel and command for each kind of request. No sockets, no tasks."""

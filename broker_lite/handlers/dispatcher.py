@@ -1,4 +1,4 @@
-"""From a command to its handler, and from what the handler raises to an answer."""
+"""Dispatch of requests to handlers, and conversion of their errors to answers."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from commitlake.schemas.remoting.frames import Command
 
 _logger = logging.getLogger(__name__)
 
-DELIVERED_AT_ONCE = 16
-"""Messages whose time has come, before it is checked whether clients have waited long enough."""
+DELIVERY_CHUNK = 16
+"""Delayed messages delivered between two checks of the elapsed time."""
 MAX_UNSYNCED = 50_000
-"""Answers that wait for the disk; with more, messages are refused until it has caught up."""
+"""Answers that wait for the disk; beyond that, messages are refused until the flush has caught up."""
 _WRITES = frozenset(
     {
         RequestCode.SEND_MESSAGE,
@@ -57,11 +57,11 @@ _WRITES = frozenset(
     }
 )
 _KEPT_BYTES: Mapping[int, int] = {RequestCode.QUERY_MESSAGE: queries.ANSWER_BYTES}
-"""What requests keep until they are answered, beside their bodies."""
-_BEHIND = "the answers to many messages wait for the disk or a slave, try again later"
-_TOO_MUCH_WORK = "too many requests that take long are waiting, try again later"
+"""Memory that a request keeps until it is on_answer, besides its body."""
+_FLUSH_IS_SLOW = "too many answers wait for the disk or a slave, try again later"
+_TOO_MANY_LONG_REQUESTS = "too many long requests are waiting, try again later"
 DELIVERY_PAUSE_MS = 5_000
-"""After the store could not take one of them."""
+"""Pause after the store could not take a delayed message."""
 
 HANDLERS: Handlers = {
     **sending.HANDLERS,
@@ -110,18 +110,18 @@ def _is_due(due_ms: int | None, now_ms: int) -> bool:
 
 
 class Dispatcher:
-    """A broker's answers to commands, and what it does by itself when time goes by.
+    """Handler of all requests to a broker, and of its periodic work.
 
     Attributes:
-        broker: what it answers for.
+        broker: state of the broker.
     """
 
     def __init__(self, broker: Broker, accounts: Accounts | None = None) -> None:
-        """Begin to answer.
+        """Create the dispatcher of a broker.
 
         Args:
-            broker: what it answers for.
-            accounts: who may ask; None for everybody.
+            broker: state of the broker.
+            accounts: accounts whose requests are accepted; None if requests need no signature.
         """
         self.broker = broker
         self._accounts = accounts
@@ -131,7 +131,7 @@ class Dispatcher:
         self._next_delivery_ms = self._next_poll_ms = broker.now_ms()
 
     def handle(self, channel: Channel, request: Command) -> None:
-        """Do what a request asks, and answer it; what takes long is answered after some calls of `work`."""
+        """Handle a request and answer it; a long request is on_answer after further calls of `work`."""
         before = self.broker.store.log_end
         answer = self._answer(channel, request)
         if answer is None or isinstance(answer, Command):
@@ -139,17 +139,19 @@ class Dispatcher:
             return
         kept_bytes = len(request.body) + _KEPT_BYTES.get(request.code, 0)
         if not self.broker.slices.run(self._answer_in_slices(channel, request, answer, before), channel, kept_bytes):
-            self._send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=_TOO_MUCH_WORK), before)
+            self._send(
+                channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=_TOO_MANY_LONG_REQUESTS), before
+            )
 
     def _answer_in_slices(self, channel: Channel, request: Command, answering: Answering, before: int) -> Steps:
         try:
             answer = yield from answering
-        except Exception as error:  # noqa: BLE001 (it is answered, and logged)
+        except Exception as error:  # noqa: BLE001 (it is on_answer and logged)
             answer = self._failure(channel, request, error)
         self._send(channel, request, answer, before)
 
     def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
-        """Send an answer; it waits for the disk if the log has grown since `before` and the broker is so set."""
+        """Send an answer, after a flush if the broker has `sync_flush` and the log has grown beyond `before`."""
         if answer is None or request.is_one_way:
             return
         end = self.broker.store.log_end
@@ -159,22 +161,22 @@ class Dispatcher:
             channel.send(answer)
 
     def work(self) -> bool:
-        """Go on with requests that take long, for some milliseconds; returns whether more is to be done."""
+        """Continue long requests for some milliseconds, and return whether work remains."""
         return self.broker.slices.turn()
 
     @property
     def unsent_answers(self) -> int:
-        """How many answers wait for the disk, or for slaves."""
+        """Number of answers that wait for the disk or for slaves."""
         return len(self._unsynced)
 
     def _answer(self, channel: Channel, request: Command) -> Command | Answering | None:
         if self.unsent_answers >= MAX_UNSYNCED and request.code in _WRITES:
-            return request.reply(ResponseCode.SYSTEM_BUSY, remark=_BEHIND)
+            return request.reply(ResponseCode.SYSTEM_BUSY, remark=_FLUSH_IS_SLOW)
         handler = HANDLERS.get(request.code)
         if handler is None:
             remark = f"request type {request.code} not supported"
             if request.code in _POP_CODES:
-                remark = f"{remark}: this broker has no POP consumption; consume with client-side rebalancing"
+                remark = f"{remark}: this broker does not support POP consumption; use client-side rebalancing"
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         try:
             if self._accounts is not None:
@@ -182,34 +184,34 @@ class Dispatcher:
             else:
                 check_without_accounts(request, channel)
             return handler(self.broker, channel, request)
-        except Exception as error:  # noqa: BLE001 (it is answered, and logged)
+        except Exception as error:  # noqa: BLE001 (it is on_answer and logged)
             return self._failure(channel, request, error)
 
     @staticmethod
     def _failure(channel: Channel, request: Command, error: Exception) -> Command:
-        """Return the answer to a request whose handler has failed."""
+        """Return the answer to a request whose handler failed; log unexpected errors."""
         if isinstance(error, CommandError | StoreError | DeliveryError):
             return request.reply(_code_for(error), remark=str(error))
         _logger.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     def answer_arrived(self) -> None:
-        """Answer the waiting pulls for which something has come; to be called when some requests were handled."""
+        """Answer the held pulls for which messages have arrived; call this after handling requests."""
         pulling.answer_arrived(self.broker)
 
     @property
     def wants_sync(self) -> bool:
-        """Whether answers wait for the disk."""
+        """True if answers wait for the disk."""
         return bool(self._unsynced)
 
     def synced(self, log_end: int) -> None:
-        """Send the answers to what is on the disk now."""
+        """Send the answers that waited for the log up to `log_end`."""
         while self._unsynced and self._unsynced[0][0] <= log_end:
             _, channel, answer = self._unsynced.popleft()
             channel.send(answer)
 
     def sync_failed(self, error: BaseException) -> None:
-        """Tell those who wait for the disk that it failed."""
+        """Answer all requests that wait for the disk with an error."""
         while self._unsynced:
             _, channel, answer = self._unsynced.popleft()
             channel.send(
@@ -223,37 +225,37 @@ class Dispatcher:
             )
 
     def lost(self, channel: Channel) -> None:
-        """Note that a connection has ended."""
-        self.broker.slices.run(self.broker.notify_members(self.broker.clients.lost(channel)))
+        """Remove the clients of a closed connection."""
+        self.broker.slices.run(self.broker.notify_members(self.broker.clients.disconnect(channel)))
 
     def tick(self, now_ms: int) -> bool:
-        """Do what is due by itself; to be called several times a second, and at once where it says that more is due."""
+        """Do periodic work; call this several times a second, and again at once if it returns True."""
         self.broker.statistics.tick(now_ms)
         has_more = False
         try:
             if now_ms >= self._next_delivery_ms:
                 has_more = self._deliver(now_ms)
         except StoreError as error:
-            # A full disk, say. Nothing is lost by it, and consumers are served.
+            # For example, the disk is full. Nothing is lost, and consumers are still served.
             self._next_delivery_ms = now_ms + DELIVERY_PAUSE_MS
-            _logger.error("messages whose time has come wait for %d s: %s", DELIVERY_PAUSE_MS // 1000, error)
+            _logger.error("delivery of delayed messages is paused for %d s: %s", DELIVERY_PAUSE_MS // 1000, error)
         finally:
             self._attend_clients(now_ms)
         return has_more
 
     def _deliver(self, now_ms: int) -> bool:
-        """Let consumers have what is due, and ask about halves; tells whether more is due."""
+        """Deliver due messages and check half messages; return whether more are due."""
         broker = self.broker
         end = time.perf_counter() + SLICE_SECONDS
-        is_behind = _is_due(broker.delivery.next_due_ms(), now_ms)
-        while is_behind:
-            is_behind = len(broker.delivery.deliver_due(now_ms, DELIVERED_AT_ONCE)) >= DELIVERED_AT_ONCE
+        may_have_more = _is_due(broker.delivery.next_due_ms(), now_ms)
+        while may_have_more:
+            may_have_more = len(broker.delivery.deliver_due(now_ms, DELIVERY_CHUNK)) >= DELIVERY_CHUNK
             if time.perf_counter() >= end:
                 break
-        return self._ask_producers(now_ms) or is_behind
+        return self._ask_producers(now_ms) or may_have_more
 
     def _ask_producers(self, now_ms: int) -> bool:
-        """Ask about some of the halves that have waited too long, every so often; tells whether there are more."""
+        """Ask the producers of some overdue half messages at regular intervals; return whether more remain."""
         if self._asking is None:
             if now_ms < self._next_check_ms:
                 return False
@@ -267,7 +269,7 @@ class Dispatcher:
         return False
 
     def _attend_clients(self, now_ms: int) -> None:
-        """Answer the pulls for which something has come, or which have waited long enough; see who has gone."""
+        """Answer held pulls that have messages or are past their deadline, and expire silent clients and old locks."""
         broker = self.broker
         if now_ms >= self._next_poll_ms:
             self._next_poll_ms = now_ms + broker.options.long_poll_check_ms

@@ -1,4 +1,4 @@
-"""A message that a consumer could not consume: 36. Source: AbstractSendMessageProcessor.consumerSendMsgBack (5.5.0)."""
+"""Handler of failed consumption (36). Source: AbstractSendMessageProcessor.consumerSendMsgBack (5.5.0)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from commitlake.schemas.remoting.versions import Version
 
 
 def send_back(broker: Broker, channel: Channel, request: Command) -> Command:
-    """Take a message back: it comes again later, or goes to the dead letters."""
+    """Schedule a retry of a message that a consumer failed to consume, or write a dead letter."""
     header = from_ext_fields(SendBackRequest, request.ext_fields)
     group = broker.groups.find(header.group)
     if group is None:

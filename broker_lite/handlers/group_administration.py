@@ -1,4 +1,4 @@
-"""Consumer groups and their members, for administrators: 43, 45, 200, 201, 203, 204, 207, 314, 328, 343, 345, 352.
+"""Administration of consumer groups and their members: 43, 45, 200, 201, 203, 204, 207, 314, 328, 343, 345, 352.
 
 Source: AdminBrokerProcessor, ConsumerManageProcessor (5.5.0).
 """
@@ -39,11 +39,11 @@ from commitlake.schemas.remoting.routes import TopicList
 from commitlake.schemas.remoting.statistics import DelayOffsetTable
 
 MAX_GROUP_BYTES = 64 << 10
-_INVALID_GROUP = "the group must have 1 to 255 characters of %|a-zA-Z0-9_-, found {!r}"
+_INVALID_GROUP = "group: expected 1 to 255 characters of %|a-zA-Z0-9_-, found {!r}"
 
 
 class SubscriptionOfGroup(NamedTuple):
-    """Body of 345's answer."""
+    """Body of the answer to 345."""
 
     group: str
     topic: str
@@ -51,7 +51,7 @@ class SubscriptionOfGroup(NamedTuple):
 
 
 def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Make a group, or change it."""
+    """Create or update a group."""
     config = parse_body(SubscriptionGroupConfig, request.body, limit=MAX_GROUP_BYTES, is_plain=True)
     if not is_valid_group(config.group_name):
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(config.group_name[:100]))
@@ -65,7 +65,7 @@ def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
 
 
 def all_groups(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Every group's settings, or as many from a number on as are asked for."""
+    """Answer with the settings of all groups, or of the requested page."""
     header = from_ext_fields(GroupPageRequest, request.ext_fields)
     names = broker.groups.names()
     wanted = page_of(names, header.group_seq, header.max_group_num)
@@ -76,7 +76,7 @@ def all_groups(broker: Broker, _channel: Channel, request: Command) -> Answering
 
 
 def group_config(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """One group's settings."""
+    """Answer with the settings of a group."""
     header = from_ext_fields(GroupRequest, request.ext_fields)
     config = broker.groups.find(header.group)
     if config is None:
@@ -86,7 +86,7 @@ def group_config(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def delete_group(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Forget a group; its retry and dead letter topics too, where its offsets go."""
+    """Delete a group; if its offsets are also deleted, delete its retry and dead-letter topics, too."""
     header = from_ext_fields(DeleteGroupRequest, request.ext_fields)
     if (refusal := refuse_system_group(request, header.group_name)) is not None:
         return refusal
@@ -101,7 +101,7 @@ def delete_group(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def consumer_connections(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The members of a consumer group, and what they subscribe to."""
+    """Answer with the members of a consumer group and their subscriptions."""
     header = from_ext_fields(ConsumerGroupRequest, request.ext_fields)
     group = broker.clients.consumers.get(header.consumer_group)
     if group is None:
@@ -111,7 +111,7 @@ def consumer_connections(broker: Broker, _channel: Channel, request: Command) ->
 
 
 def producer_connections(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The members of a producer group."""
+    """Answer with the members of a producer group."""
     header = from_ext_fields(ProducerGroupRequest, request.ext_fields)
     connections = broker.clients.producer_connections(header.producer_group)
     if not connections.connection_set:
@@ -121,7 +121,7 @@ def producer_connections(broker: Broker, _channel: Channel, request: Command) ->
 
 
 def all_producers(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The members of all producer groups."""
+    """Answer with the members of all producer groups."""
     table = {
         name: [
             {
@@ -139,7 +139,7 @@ def all_producers(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """How far every group is."""
+    """Answer with the offsets of all groups."""
     entries = broker.store.config.consumer_offsets.entries
     offsets = ((key, dict(found)) for key in list(entries) if (found := entries.get(key)) is not None)
     body = yield from table_body("offsetTable", offsets)
@@ -147,13 +147,13 @@ def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) ->
 
 
 def all_delay_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """How far every delay level is."""
+    """Answer with the progress of all delay levels."""
     table = DelayOffsetTable(dict(broker.store.config.delay_offsets.entries))
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(table))
 
 
 def timer_checkpoint(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer how far the timers are; without it, RocketMQ's slaves keep none of those that wait."""
+    """Answer with the checkpoint of the timers; without it, RocketMQ's slaves keep no timer messages."""
     checkpoint = broker.store.timer_checkpoint
     if checkpoint is None:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark="The checkpoint is null")
@@ -161,7 +161,7 @@ def timer_checkpoint(broker: Broker, _channel: Channel, request: Command) -> Com
 
 
 def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Let a group go on where another one is."""
+    """Copy the offsets of one group to another."""
     header = from_ext_fields(CloneGroupOffsetRequest, request.ext_fields)
     if (refusal := refuse_system_group(request, header.dest_group)) is not None:
         return refusal
@@ -181,14 +181,14 @@ def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def topics_of_group(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The topics that a group has consumed."""
+    """Answer with the topics that a group has consumed."""
     header = from_ext_fields(GroupRequest, request.ext_fields)
     topics = tuple(broker.topics_of_group(header.group))
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(topics)))
 
 
 def subscription_of_group(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """What a group's members want of a topic."""
+    """Answer with a group's subscription to a topic."""
     header = from_ext_fields(TopicGroupRequest, request.ext_fields)
     group = broker.clients.consumers.get(header.group)
     subscription = group.subscriptions.get(header.topic) if group else None

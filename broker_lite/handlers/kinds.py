@@ -1,4 +1,4 @@
-"""What all handlers are."""
+"""Types that all request handlers share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.frames import Command
 
 Answering = Generator[None, None, Command | None]
-"""A handler whose work may take long: it yields between steps of at most a few milliseconds, see `Slices`."""
+"""Handler of a long request: a generator that yields between steps of at most a few milliseconds, see `Slices`."""
 
 Handler = Callable[[Broker, Channel, Command], Command | Answering | None]
-"""Gives the answer; None where there is none, or where it comes later by the channel.
+"""Function that returns the answer; None if there is none, or if the channel gets it later.
 
-Raises what schemas.remoting.errors and broker_lite.stores.engine.errors hold: the caller makes answers of them.
+It raises errors of schemas.remoting.errors and broker_lite.stores.engine.errors, which the caller converts to answers.
 """
 
 Handlers = Mapping[int, Handler]
-"""By request code."""
+"""Handlers by request code."""

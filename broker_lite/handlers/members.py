@@ -1,4 +1,4 @@
-"""Who is there: heartbeats, groups and locks (34, 35, 38, 41, 42, 46).
+"""Handlers for clients in groups: heartbeats, members and queue locks (34, 35, 38, 41, 42, 46).
 
 Source: ClientManageProcessor, ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
 """
@@ -31,7 +31,7 @@ MAX_CONFIG_BYTES = 256 << 10
 
 
 def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
-    """Note which groups a client is in, and what its consumers subscribe to."""
+    """Register a client's groups and its consumers' subscriptions."""
     heartbeat = parse_body(Heartbeat, request.body, limit=MAX_HEARTBEAT_BYTES, is_plain=True)
     yield
     broker.clients.check(channel, heartbeat)
@@ -47,13 +47,13 @@ def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
         yield
     heartbeat = heartbeat._replace(consumer_data_set=tuple(served))
     changed = broker.clients.heartbeat(channel, request, heartbeat, broker.now_ms())
-    # Members hear of it before the new one has its answer, as from RocketMQ.
+    # As in RocketMQ, members are notified before the new client gets its answer.
     yield from broker.notify_members(changed)
     return request.reply(ResponseCode.SUCCESS)
 
 
 def _check_room_for(broker: Broker, groups: set[str]) -> None:
-    """Refuse a heartbeat for which groups and topics would have to be made that there is no room for."""
+    """Raise an error if a heartbeat needs more new groups and topics than the limits allow."""
     new = {name for name in groups if not broker.groups.has(name) and broker.groups.may_make(name)}
     if new:
         broker.groups.check_room(len(new))
@@ -62,7 +62,7 @@ def _check_room_for(broker: Broker, groups: set[str]) -> None:
 
 
 def unregister_client(broker: Broker, channel: Channel, request: Command) -> Answering:
-    """Take a client out of its groups; nobody else's."""
+    """Remove a client from its groups."""
     header = from_ext_fields(UnregisterClientRequest, request.ext_fields)
     changed = broker.clients.unregister(channel, header.client_id, header.producer_group, header.consumer_group)
     yield from broker.notify_members(changed)
@@ -70,7 +70,7 @@ def unregister_client(broker: Broker, channel: Channel, request: Command) -> Ans
 
 
 def consumer_list(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The members of a consumer group."""
+    """Answer with the client ids of a consumer group's members."""
     header = from_ext_fields(ConsumerGroupRequest, request.ext_fields)
     ids = tuple(member.client_id for member in broker.clients.members(header.consumer_group))
     if not ids:
@@ -80,7 +80,7 @@ def consumer_list(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def check_client_config(_broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Whether a subscription's expression is one."""
+    """Check that the expression of a subscription is valid."""
     body = parse_body(CheckClientConfig, request.body, limit=MAX_CONFIG_BYTES, is_plain=True)
     try:
         filter_of(body.subscription_data)
@@ -90,14 +90,14 @@ def check_client_config(_broker: Broker, _channel: Channel, request: Command) ->
 
 
 def lock_queues(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """A consumer wants to be the only one of its group to read some queues."""
+    """Lock queues for a consumer, so that no other member of its group reads them."""
     body = _parse_locks(request)
     held = broker.locks.lock(body.consumer_group, body.client_id, body.mq_set, broker.now_ms())
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(LockBatchResult(tuple(held))))
 
 
 def unlock_queues(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """A consumer gives queues back."""
+    """Release queue locks of a consumer."""
     body = _parse_locks(request)
     broker.locks.unlock(body.consumer_group, body.client_id, body.mq_set)
     return request.reply(ResponseCode.SUCCESS)

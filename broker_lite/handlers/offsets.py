@@ -1,4 +1,4 @@
-"""Where queues begin and end, and how far groups are: 14, 15, 29 to 32.
+"""Handlers for offsets of queues and groups: 14, 15, 29 to 32.
 
 Source: ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
 """
@@ -24,7 +24,7 @@ from commitlake.schemas.remoting.headers import (
 
 
 def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Where a group goes on in a queue; a new group begins at 0 where all of the queue is there and recent."""
+    """Answer with a group's offset in a queue, or 0 for a new group if the queue is complete and recent."""
     header = from_ext_fields(QueryConsumerOffsetRequest, request.ext_fields)
     store = broker.store
     offset = store.config.consumer_offsets.get(header.topic, header.consumer_group, header.queue_id)
@@ -40,7 +40,7 @@ def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def update_offset(broker: Broker, channel: Channel, request: Command) -> Command:
-    """A group has consumed everything before an offset."""
+    """Store a group's offset: it has consumed all messages before it."""
     header = from_ext_fields(UpdateConsumerOffsetRequest, request.ext_fields)
     if (refusal := refuse_system_group(request, header.consumer_group)) is not None:
         return refusal
@@ -50,7 +50,7 @@ def update_offset(broker: Broker, channel: Channel, request: Command) -> Command
     if not broker.groups.has(header.consumer_group):
         remark = f"Group {header.consumer_group} not exist!"
         return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
-    # Of queues that there are not nobody keeps anything: RocketMQ does, but strangers should not choose how much.
+    # RocketMQ also stores offsets of queues that do not exist; that would let any client fill the table.
     queues = max(topic.read_queue_nums, topic.write_queue_nums)
     if not 0 <= header.queue_id < queues or header.commit_offset < 0:
         remark = (
@@ -67,7 +67,7 @@ def update_offset(broker: Broker, channel: Channel, request: Command) -> Command
 
 
 def search_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The first message stored at or after a time; with the boundary UPPER, the last one at or before it."""
+    """Answer with the first message stored at or after a time; with the boundary UPPER, the last at or before it."""
     header = from_ext_fields(SearchOffsetRequest, request.ext_fields)
     is_upper = (header.boundary_type or "").upper() == "UPPER"
     offset = broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp + is_upper)
@@ -77,21 +77,21 @@ def search_offset(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def max_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The queue offset of the next message."""
+    """Answer with the queue offset of the next message."""
     header = from_ext_fields(MaxOffsetRequest, request.ext_fields)
     offset = broker.store.max_offset(header.topic, header.queue_id)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
 
 
 def min_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The queue offset of the first message that is kept."""
+    """Answer with the queue offset of the first message in the store."""
     header = from_ext_fields(QueueRequest, request.ext_fields)
     offset = broker.store.min_offset(header.topic, header.queue_id)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
 
 
 def earliest_store_time(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """When the first message that is kept was stored; -1 where there is none."""
+    """Answer with the store time of a queue's first message, or -1 if the queue is empty."""
     header = from_ext_fields(QueueRequest, request.ext_fields)
     first = broker.store.min_offset(header.topic, header.queue_id)
     timestamp = broker.store.timestamp_at(header.topic, header.queue_id, first)

@@ -1,4 +1,4 @@
-"""Tables that are asked for some entries at a time, as since 5.5. Source: AdminBrokerProcessor (5.5.0)."""
+"""Pages of a table, which clients request since 5.5. Source: AdminBrokerProcessor (5.5.0)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 
 def page_of(names: Sequence[str], first: int | None, count: int | None) -> Sequence[str]:
-    """Return the names of a table's entries that are asked for, in its order.
+    """Return the names on the requested page of a table, in its order.
 
     Args:
-        names: of all entries.
-        first: how many to leave out at the beginning; None for none.
-        count: how many at most; None for all.
+        names: names of all entries.
+        first: number of entries to skip; None for 0.
+        count: maximum number of entries; None for all.
     """
     begin = max(0, first or 0)
     return names[begin:] if count is None or count <= 0 else names[begin : begin + count]

@@ -1,4 +1,4 @@
-"""How far topics and groups are: 202, 208, 222, 300, 303, 317. Source: AdminBrokerProcessor, Broker2Client (5.5.0)."""
+"""Progress of topics and groups: 202, 208, 222, 300, 303, 317. Source: AdminBrokerProcessor, Broker2Client (5.5.0)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from commitlake.schemas.remoting.statistics import (
 
 
 class BrokerConsumeStats(NamedTuple):
-    """Body of 317's answer."""
+    """Body of the answer to 317."""
 
     broker_addr: str
     consume_stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = ()
@@ -47,7 +47,7 @@ class BrokerConsumeStats(NamedTuple):
 
 
 def topic_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Where each queue of a topic begins and ends."""
+    """Answer with the first and last offset of each queue of a topic."""
     header = from_ext_fields(TopicRequest, request.ext_fields)
     topic, store = header.topic, broker.store
     config = broker.topics.find(topic)
@@ -66,7 +66,7 @@ def topic_stats(broker: Broker, _channel: Channel, request: Command) -> Answerin
 
 
 def consume_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """How far a group is behind, in each queue of its topics."""
+    """Answer with a group's lag in each queue of its topics."""
     header = from_ext_fields(ConsumeStatsRequest, request.ext_fields)
     named = [topic for topic in (header.topic_list or "").split(";") if topic]
     if header.topic:
@@ -96,7 +96,7 @@ def _stats_of(broker: Broker, group: str, topics: Iterable[str]) -> Generator[No
 
 
 def broker_consume_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """How far all groups are behind."""
+    """Answer with the lag of all groups."""
     from_ext_fields(BrokerConsumeStatsRequest, request.ext_fields)
     topics_of: dict[str, set[str]] = {}
     for key in list(broker.store.config.consumer_offsets.entries):
@@ -121,7 +121,7 @@ def broker_consume_stats(broker: Broker, _channel: Channel, request: Command) ->
 
 
 def groups_of_topic(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The groups that consume a topic, or have."""
+    """Answer with the groups that consume a topic or have offsets in it."""
     header = from_ext_fields(TopicRequest, request.ext_fields)
     groups = {name for name, group in broker.clients.consumers.items() if header.topic in group.subscriptions}
     for key in list(broker.store.config.consumer_offsets.entries):
@@ -132,7 +132,7 @@ def groups_of_topic(broker: Broker, _channel: Channel, request: Command) -> Comm
 
 
 def consume_time_span(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """From when to when a topic's messages are, and up to when a group has consumed them."""
+    """Answer with the time span of a topic's messages, and the time up to which a group has consumed them."""
     header = from_ext_fields(TopicGroupRequest, request.ext_fields)
     topic, store = header.topic, broker.store
     config = broker.topics.find(topic)
@@ -153,7 +153,7 @@ def consume_time_span(broker: Broker, _channel: Channel, request: Command) -> An
 
 
 def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Let a group go on elsewhere: its consumers are sent there at their next pull."""
+    """Reset a group's offsets; its consumers continue there at their next pull."""
     header = from_ext_fields(ResetOffsetRequest, request.ext_fields)
     topic, group = header.topic, header.group
     if (refusal := refuse_system_group(request, group)) is not None:

@@ -1,4 +1,4 @@
-"""Pulls: 11 and 361, and those of them that wait. Source: PullMessageProcessor, PullRequestHoldService (5.5.0)."""
+"""Pulls (11 and 361) and held pulls. Source: PullMessageProcessor, PullRequestHoldService (5.5.0)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.broker_lite.broker import statistics
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.clients import BROADCASTING
 from commitlake.broker_lite.broker.filters import Filter, FilterError, check_length, filter_of
-from commitlake.broker_lite.broker.holding import HeldPull
+from commitlake.broker_lite.broker.held_pulls import HeldPull
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
@@ -28,9 +28,9 @@ from commitlake.schemas.remoting.heartbeats import TAG_EXPRESSION, SubscriptionD
 from commitlake.schemas.remoting.routes import MASTER_ID, PERM_READ
 
 UNFILTERED_SECONDS = 0.05
-"""How long a pull may take without SQL92; in RocketMQ's layout it takes a millisecond."""
+"""Time limit of a pull without SQL92; in RocketMQ's layout it takes a millisecond."""
 PULL_SECONDS = 0.1
-"""How long a pull may look for what its filter wants; the consumer pulls again from where it came to."""
+"""Time limit of a filtered pull; the consumer then pulls again from the offset that was reached."""
 MAX_SUSPEND_MS = 600_000
 """RocketMQ has no limit; a consumer asks for 15 to 30 s."""
 
@@ -43,13 +43,13 @@ _CODES = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-"""The other two, of a queue without messages, depend on where the consumer is."""
+"""Codes by status; for the other two statuses, of a queue without messages, the code depends on the offset."""
 _NOTHING_YET = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY})
-"""A waiting pull to which this would be the answer waits on."""
+"""Answers with which a held pull keeps waiting."""
 
 
 def pull_message(broker: Broker, channel: Channel, request: Command) -> Command | Answering | None:
-    """Messages of a queue; where there are none yet, the answer comes later."""
+    """Answer with messages of a queue; if there are none, hold the pull and answer later."""
     header = from_ext_fields(PullMessageRequest, request.ext_fields)
     refusal, group = _refusal(broker, request, header)
     if refusal is not None or group is None:
@@ -74,7 +74,7 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
     if answer.code != ResponseCode.PULL_NOT_FOUND or not may_wait:
         return answer
     deadline_ms = broker.now_ms() + min(max(0, header.suspend_timeout_millis), MAX_SUSPEND_MS)
-    # A body has no meaning here, and would be kept as long as the pull.
+    # The body has no meaning here, and would be kept as long as the pull.
     question = replace(request, ext_fields={}, body=b"")
     held = HeldPull(channel, question, header, wanted, deadline_ms, header.queue_offset)
     return None if broker.held.hold(held) else answer
@@ -109,7 +109,7 @@ def _refusal(
 def _wanted(
     broker: Broker, request: Command, header: PullMessageRequest, group: SubscriptionGroupConfig
 ) -> Filter | Command:
-    """The consumer's filter, by the request itself or by what its group has subscribed to; or a refusal."""
+    """Return the consumer's filter, from the request or from the subscription of its group, or a refusal."""
     subscription = None
     if not header.sys_flag & PullSysFlag.SUBSCRIPTION:
         consumers = broker.clients.consumers.get(header.consumer_group)
@@ -140,13 +140,13 @@ def _own_subscription(header: PullMessageRequest) -> SubscriptionData:
 
 
 def _pull(broker: Broker, header: PullMessageRequest, wanted: Filter, offset: int) -> PullResult:
-    """Pull one slice of what a consumer wants from a queue offset on."""
+    """Pull one slice of the messages that a consumer wants."""
     limits = _limits(broker, header, wanted)
     return broker.store.pull(header.topic, header.queue_id, offset, limits, wanted.codes, wanted.accepts_record)
 
 
 def _limits(broker: Broker, header: PullMessageRequest, wanted: Filter) -> PullLimits:
-    """What a slice of a pull may give."""
+    """Return the limits of one slice of a pull."""
     options = broker.options
     limit_bytes = options.max_transfer_bytes
     if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
@@ -164,7 +164,7 @@ def _pull_on(
     result: PullResult,
     group: SubscriptionGroupConfig | None = None,
 ) -> Answering:
-    """Go on with a pull that was cut before it found anything, for PULL_SECONDS of work or until it finds something."""
+    """Continue a pull until it finds a message, or for PULL_SECONDS of work."""
     spent = SLICE_SECONDS
     while result.is_cut and not result.records and spent < PULL_SECONDS:
         yield
@@ -209,16 +209,16 @@ def _code_of(header: PullMessageRequest, status: GetStatus) -> ResponseCode:
 
 
 def _suggested(broker: Broker, group: SubscriptionGroupConfig | None, found: Sequence[bytes]) -> int:
-    """Who is to be asked next: the master, or for what is long written a slave, where that is wanted."""
+    """Return the id of the broker to pull from next: the master, or a slave for old messages if that is configured."""
     if group is None or not found or not broker.options.slave_read:
         return MASTER_ID
     last: int = HEAD.unpack(found[-1])[_PHYSICAL_OFFSET]
-    is_behind = broker.store.log_end - last > broker.options.in_memory_bytes
-    return group.which_broker_when_consume_slowly if is_behind else group.broker_id
+    is_lagging = broker.store.log_end - last > broker.options.in_memory_bytes
+    return group.which_broker_when_consume_slowly if is_lagging else group.broker_id
 
 
 def _reset(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
-    """Send a consumer elsewhere, if an administrator wants that."""
+    """Answer a pull with the offset of a pending reset, or return None."""
     target = broker.take_reset(header.topic, header.consumer_group, header.queue_id)
     if target is None:
         return None
@@ -230,7 +230,7 @@ def _reset(broker: Broker, request: Command, header: PullMessageRequest) -> Comm
 
 
 def wake(broker: Broker, topic: str, queue_id: int) -> None:
-    """Answer the waiting pulls of a queue whose groups were reset."""
+    """Answer the held pulls of a queue whose groups were reset."""
     for pull in broker.held.take(topic, queue_id):
         answer = _reset(broker, pull.request, pull.header)
         if answer is None:
@@ -240,16 +240,16 @@ def wake(broker: Broker, topic: str, queue_id: int) -> None:
 
 
 def answer_arrived(broker: Broker) -> None:
-    """Answer the waiting pulls for which something has come."""
+    """Answer the held pulls for which messages have arrived."""
     for topic, queue_id in broker.store.take_arrived():
         if pulls := broker.held.take(topic, queue_id):
-            broker.slices.run(_look_again(broker, pulls))
+            broker.slices.run(_retry_held(broker, pulls))
 
 
-def _look_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
-    """Answer those of some waiting pulls that find something; the others wait on."""
+def _retry_held(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
+    """Answer the held pulls that find a matching message; hold the others again."""
     for pull in pulls:
-        result = yield from _look_for(broker, pull)
+        result = yield from _search_for(broker, pull)
         if result is None:
             continue
         if _code_of(pull.header, result.status) not in _NOTHING_YET:
@@ -260,11 +260,11 @@ def _look_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
                 pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
 
 
-def _look_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResult | None]:
-    """Look for what a waiting pull wants, from where it has come to.
+def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResult | None]:
+    """Search for the messages that a held pull waits for, from the offset that it has reached.
 
     Returns:
-        What was found; None where nobody waits for it any more, or was answered with an error.
+        The messages; None if the connection has closed, or the pull was on_answer with an error.
     """
     try:
         result = _pull(broker, pull.header, pull.wanted, pull.next_offset)
@@ -282,15 +282,15 @@ def _look_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResul
 
 
 def answer_late(broker: Broker, now_ms: int) -> None:
-    """Answer the waiting pulls whose time is over."""
+    """Answer the held pulls whose deadline has passed."""
     if pulls := list(broker.held.take_late(now_ms)):
         broker.slices.run(_give_up(broker, pulls))
 
 
 def _give_up(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
-    """Answer pulls that wait no longer with what they find now."""
+    """Answer pulls past their deadline with what they find now."""
     for pull in pulls:
-        result = yield from _look_for(broker, pull)
+        result = yield from _search_for(broker, pull)
         if result is not None:
             pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
 

@@ -1,4 +1,4 @@
-"""Looking messages up: by key (12), by place (33), and a queue's entries (321).
+"""Message queries: by key (12), by physical offset (33), and a queue's entries (321).
 
 Source: QueryMessageProcessor, AdminBrokerProcessor.queryConsumeQueue (5.5.0).
 """
@@ -28,19 +28,19 @@ MAX_FOUND = 64
 UNIQUE_KEY_FOUND = 32
 MAX_ENTRIES = 1024
 ANSWER_BYTES = 8 << 20
-LOOK_UP_SECONDS = 10
-"""A look-up that takes longer is an error."""
+QUERY_SECONDS = 10
+"""A query that takes longer fails."""
 
 
 def query_message(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Return the newest messages with a key, in the order of the log."""
+    """Answer with the newest messages with a key, in the order of the log."""
     header = from_ext_fields(QueryMessageRequest, request.ext_fields)
     limit = UNIQUE_KEY_FOUND if header.is_unique_key else max(0, min(header.max_num, MAX_FOUND))
-    looking = broker.store.find_by_key(
+    query = broker.store.find_by_key(
         header.topic, header.key, header.begin_timestamp, header.end_timestamp, limit, ANSWER_BYTES
     )
     try:
-        found = yield from _in_time(looking)
+        found = yield from _within_time_limit(query)
     except IndexDisabledError as error:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
     records: list[bytes] = []
@@ -54,26 +54,26 @@ def query_message(broker: Broker, _channel: Channel, request: Command) -> Answer
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(response), b"".join(records))
 
 
-def _in_time(looking: Generator[None, None, T]) -> Generator[None, None, T]:
-    """Give up a look-up that takes too long.
+def _within_time_limit(query: Generator[None, None, T]) -> Generator[None, None, T]:
+    """Run the steps of a query within a time limit.
 
     Raises:
-        LimitError: if it does.
+        LimitError: if the query takes too long.
     """
     started = time.perf_counter()
     while True:
         try:
-            next(looking)
+            next(query)
         except StopIteration as done:
             result: T = done.value
             return result
-        if time.perf_counter() - started > LOOK_UP_SECONDS:
-            raise LimitError(f"the look-up took longer than {LOOK_UP_SECONDS} s: ask for a shorter time")
+        if time.perf_counter() - started > QUERY_SECONDS:
+            raise LimitError(f"the query took longer than {QUERY_SECONDS} s: choose a shorter time range")
         yield
 
 
 def view_message(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The record that begins at a physical offset."""
+    """Answer with the record at a physical offset."""
     header = from_ext_fields(ViewMessageRequest, request.ext_fields)
     message = broker.store.get_at(header.offset)
     if message is None:
@@ -82,7 +82,7 @@ def view_message(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def query_consume_queue(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Entries of a queue, and what a group's filter makes of them."""
+    """Answer with entries of a queue, and whether a group's filter accepts them."""
     header = from_ext_fields(QueryConsumeQueueRequest, request.ext_fields)
     store, topic, queue_id = broker.store, header.topic, header.queue_id
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)

@@ -1,4 +1,4 @@
-"""What administrators ask of a consumer, through the broker: 223, 307 and 309. Source: AdminBrokerProcessor (5.5.0)."""
+"""Requests that the broker relays to a consumer: 223, 307 and 309. Source: AdminBrokerProcessor (5.5.0)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.broker_lite.broker.clients import Member
 from commitlake.broker_lite.broker.limits import MAX_RELAYED, MAX_RELAYED_BYTES, check_limit
 from commitlake.broker_lite.handlers.kinds import Handlers
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.channel import Answered
+from commitlake.broker_lite.protocol.channel import OnAnswer
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.remoting.admin_headers import (
     ConsumeDirectlyRequest,
@@ -23,20 +23,20 @@ from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compa
 from commitlake.schemas.remoting.frames import Command
 
 MAX_STATUS_BYTES = 256 << 10
-"""Of what one consumer says of its offsets."""
+"""Maximum size of the offsets that a consumer reports."""
 ANSWER_MS = 10_000
-"""How long a consumer's answer is waited for, as by Broker2Client."""
+"""Time limit for a consumer's answer, as in Broker2Client."""
 
 
 def running_info(broker: Broker, channel: Channel, request: Command) -> Command | None:
-    """How one consumer does."""
+    """Relay a request for the state of a consumer."""
     _check(broker, request)
     header = from_ext_fields(RunningInfoRequest, request.ext_fields)
     return _relay(broker, channel, request, header.consumer_group, header.client_id, request)
 
 
 def consume_directly(broker: Broker, channel: Channel, request: Command) -> Command | None:
-    """Let one consumer consume one message now."""
+    """Relay a message to a consumer, which consumes it at once."""
     _check(broker, request)
     header = from_ext_fields(ConsumeDirectlyRequest, request.ext_fields)
     try:
@@ -57,44 +57,44 @@ def _relay(
         remark = f"The Consumer <{group}> <{client_id}> not online"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
 
-    # Its body has gone on to the consumer, and is not to be kept until that answers.
+    # The consumer receives the body; do not keep it until the answer arrives.
     question = replace(request, ext_fields={}, body=b"")
 
-    def answered(answer: Command | None) -> None:
+    def on_answer(answer: Command | None) -> None:
         if answer is None:
-            remark = f"consumer <{group}> <{client_id}> Timeout: it has gone, or does not answer"
+            remark = f"consumer <{group}> <{client_id}> Timeout: it disconnected or did not answer"
             channel.send(question.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark))
         else:
             channel.send(question.reply(answer.code, answer.ext_fields, answer.body, answer.remark))
 
-    _ask(broker, member, replace(relayed, flag=0), answered)
+    _ask(broker, member, replace(relayed, flag=0), on_answer)
     return None
 
 
 def _check(broker: Broker, request: Command) -> None:
-    """Refuse what would fill the connection of a client that has not asked for it."""
-    check_limit("bytes of a request that is handed on", MAX_RELAYED_BYTES, _size_of(request))
-    check_limit("requests that clients have not answered", MAX_RELAYED, len(broker.asked) + 1)
+    """Raise an error if relaying a request would put too much load on a client's connection."""
+    check_limit("bytes of a relayed request", MAX_RELAYED_BYTES, _size_of(request))
+    check_limit("requests that clients have not on_answer", MAX_RELAYED, len(broker.relayed) + 1)
 
 
 def _size_of(request: Command) -> int:
     return len(request.body) + sum(len(key) + len(value) for key, value in request.ext_fields.items())
 
 
-def _ask(broker: Broker, member: Member, question: Command, answered: Answered) -> None:
-    opaque = member.channel.ask(question, answered)
-    broker.asked.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
+def _ask(broker: Broker, member: Member, question: Command, on_answer: OnAnswer) -> None:
+    opaque = member.channel.ask(question, on_answer)
+    broker.relayed.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
 
 
 def give_up_late(broker: Broker, now_ms: int) -> None:
-    """Wait no longer for consumers that have not answered in time."""
-    while broker.asked and broker.asked[0][0] <= now_ms:
-        _, channel, opaque = broker.asked.popleft()
+    """Give up on consumers that have not on_answer in time."""
+    while broker.relayed and broker.relayed[0][0] <= now_ms:
+        _, channel, opaque = broker.relayed.popleft()
         channel.give_up(opaque)
 
 
 def consumer_status(broker: Broker, channel: Channel, request: Command) -> Command | None:
-    """Where the members of a group are in a topic's queues, by their own word."""
+    """Answer with the offsets that the members of a group report for a topic's queues."""
     _check(broker, request)
     header = from_ext_fields(ConsumerStatusRequest, request.ext_fields)
     members = list(broker.clients.members(header.group))

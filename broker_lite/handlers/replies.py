@@ -1,6 +1,6 @@
-"""Answers of consumers to producers: 324 and 325, handed on to the producer as 326.
+"""Replies of consumers to producers: 324 and 325, forwarded to the producer as 326.
 
-Source: ReplyMessageProcessor (5.5.0). The answer is stored, too, in the cluster's reply topic.
+Source: ReplyMessageProcessor (5.5.0). The reply is also stored in the cluster's reply topic.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 
 
 class ReplyRequest(NamedTuple):
-    """326, from the broker."""
+    """Header of 326, which the broker sends."""
 
     born_host: str
     store_host: str
@@ -43,7 +43,7 @@ class ReplyRequest(NamedTuple):
 
 
 def send_reply(broker: Broker, channel: Channel, request: Command) -> Command | None:
-    """Store an answer, and push it to the client that asked."""
+    """Store a reply, and push it to the client that sent the request."""
     header = parse_send_request(request)
     known = dict(parse_properties((header.properties or "").encode("utf-8", "replace")))
     known |= {REGION: broker.options.region, TRACE_ON: "true"}

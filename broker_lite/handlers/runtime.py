@@ -1,4 +1,4 @@
-"""How the broker does: 28 and 315. Source: AdminBrokerProcessor.prepareRuntimeInfo, StoreStatsService (5.5.0)."""
+"""State of the broker: 28 and 315. Source: AdminBrokerProcessor.prepareRuntimeInfo, StoreStatsService (5.5.0)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GIB = 1 << 30
 
 
 def runtime_info(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Counters, rates and state, as text under RocketMQ's names."""
+    """Answer with counters, rates and state, as text under RocketMQ's names."""
     table = _counters(broker) | _state(broker) | _disk(broker) | _delays(broker)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(KvTable(table)))
 
@@ -53,7 +53,7 @@ def _rates(rates: Iterable[float]) -> str:
 
 
 def _state(broker: Broker) -> dict[str, str]:
-    """What there is; a queue of requests, a page-cache lock and a buffer of transient stores there never is here."""
+    """Return the broker's state; values of features that it lacks, such as request queues, are 0."""
     store, now_ms = broker.store, broker.now_ms()
     seconds = (now_ms - broker.started_ms) // 1000
     days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
@@ -103,7 +103,7 @@ def _delays(broker: Broker) -> dict[str, str]:
 
 
 def stats_data(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """A count's last minute, hour and day."""
+    """Answer with a count of the last minute, hour and day."""
     header = from_ext_fields(StatsDataRequest, request.ext_fields)
     data = broker.statistics.data(header.stats_name, header.stats_key)
     if data is None:

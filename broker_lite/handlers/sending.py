@@ -1,4 +1,4 @@
-"""Sends: 10, 310 and 320. Source: SendMessageProcessor, AbstractSendMessageProcessor, HookUtils (5.5.0)."""
+"""Sends of messages: 10, 310 and 320. Source: SendMessageProcessor, AbstractSendMessageProcessor, HookUtils (5.5.0)."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from commitlake.schemas.remoting.routes import PERM_WRITE
 from commitlake.schemas.remoting.versions import Version
 
 MAX_BATCH_MESSAGES = 4096
-"""RocketMQ limits the size of a batch alone. An answer names every message: with many more it would fit no frame."""
+"""RocketMQ limits only a batch's size. An answer names every message, and for many more it would not fit in a frame."""
 _ITEMS_OF_STEP = 256
 
 
 def send_message(broker: Broker, channel: Channel, request: Command) -> Command | Answering | None:
-    """Store a message, or a batch of them."""
+    """Store a message or a batch."""
     header = _parse(request)
     is_batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
-    refusal = _refusal(broker, request, header) or _too_large(request, header, is_batch=is_batch)
+    refusal = _refusal(broker, request, header) or _refuse_too_large(request, header, is_batch=is_batch)
     if refusal is not None:
         return refusal
     group = None
@@ -49,11 +49,11 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
             remark = f"subscription group not exist, {name}"
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     config = broker.topics.config_for_send(header.topic, header.default_topic, header.default_topic_queue_nums)
-    refusal = _wrong_place(channel, request, header, config)
+    refusal = _refuse_target(channel, request, header, config)
     if refusal is not None or config is None:
         return refusal
     if header.queue_id < 0:
-        header = header._replace(queue_id=random.randrange(max(1, config.write_queue_nums)))  # noqa: S311 (no secret)
+        header = header._replace(queue_id=random.randrange(max(1, config.write_queue_nums)))  # noqa: S311 (not for security)
     if is_batch:
         return _send_batch(broker, channel, request, header, config)
     if broker.topics.has(header.topic):
@@ -62,10 +62,10 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
         return _send_one(broker, channel, request, header, config, group)
 
 
-def _wrong_place(
+def _refuse_target(
     channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig | None
 ) -> Command | None:
-    """Return the refusal of a message for a topic or a queue that takes none."""
+    """Return the refusal of a message whose topic or queue does not accept it, or None."""
     if config is None:
         remark = f"topic[{header.topic}] not exist, apply first please!"
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
@@ -79,7 +79,7 @@ def _wrong_place(
 
 
 def _parse(request: Command) -> SendMessageRequest:
-    """The header; `parse_send_request` is slower, and says what is wrong."""
+    """Parse the header quickly; fall back to `parse_send_request`, which reports errors."""
     fields = request.ext_fields
     if request.code == RequestCode.SEND_MESSAGE or "j" not in fields or "l" in fields:
         return parse_send_request(request)
@@ -103,19 +103,19 @@ def _refusal(broker: Broker, request: Command, header: SendMessageRequest) -> Co
         )
         return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
     if not is_valid_topic(header.topic):
-        remark = f"the topic must have 1 to 127 characters of %|a-zA-Z0-9_-, found {header.topic[:100]!r}"
+        remark = f"topic: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {header.topic[:100]!r}"
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
     if is_broker_topic(header.topic):
         remark = f"Sending message to topic[{header.topic}] is forbidden."
         return request.reply(ResponseCode.NO_PERMISSION, remark=remark)
     if header.sys_flag & INNER_BATCH:
-        remark = "expected single messages or a batch, of which the broker makes an inner batch, found the flag of one"
+        remark = "expected a single message or a batch, found the flag of an inner batch, which only the broker may set"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
     return None
 
 
-def _too_large(request: Command, header: SendMessageRequest, *, is_batch: bool) -> Command | None:
-    """Return the refusal of a message that no store takes, before its topic or its group is made for it."""
+def _refuse_too_large(request: Command, header: SendMessageRequest, *, is_batch: bool) -> Command | None:
+    """Return the refusal of a message that is too large, before its topic or group is created."""
     remark = None
     if len(header.properties or "") > props.MAX_SIZE:
         remark = f"properties: expected at most {props.MAX_SIZE} bytes, found {len(header.properties or '')} characters"
@@ -161,7 +161,7 @@ def _send_one(
 
 
 def _marked(broker: Broker, message: SentMessage) -> SentMessage:
-    """The message with what the broker says of itself in each."""
+    """Return the message with the properties that the broker adds to every message."""
     marks = {CLUSTER: broker.options.cluster, REGION: broker.options.region, TRACE_ON: "true"}
     return message._replace(properties={**message.properties, **marks})
 
@@ -170,7 +170,7 @@ _END = "\x02"
 
 
 def _known(text: str) -> dict[str, str]:
-    """Properties by name, as `parse_properties` reads them."""
+    """Parse properties by name, as `parse_properties` does."""
     known = {}
     for entry in text.split(_END):
         key, separator, value = entry.partition("\x01")
@@ -186,22 +186,22 @@ def _is_special(known: dict[str, str]) -> bool:
 def _was_last_retry(
     broker: Broker, request: Command, header: SendMessageRequest, group: SubscriptionGroupConfig
 ) -> bool:
-    """Whether what a consumer sends to its retry topic itself is to be a dead letter."""
+    """Return whether a message that a consumer sends to its retry topic must become a dead letter."""
     limit = group.retry_max_times
     if request.version >= Version.V3_4_9 and header.max_reconsume_times is not None:
         limit = header.max_reconsume_times
     times = header.reconsume_times or 0
-    # A consumer that reads in order has tried often enough before it sends this.
+    # A consumer that reads in order has already retried often enough before it sends this.
     return times > limit or (times > 0 and broker.locks.is_locked(group.group_name, broker.now_ms()))
 
 
 def _send_batch(
     broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig
 ) -> Answering:
-    """Store a batch: all of its messages together, or none."""
+    """Store all messages of a batch, or none."""
     known = _known(header.properties or "")
     if _is_special(known):
-        remark = "expected a batch without delays and transactions, which are for single messages"
+        remark = "expected a batch without delays and transactions, which only single messages may have"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
     try:
         items = parse_batch(request.body, MAX_BATCH_MESSAGES)
@@ -229,7 +229,7 @@ def _send_batch(
 def _send_inner_batch(
     broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, known: dict[str, str]
 ) -> Command:
-    """Store a batch as one record, as a topic with BatchConsumeQueues has it."""
+    """Store a batch as one record, for a topic with BatchConsumeQueues."""
     known[CLUSTER] = broker.options.cluster
     message = SentMessage(
         header.topic, header.queue_id, bytes(request.body), header.born_timestamp, channel.peer, header.flag,
@@ -256,7 +256,7 @@ def _stored(
     count(statistics.BROKER_PUT_NUMS, broker.options.cluster, len(results))
     if request.is_one_way:
         return request.reply(ResponseCode.SUCCESS)
-    # By hand, as in `_parse`: one for each message.
+    # Not with `to_ext_fields`, for speed, as in `_parse`: this runs once for each message.
     first = results[0]
     fields = {
         "msgId": ",".join([result.msg_id for result in results]) if len(results) > 1 else first.msg_id,

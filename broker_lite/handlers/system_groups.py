@@ -1,7 +1,7 @@
-"""The broker's own consumer groups: their offsets are its progress in timers and transactions.
+"""Protection of the broker's own consumer groups, whose offsets are its progress in timers and transactions.
 
-Whoever sets one of them lets the next start pass over messages that still wait. RocketMQ lets anybody; here no request
-changes such a group or its offsets.
+Setting such an offset makes the next start skip waiting messages. RocketMQ allows it; here no request changes such a
+group or its offsets.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from commitlake.schemas.remoting.frames import Command
 
 
 def refuse_system_group(request: Command, group: str) -> Command | None:
-    """Return the answer to a request that would change one of the broker's own groups, or None for other groups."""
+    """Return the refusal of a request that would change one of the broker's own groups, or None for other groups."""
     if not is_system_group(group):
         return None
     return request.reply(
-        ResponseCode.NO_PERMISSION, remark=f"the group[{group}] is the broker's own, clients may not change it"
+        ResponseCode.NO_PERMISSION, remark=f"the group[{group}] belongs to the broker, clients may not change it"
     )

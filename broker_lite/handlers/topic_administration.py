@@ -1,4 +1,4 @@
-"""Topics, for administrators: 17, 18, 21, 215, 305, 351, and the cluster's own settings, 25 and 26.
+"""Administration of topics and settings: 17, 18, 21, 25, 26, 215, 305, 351.
 
 Source: AdminBrokerProcessor (5.5.0).
 """
@@ -36,7 +36,7 @@ _ATTRIBUTES = frozenset({QUEUE_TYPE, "cleanup.policy", "message.type", "reserve.
 _QUEUE_TYPES = (SIMPLE_QUEUE_TYPE, BATCH_QUEUE_TYPE)
 _CLEANUP = "cleanup.policy"
 _DELETE = "DELETE"
-"""RocketMQ has topics that are compacted, too."""
+"""Only cleanup policy of this broker; RocketMQ also has compacted topics."""
 
 
 MAX_TOPIC_LIST_BYTES = 512 << 10
@@ -49,7 +49,7 @@ class TopicConfigList(NamedTuple):
 
 
 def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Make a topic, or change it."""
+    """Create or update a topic."""
     header = from_ext_fields(CreateTopicRequest, request.ext_fields)
     known = broker.topics.find(header.topic)
     config = TopicConfig(
@@ -62,7 +62,7 @@ def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command
         header.order,
         _changed_attributes(broker, known, header.attributes),
     )
-    if (wrong := _wrong(broker, config)) is not None:
+    if (wrong := _problem_of(broker, config)) is not None:
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
     broker.topics.check_room(not broker.topics.has(config.topic_name))
     broker.topics.put(config)
@@ -70,11 +70,11 @@ def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Make several topics, or none."""
+    """Create or update several topics, or none."""
     configs = parse_body(TopicConfigList, request.body, limit=MAX_TOPIC_LIST_BYTES, is_plain=True).topic_config_list
     yield
     for config in configs:
-        if (wrong := _wrong(broker, config)) is not None:
+        if (wrong := _problem_of(broker, config)) is not None:
             return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
         yield
     broker.topics.check_room(len({config.topic_name for config in configs if not broker.topics.has(config.topic_name)}))
@@ -84,25 +84,25 @@ def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answer
     return request.reply(ResponseCode.SUCCESS)
 
 
-def _wrong(broker: Broker, config: TopicConfig) -> str | None:
-    """What is wrong with a topic that somebody wants, if anything."""
+def _problem_of(broker: Broker, config: TopicConfig) -> str | None:
+    """Return what is wrong with the settings of a topic, or None."""
     if not is_valid_topic(config.topic_name):
-        return f"the topic must have 1 to 127 characters of %|a-zA-Z0-9_-, found {config.topic_name[:100]!r}"
+        return f"topic: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {config.topic_name[:100]!r}"
     if broker.topics.is_system(config.topic_name):
         return f"The topic[{config.topic_name}] is conflict with system topic."
-    most = broker.store.max_queues
-    if not (0 < config.read_queue_nums <= most and 0 < config.write_queue_nums <= most):
-        return f"expected 1 to {most} queues, found {config.read_queue_nums} and {config.write_queue_nums}"
+    limit = broker.store.max_queues
+    if not (0 < config.read_queue_nums <= limit and 0 < config.write_queue_nums <= limit):
+        return f"expected 1 to {limit} queues, found {config.read_queue_nums} and {config.write_queue_nums}"
     if not 0 <= config.perm < 8 or config.topic_filter_type not in _FILTER_TYPES:
         return f"expected perm 0 to 7 and a filter type of {_FILTER_TYPES}, found {config}"
     return None
 
 
 def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str | None) -> dict[str, str]:
-    """Return a topic's attributes after changes as `+name=value,-name`.
+    """Return a topic's attributes after changes of the form `+name=value,-name`.
 
     Raises:
-        HeaderError: for a change that is none, or that this broker or an existing topic cannot follow.
+        HeaderError: if a change is invalid, or not possible for this broker or an existing topic.
     """
     attributes = dict(topic.attributes or {}) if topic else {}
     queue_type = attributes.get(QUEUE_TYPE, SIMPLE_QUEUE_TYPE)
@@ -114,7 +114,7 @@ def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str 
         if name and name not in _ATTRIBUTES:
             raise HeaderError(f"unsupported key: {name[:80]}")
         if separator and name == _CLEANUP and value != _DELETE:
-            raise HeaderError(f"{name}: expected {_DELETE}, which is all that this broker has, found {value[:80]!r}")
+            raise HeaderError(f"{name}: expected {_DELETE}, the only policy of this broker, found {value[:80]!r}")
         check_limit(f"characters of {name[:80]}", MAX_ATTRIBUTE_LENGTH, len(value))
         if text[0] == "+" and separator and name:
             attributes[name] = value
@@ -125,13 +125,13 @@ def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str 
     wanted = attributes.get(QUEUE_TYPE, SIMPLE_QUEUE_TYPE)
     possible = (queue_type,) if topic else _QUEUE_TYPES if broker.store.has_batch_queues else (SIMPLE_QUEUE_TYPE,)
     if wanted not in possible:
-        reason = "which an existing topic keeps" if topic else "which this store has"
+        reason = "which an existing topic keeps" if topic else "which this store supports"
         raise HeaderError(f"{QUEUE_TYPE}: expected {' or '.join(possible)}, {reason}, found {wanted[:80]!r}")
     return attributes
 
 
 def all_topics(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Every topic's settings, or as many from a number on as are asked for."""
+    """Answer with the settings of all topics, or of the requested page."""
     header = from_ext_fields(TopicPageRequest, request.ext_fields)
     names = list(broker.topics.names())
     wanted = page_of(names, header.topic_seq, header.max_topic_num)
@@ -141,13 +141,13 @@ def all_topics(broker: Broker, _channel: Channel, request: Command) -> Answering
 
 
 def system_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The topics that are the broker's own."""
+    """Answer with the names of system topics."""
     names = tuple(sorted(name for name in broker.topics.names() if broker.topics.is_system(name)))
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(names)))
 
 
 def topic_config(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """One topic's settings."""
+    """Answer with the settings of a topic."""
     header = from_ext_fields(TopicRequest, request.ext_fields)
     config = broker.topics.find(header.topic)
     if config is None:
@@ -157,7 +157,7 @@ def topic_config(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def delete_topic(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Forget a topic, its queues, and how far its groups are; the log keeps its messages."""
+    """Delete a topic, its queues and the offsets of its groups; its messages stay in the log."""
     header = from_ext_fields(TopicRequest, request.ext_fields)
     if not header.topic or broker.topics.is_system(header.topic):
         remark = f"The topic[{header.topic}] is conflict with system topic."
@@ -170,7 +170,7 @@ def delete_topic(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def broker_config(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The broker's settings under the names that RocketMQ has for them."""
+    """Answer with the broker's settings under RocketMQ's names."""
     options = broker.options
     settings = {
         "brokerName": options.name,
@@ -197,8 +197,8 @@ def broker_config(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def update_broker_config(_broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Nobody changes the settings of the process from outside."""
-    remark = "this broker's settings are those of its command line; no request changes them"
+    """Refuse to change the settings."""
+    remark = "the settings of this broker are set on its command line and cannot be changed by a request"
     return request.reply(ResponseCode.NO_PERMISSION, remark=remark)
 
 

@@ -1,4 +1,4 @@
-"""Transactions: a producer's decision (37), and the broker's question about it (39).
+"""Transactions: decisions of producers (37), and the broker's checks with them (39).
 
 Source: EndTransactionProcessor, AbstractTransactionalMessageCheckListener (5.5.0).
 """
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Command | None:
-    """A producer commits or rolls back; where it does not know yet, it will be asked again."""
+    """Commit or roll back a half message; if the producer does not know yet, it is asked again later."""
     header = from_ext_fields(EndTransactionRequest, request.ext_fields)
     half = broker.delivery.find_half(header.commit_log_offset)
     if half is None or half.queue_offset != header.tran_state_table_offset:
@@ -47,7 +47,7 @@ def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Comm
 
 
 def ask_producers(broker: Broker, now_ms: int) -> Iterator[None]:
-    """Ask the producers of halves that have waited too long: at each step one half is looked at."""
+    """Ask the producers of overdue half messages; each step examines one."""
     options = broker.options
     for half in broker.delivery.take_due_halves(now_ms, options.transaction_timeout_ms, options.transaction_check_max):
         if half is not None:
@@ -62,10 +62,10 @@ def _ask(broker: Broker, half: Message) -> None:
     try:
         question = _question(half)
     except UnserializableError as error:
-        # Only a damaged or foreign record is such; the others must not wait for it.
-        _logger.error("nobody is asked about the half message at %d: %s", half.physical_offset, error)
+        # Only a damaged or foreign record fails here; it must not block the other half messages.
+        _logger.error("cannot ask a producer about the half message at %d: %s", half.physical_offset, error)
         return
-    members[next(_turn) % len(members)].channel.tell(question)
+    members[next(_turn) % len(members)].channel.send_one_way(question)
 
 
 def _question(half: Message) -> Command:
@@ -78,11 +78,11 @@ def _question(half: Message) -> Command:
         half.msg_id,
         known.get(props.REAL_TOPIC),
     )
-    return Command(RequestCode.CHECK_TRANSACTION_STATE, to_ext_fields(header), _as_it_will_be(half))
+    return Command(RequestCode.CHECK_TRANSACTION_STATE, to_ext_fields(header), _serialize_target(half))
 
 
-def _as_it_will_be(half: Message) -> bytes:
-    """The half record with the topic and queue that its message is for."""
+def _serialize_target(half: Message) -> bytes:
+    """Serialize the half message with the topic and queue of the message that a commit would store."""
     known = half.properties
     message = replace(
         copy_of(half),

@@ -1,8 +1,8 @@
-"""A name server's answers. Source: DefaultRequestProcessor, ClientRequestProcessor (5.5.0).
+"""Request handlers of the name server. Source: DefaultRequestProcessor, ClientRequestProcessor (5.5.0).
 
-Unlike RocketMQ's, it can have accounts: everybody may ask, but only brokers with an account register, and only an
-administrator changes anything else; without accounts, only somebody on this machine. The broker of this process is its
-own: no other broker takes its place.
+Unlike RocketMQ's, this name server can have accounts: everybody may query it, but only brokers with an account may
+register, and only administrators may change anything else; without accounts, changes must come from this machine. The
+broker of this process is protected: no other broker can replace it.
 """
 
 from __future__ import annotations
@@ -47,33 +47,33 @@ from commitlake.schemas.remoting.versions import Version
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 MAX_SETTINGS = 10_000
 MAX_SETTING_LENGTH = 8192
-"""RocketMQ has no limits; strangers should not choose how much is kept. A namespace counts as a setting, too."""
+"""Limit against abuse, which RocketMQ lacks. A namespace counts as a setting, too."""
 MAX_SETTINGS_LENGTH = 1 << 20
-"""Characters of all settings together: a broker that registers is sent some of them."""
+"""Characters of all settings together; a registering broker receives some of them."""
 MAX_DATA_VERSION_BYTES = 4096
 _CRC_BYTES = 1 << 20
 _FAQ = "See the broker's autoCreateTopicEnable"
 
 
 Answering = Generator[None, None, Command]
-"""The work on an answer that may take long: it yields between steps of at most a few milliseconds."""
+"""Generator that computes a slow answer; it yields between steps of at most a few milliseconds."""
 
 _logger = logging.getLogger(__name__)
 
 
 class NameServer:
-    """A name server without a network.
+    """Name server without a network.
 
     Attributes:
-        routes: what it knows.
+        routes: registered brokers and their topics.
     """
 
     def __init__(self, clock: Callable[[], int], accounts: Accounts | None = None) -> None:
-        """Begin with nothing known.
+        """Start with an empty table.
 
         Args:
-            clock: gives ms since 1970.
-            accounts: who may register brokers and change routes; None for everybody.
+            clock: returns ms since 1970.
+            accounts: accounts that may register brokers and change routes; None for no accounts.
         """
         self.routes = RouteTable()
         self._clock = clock
@@ -100,7 +100,7 @@ class NameServer:
         }
 
     def handle(self, channel: Channel, request: Command) -> Command | Answering:
-        """Return the answer to a request, or the work that makes it where that may take long."""
+        """Return the answer to a request, or a generator that computes it in steps."""
         handler = self._handlers.get(request.code)
         if handler is None:
             return request.reply(
@@ -112,7 +112,7 @@ class NameServer:
             elif request.code in ADMINISTRATION | REGISTRATION:
                 self._accounts.check(request, channel)
             answer = handler(channel, request)
-        except Exception as error:  # noqa: BLE001 (it is answered, and logged)
+        except Exception as error:  # noqa: BLE001 (it is answered and logged)
             return _failure(channel, request, error)
         return answer if isinstance(answer, Command) else self._finish(channel, request, answer)
 
@@ -120,19 +120,19 @@ class NameServer:
     def _finish(channel: Channel, request: Command, answering: Answering) -> Answering:
         try:
             return (yield from answering)
-        except Exception as error:  # noqa: BLE001 (it is answered, and logged)
+        except Exception as error:  # noqa: BLE001 (it is answered and logged)
             return _failure(channel, request, error)
 
     def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs) -> None:
-        """Note the broker of this process, which no connection brings."""
+        """Register the broker of this process, which has no connection."""
         self.routes.register_local(request, topics, self._clock())
 
     def lost(self, channel: Channel) -> None:
-        """Forget the brokers that came by a connection that has ended."""
+        """Remove the brokers that registered over a closed connection."""
         self.routes.drop_owned_by(channel)
 
     def tick(self) -> None:
-        """Forget the brokers that are silent; to be called every few seconds."""
+        """Remove the brokers whose heartbeats have timed out; call this every few seconds."""
         self.routes.drop_silent(self._clock())
 
     def _route(self, _channel: Channel, request: Command) -> Command:
@@ -180,7 +180,7 @@ class NameServer:
     def _unregister(self, channel: Channel, request: Command) -> Command:
         key = _key(request)
         self._check_not_local(key)
-        # A registration that somebody has seen could be sent again as this request: code and time are not signed.
+        # Code and time of a request are not signed: a recorded registration could be sent again with this code.
         if self._accounts is not None and not (channel.is_private or self.routes.is_owned_by(key, channel)):
             raise NotPermittedError(
                 f"broker {key.name!r}: expected the connection that registered it, TLS, or this machine, "
@@ -240,15 +240,17 @@ class NameServer:
     def _put_kv(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(PutKvRequest, request.ext_fields)
         if (length := sum(map(len, header))) > MAX_SETTING_LENGTH:
-            remark = f"a setting: expected at most {MAX_SETTING_LENGTH} characters, found {length}"
+            remark = f"setting: expected at most {MAX_SETTING_LENGTH} characters, found {length}"
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
         is_new = header.key not in self._kv.get(header.namespace, {})
         if is_new and sum(map(len, self._kv.values())) + len(self._kv) >= MAX_SETTINGS:
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"expected at most {MAX_SETTINGS} settings")
+            return request.reply(
+                ResponseCode.SYSTEM_ERROR, remark=f"expected at most {MAX_SETTINGS} settings; delete some"
+            )
         known = self._kv.get(header.namespace, {}).get(header.key)
         added = len(header.namespace) + len(header.key) if known is None else -len(known)
         if self._kv_length + added + len(header.value) > MAX_SETTINGS_LENGTH:
-            remark = f"expected at most {MAX_SETTINGS_LENGTH} characters of settings"
+            remark = f"expected at most {MAX_SETTINGS_LENGTH} characters of settings; delete some first"
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
         self._kv_length += added + len(header.value)
         self._kv.setdefault(header.namespace, {})[header.key] = header.value
@@ -279,7 +281,7 @@ class NameServer:
 
 
 def _failure(channel: Channel, request: Command, error: Exception) -> Command:
-    """Return the answer to a request whose handler has failed."""
+    """Return the answer to a request whose handler failed; log unexpected errors."""
     if not isinstance(error, CommandError):
         _logger.error("request %d of %s to the name server failed", request.code, channel.peer, exc_info=error)
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")

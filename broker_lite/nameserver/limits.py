@@ -1,4 +1,4 @@
-"""Limits of a registration: what one broker, or all of them, may have a name server keep. RocketMQ has none."""
+"""Limits on registrations with a name server, for each broker and in total. RocketMQ has none."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from commitlake.schemas.remoting.name_server_headers import RegisterBrokerReques
 MAX_BROKERS = 1_000
 """Masters and slaves together."""
 MAX_TOPICS = 200_000
-"""Topics of one broker: as many as a compressed body has room for."""
+"""Topics of one broker; more would not fit in a compressed body."""
 MAX_ROUTES = 500_000
-"""Topics of all brokers, each counted for each broker that has it; some 150 MB."""
+"""Topics of all brokers, counted once for each broker that has them; they take about 150 MB."""
 MAX_QUEUES = 65_536
-"""Queues of a topic: clients make an object for each of them."""
+"""Queues of a topic; clients create an object for each of them."""
 MAX_FILTER_SERVERS = 64
 MAX_NAME_LENGTH = 255
-"""Names of topics, brokers and clusters: RocketMQ's topics have at most 127 characters, retry topics some more."""
+"""Maximum length of names of topics, brokers and clusters; RocketMQ's topics have up to 127 characters plus prefix."""
 MAX_ADDRESS_LENGTH = 261
 """A host name of 255 characters and a port."""
 MAX_TIMEOUT_MS = 600_000
-"""The longest time that a broker may be silent, whatever it asks for."""
+"""Longest heartbeat timeout that a broker may ask for."""
 
 
 def check_names(header: RegisterBrokerRequest) -> None:
-    """Make sure that a broker's names and addresses are of a size that real ones have.
+    """Check the names and addresses of a broker.
 
     Raises:
-        HeaderError: if one of them is too long, or the id is negative.
+        HeaderError: if a name or address is too long, or the id is negative.
     """
     for what, text, limit in (
         ("brokerName", header.broker_name, MAX_NAME_LENGTH),
@@ -42,27 +42,27 @@ def check_names(header: RegisterBrokerRequest) -> None:
 
 
 def check_topic_count(count: int) -> None:
-    """Make sure that a broker has no more topics than it may.
+    """Check the number of topics of a broker.
 
     Raises:
-        BodyError: if it has.
+        BodyError: if there are too many topics.
     """
     if count > MAX_TOPICS:
         raise BodyError(f"registration: expected at most {MAX_TOPICS} topics, found {count}")
 
 
 def check_filter_servers(servers: tuple[str, ...]) -> None:
-    """Make sure that a broker has no more filter servers than it may.
+    """Check the number of filter servers of a broker.
 
     Raises:
-        BodyError: if it has.
+        BodyError: if there are too many filter servers.
     """
     if len(servers) > MAX_FILTER_SERVERS:
         raise BodyError(f"registration: expected at most {MAX_FILTER_SERVERS} filter servers, found {len(servers)}")
 
 
 def check_topic(name: str, topic: TopicConfig) -> None:
-    """Make sure that a topic is a possible one.
+    """Check the name and the queues of a topic.
 
     Raises:
         BodyError: if its name is empty or too long, or it has too many queues.

@@ -1,13 +1,13 @@
-"""The table of a name server: brokers, and what each of them says about its topics.
+"""Route table of a name server: brokers and their topics.
 
-A broker registers when it starts, every half minute, and when a topic changes. It is dropped when it has not been heard
-of for its time-out, when its connection ends, and when it says so. Only a master's topics count. A topic that a
-broker does not have any more stays until somebody deletes it here, too. Source: RouteInfoManager (5.5.0).
+A broker registers when it starts, every half minute, and when a topic changes. It is removed when its heartbeats time
+out, when its connection closes, and when it unregisters. Only the topics of masters count. A topic that its broker has
+deleted stays in the table until it is deleted here, too. Source: RouteInfoManager (5.5.0).
 
-Each broker has a table of its own topics, so that registering and forgetting one costs nothing for the others' topics.
+Each broker has its own table of topics, so that adding or removing a broker does not touch the topics of others.
 
-Unlike RocketMQ's, this table may have a local broker, the one of its own process: no registration replaces it, and its
-topics stay as long as it has them.
+Unlike RocketMQ's, this table may have a local broker, in the same process: no registration replaces it, and its topics
+stay as long as it has them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES_OF_STEP = 5_000
 
 
 class BrokerKey(NamedTuple):
-    """One process: a master or a slave."""
+    """Identity of a broker process, a master or a slave."""
 
     cluster: str
     name: str
@@ -38,18 +38,18 @@ class BrokerKey(NamedTuple):
 
 
 def broker_key(request: RegisterBrokerRequest | BrokerRequest) -> BrokerKey:
-    """Return the process that a request is about."""
+    """Return the key of the broker process that a request names."""
     return BrokerKey(request.cluster_name, request.broker_name, request.broker_id, request.broker_addr)
 
 
 def topic_queues(broker_name: str, config: TopicConfig) -> QueueData:
-    """Return what clients are told of a broker's topic."""
+    """Return a topic's queues on a broker, in the form that clients receive."""
     return QueueData(broker_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag)
 
 
 @dataclass(slots=True)
-class _Live:
-    """A process that was heard of."""
+class _Registration:
+    """Registration of a running broker process."""
 
     heard_ms: int
     timeout_ms: int
@@ -60,11 +60,11 @@ class _Live:
 
 @dataclass(slots=True)
 class _Broker:
-    """A master and its slaves.
+    """Master and its slaves.
 
     Attributes:
-        topics: the master's.
-        is_writable: whether all topics can be written to, or none, if somebody has said so since they were registered.
+        topics: topics of the master.
+        is_writable: write permission set for all topics since they were registered; None if none was set.
     """
 
     cluster: str
@@ -74,7 +74,7 @@ class _Broker:
     is_writable: bool | None = None
 
     def queues(self, topic: str) -> QueueData:
-        """Return what clients are told of a topic."""
+        """Return a topic's queues, in the form that clients receive."""
         data = self.topics[topic]
         if self.is_writable is None:
             return data
@@ -82,21 +82,21 @@ class _Broker:
 
 
 class RouteTable:
-    """Brokers and topics."""
+    """Routes of all topics of all registered brokers."""
 
     def __init__(self) -> None:
-        self._live: dict[BrokerKey, _Live] = {}
+        self._live: dict[BrokerKey, _Registration] = {}
         self._brokers: dict[str, _Broker] = {}
         self._local: BrokerKey | None = None
         self._local_topics: frozenset[str] = frozenset()
 
     def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs, now_ms: int) -> None:
-        """Note the broker of this process, which no connection brings.
+        """Register the broker of this process, which has no connection.
 
         Args:
-            request: who it is.
+            request: identity of the broker.
             topics: all of its topics.
-            now_ms: when this is.
+            now_ms: current time.
         """
         self._local = broker_key(request)
         self._local_topics = frozenset(topics.topic_config_table)
@@ -110,7 +110,7 @@ class RouteTable:
         return self._local is not None and self._local.name == broker_name
 
     def takes_the_place_of_local(self, key: BrokerKey) -> bool:
-        """Return whether a broker would have the address, the id or another cluster of this process's broker."""
+        """Return whether a registration conflicts with the local broker: same address, same id, or another cluster."""
         if self._local is None:
             return False
         is_namesake = key.name == self._local.name
@@ -119,7 +119,7 @@ class RouteTable:
         )
 
     def is_owned_by(self, key: BrokerKey, owner: object) -> bool:
-        """Return whether a broker came by this connection."""
+        """Return whether a broker registered over this connection."""
         live = self._live.get(key)
         return live is not None and live.owner is owner
 
@@ -131,21 +131,21 @@ class RouteTable:
         now_ms: int,
         owner: object | None = None,
     ) -> str | None:
-        """Note a broker, with its topics if it is a master.
+        """Register a broker, with its topics if it is a master.
 
         Args:
-            request: who it is.
-            data_version: of its topics; if they are known in this version, they stay as they are.
+            request: identity of the broker.
+            data_version: version of its topics; if this version is registered already, the topics are not changed.
             topics: all of its topics.
-            now_ms: when this is.
-            owner: the connection that it came by; see `drop_owned_by`.
+            now_ms: current time.
+            owner: connection over which it registered; see `drop_owned_by`.
 
         Returns:
-            The address of the broker's master, for a slave that has one.
+            Address of the master if the broker is a slave and its master is registered, else None.
 
         Raises:
-            HeaderError: if there are too many brokers.
-            BodyError: if there are too many topics.
+            HeaderError: if the limit on brokers is exceeded.
+            BodyError: if the limit on topics is exceeded.
         """
         key = broker_key(request)
         self._check_room(key, topics)
@@ -162,14 +162,14 @@ class RouteTable:
             broker.topics.update(topics)
             broker.is_writable = None
         timeout_ms = min(request.heartbeat_timeout_millis or DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS)
-        self._live[key] = _Live(now_ms, timeout_ms, data_version, request.ha_server_addr, owner)
+        self._live[key] = _Registration(now_ms, timeout_ms, data_version, request.ha_server_addr, owner)
         return broker.addresses.get(MASTER_ID) if request.broker_id != MASTER_ID else None
 
     def _check_room(self, key: BrokerKey, topics: Mapping[str, QueueData]) -> None:
         if key == self._local:
             return
         if key not in self._live and len(self._live) >= MAX_BROKERS:
-            raise HeaderError(f"broker {key.name!r}: expected at most {MAX_BROKERS} brokers, found one more")
+            raise HeaderError(f"broker {key.name!r}: expected at most {MAX_BROKERS} registered brokers, found one more")
         if key.broker_id == MASTER_ID:
             there = self._brokers[key.name].topics if key.name in self._brokers else {}
             count = sum(len(broker.topics) for broker in self._brokers.values()) - len(there) + len(topics)
@@ -181,25 +181,25 @@ class RouteTable:
                 )
 
     def _has_room_for_old(self, key: BrokerKey, old: Mapping[str, QueueData], new: Mapping[str, QueueData]) -> bool:
-        """Return whether topics that a broker does not have any more may stay."""
+        """Return whether topics that a broker has deleted may stay in the table."""
         return key == self._local or len(old) + len(new) <= MAX_TOPICS
 
     @staticmethod
     def _is_replaced(known: BrokerKey, by: BrokerKey) -> bool:
-        """Whether one process took another's id or its address."""
+        """Return whether one process has taken over another's id or address."""
         if known == by or known.name != by.name:
             return False
         return known.broker_id == by.broker_id or known.address == by.address
 
     def ha_address(self, cluster: str, name: str) -> str | None:
-        """Where a broker's slaves get its log."""
+        """Return the address from which a broker's slaves copy the log, or None."""
         for key, live in self._live.items():
             if (key.cluster, key.name, key.broker_id) == (cluster, name, MASTER_ID):
                 return live.ha_address
         return None
 
     def data_version(self, key: BrokerKey, now_ms: int) -> DataVersion | None:
-        """The state of its topics that a broker has registered; asking counts as a sign of life."""
+        """Return the version of a broker's registered topics, and count the query as a heartbeat."""
         live = self._live.get(key)
         if live is not None:
             live.heard_ms = now_ms
@@ -210,21 +210,21 @@ class RouteTable:
         return None if live is None else live.data_version
 
     def hear_of(self, key: BrokerKey, now_ms: int) -> None:
-        """Note that a broker lives."""
+        """Record a heartbeat of a broker."""
         self.data_version(key, now_ms)
 
     def unregister(self, key: BrokerKey) -> None:
-        """Drop a broker that says that it goes."""
+        """Remove a broker that unregisters."""
         if key in self._live:
             self._forget(key)
 
     def drop_owned_by(self, owner: object) -> None:
-        """Drop the brokers that came by a connection that has ended."""
+        """Remove the brokers that registered over a closed connection."""
         for key in [key for key, live in self._live.items() if live.owner is owner]:
             self._forget(key)
 
     def drop_silent(self, now_ms: int) -> None:
-        """Drop the brokers that were not heard of for too long."""
+        """Remove the brokers whose heartbeats have timed out."""
         for key in [key for key, live in self._live.items() if now_ms - live.heard_ms > live.timeout_ms]:
             self._forget(key)
 
@@ -239,7 +239,7 @@ class RouteTable:
             del self._brokers[key.name]
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Where a topic is; None where no broker has it."""
+        """Return the route of a topic, or None if no broker has it."""
         names = sorted(name for name, broker in self._brokers.items() if topic in broker.topics)
         if not names:
             return None
@@ -252,7 +252,7 @@ class RouteTable:
         return BrokerData(name, addresses, broker.cluster, bool(broker.enable_acting_master))
 
     def clusters(self) -> ClusterInfo:
-        """All brokers, by name and by cluster."""
+        """Return all brokers, by name and by cluster."""
         by_cluster: dict[str, list[str]] = {}
         for name, broker in sorted(self._brokers.items()):
             by_cluster.setdefault(broker.cluster, []).append(name)
@@ -273,15 +273,15 @@ class RouteTable:
         return heapq.merge(*parts)
 
     def system_topics(self) -> tuple[tuple[str, ...], str | None]:
-        """The topics that every cluster and broker has by its name, and the address of a broker."""
+        """Return the topics named after clusters and brokers, and the address of one broker."""
         names = {broker.cluster for broker in self._brokers.values()} | set(self._brokers)
         addresses = [address for broker in self._brokers.values() for address in broker.addresses.values()]
         return tuple(sorted(names)), (addresses[0] if addresses else None)
 
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        """Forget a topic, everywhere or in one cluster.
+        """Delete a topic in all clusters or in one.
 
-        The broker of this process keeps it here while it has it; another that still has it brings it back.
+        The local broker's topics stay while it has them; another broker that still has the topic registers it again.
         """
         for name, broker in self._brokers.items():
             is_wanted = cluster in (None, broker.cluster)
@@ -289,7 +289,7 @@ class RouteTable:
                 broker.topics.pop(topic, None)
 
     def set_writable(self, broker_name: str, *, writable: bool) -> int:
-        """Let producers use a broker, or keep them off it; tells how many topics have changed."""
+        """Set or clear the write permission of a broker's topics, and return their number."""
         broker = self._brokers.get(broker_name)
         if broker is None:
             return 0

@@ -1,4 +1,4 @@
-"""The server's side of the remoting protocol: bytes in, commands out, bytes to send. No sockets, clocks or tasks."""
+"""Server side of the remoting protocol: received bytes to commands, commands to bytes. No sockets, clocks or tasks."""
 
 from commitlake.broker_lite.protocol.channel import Channel
 from commitlake.broker_lite.protocol.frames import FrameReader

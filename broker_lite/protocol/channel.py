@@ -1,7 +1,7 @@
-"""One peer of a server: who it is, and the way to it.
+"""Connection of a server to one client, as request handlers see it.
 
-Requests go both ways. What the server asks has numbers of the server's own, so an answer is told from a request by its
-flag alone, and finds whoever waits for it here.
+Requests go both ways. The server numbers its own requests independently of the client's, so only the flag tells an
+answer from a request; an answer is passed to the function that waits for its number.
 """
 
 from __future__ import annotations
@@ -15,71 +15,71 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import FLAG_ONE_WAY, Command, serialize_command
 
-MAX_ASKED = 1024
-"""Questions that one peer may owe an answer to; the oldest are forgotten."""
+MAX_PENDING_REQUESTS = 1024
+"""Requests to one peer that may be unanswered; beyond that, the oldest are abandoned."""
 
 _MAX_REMARK = 1000
 _logger = logging.getLogger(__name__)
 
-Answered = Callable[[Command | None], None]
-"""Takes the answer, or None where the peer has gone, owes too many, or is waited for no longer."""
+OnAnswer = Callable[[Command | None], None]
+"""Function that receives the answer, or None if the peer has closed, owes too many answers, or timed out."""
 
 
 class Channel:
-    """A connection as handlers see it.
+    """Connection to a peer.
 
     Attributes:
-        peer: its address.
-        is_open: whether anything can be sent.
-        is_behind: whether it does not read what was sent: it gets answers, and is asked and told nothing more.
-        is_encrypted: whether TLS is spoken.
+        peer: address of the peer.
+        is_open: False after the connection has closed.
+        is_congested: True while the peer does not read what was sent: it still gets answers, but no new requests.
+        is_encrypted: True if the connection uses TLS.
     """
 
-    __slots__ = ("_asked", "_close", "_opaque", "_write", "is_behind", "is_encrypted", "is_open", "peer")
+    __slots__ = ("_close", "_opaque", "_pending", "_write", "is_congested", "is_encrypted", "is_open", "peer")
 
     def __init__(
         self, peer: Host, write: Callable[[bytes], None], close: Callable[[], None], *, is_encrypted: bool = False
     ) -> None:
-        """Describe a connection.
+        """Create a channel from functions that write and close.
 
         Args:
-            peer: the other end.
-            write: puts bytes on the way; must not block.
-            close: ends the connection.
-            is_encrypted: whether TLS is spoken.
+            peer: address of the peer.
+            write: queues bytes for sending; must not block.
+            close: closes the connection.
+            is_encrypted: True if the connection uses TLS.
         """
         self.peer = peer
         self.is_open = True
-        self.is_behind = False
+        self.is_congested = False
         self.is_encrypted = is_encrypted
         self._write = write
         self._close = close
         self._opaque = 0
-        self._asked: dict[int, Answered] = {}
+        self._pending: dict[int, OnAnswer] = {}
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the network can read or change what is sent: from this machine, or over TLS."""
+        """True if nobody on the network can read or change what is sent: loopback, or TLS."""
         return self.is_encrypted or self.peer.is_loopback
 
     def send(self, command: Command) -> None:
-        """Send a command; nothing happens where the peer has gone.
+        """Send a command; do nothing if the connection has closed.
 
-        An answer that does not fit a frame is sent as an error: the peer is not to wait for it, and neither for what
-        others on the connection are answered. A request that does not is dropped.
+        An answer that does not fit in a frame is replaced by an error, so that the peer neither waits for it nor loses
+        the connection. A request that does not fit is dropped.
         """
         if not self.is_open:
             return
         try:
             frame = serialize_command(command)
         except UnserializableError as error:
-            _logger.warning("%s does not get command %d, which fits no frame: %s", self.peer, command.code, error)
+            _logger.warning("command %d to %s does not fit in a frame: %s", command.code, self.peer, error)
             if not command.is_response:
                 return
             frame = serialize_command(
                 Command(
                     ResponseCode.SYSTEM_ERROR,
-                    remark=f"the answer fits no frame: {error}"[:_MAX_REMARK],
+                    remark=f"the answer does not fit in a frame: {error}"[:_MAX_REMARK],
                     opaque=command.opaque,
                     flag=command.flag,
                     serialize_type=command.serialize_type,
@@ -87,47 +87,47 @@ class Channel:
             )
         self._write(frame)
 
-    def tell(self, request: Command) -> None:
+    def send_one_way(self, request: Command) -> None:
         """Send a request that needs no answer."""
-        if self.is_behind:
+        if self.is_congested:
             return
         self.send(replace(request, opaque=self._next_opaque(), flag=FLAG_ONE_WAY))
 
-    def ask(self, request: Command, answered: Answered) -> int:
-        """Send a request; `answered` is called once. Gives the request's number, for `give_up`."""
-        if len(self._asked) >= MAX_ASKED:
-            self._asked.pop(next(iter(self._asked)))(None)
+    def ask(self, request: Command, on_answer: OnAnswer) -> int:
+        """Send a request; `on_answer` is called exactly once. Return the request's number, for `give_up`."""
+        if len(self._pending) >= MAX_PENDING_REQUESTS:
+            self._pending.pop(next(iter(self._pending)))(None)
         opaque = self._next_opaque()
-        if self.is_behind:
-            answered(None)
+        if self.is_congested:
+            on_answer(None)
             return opaque
-        self._asked[opaque] = answered
+        self._pending[opaque] = on_answer
         self.send(replace(request, opaque=opaque))
         return opaque
 
     def give_up(self, opaque: int) -> None:
-        """Wait no longer for an answer."""
-        if answered := self._asked.pop(opaque, None):
-            answered(None)
+        """Stop waiting for an answer."""
+        if on_answer := self._pending.pop(opaque, None):
+            on_answer(None)
 
     def _next_opaque(self) -> int:
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         return self._opaque
 
     def take_answer(self, answer: Command) -> None:
-        """Hand an answer to whoever asked; one that nobody waits for is dropped."""
-        if answered := self._asked.pop(answer.opaque, None):
-            answered(answer)
+        """Pass an answer to the function that waits for it; drop an answer that nobody waits for."""
+        if on_answer := self._pending.pop(answer.opaque, None):
+            on_answer(answer)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self.is_open:
             self._close()
             self.lost()
 
     def lost(self) -> None:
-        """Note that the connection has ended."""
+        """Mark the connection as closed, and report None to everybody who waits for an answer."""
         self.is_open = False
-        asked, self._asked = self._asked, {}
-        for answered in asked.values():
-            answered(None)
+        pending, self._pending = self._pending, {}
+        for on_answer in pending.values():
+            on_answer(None)

@@ -1,4 +1,4 @@
-"""Commands out of a stream of bytes that comes in pieces."""
+"""Incremental parser of commands from a stream of bytes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES, Command, parse_c
 
 
 class FrameReader:
-    """What has arrived on one connection and is not a whole frame yet.
+    """Buffer that splits the bytes of one connection into commands.
 
-    It never holds more than one frame's bytes and what came in one piece behind it: a frame's length is checked as soon
-    as its first four bytes are here.
+    It never holds more than one incomplete frame and the last piece received: a frame's length is checked as soon as
+    its first four bytes have arrived.
     """
 
     def __init__(self, limit_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -17,10 +17,10 @@ class FrameReader:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[Command]:
-        """Take bytes; gives the commands that are whole now.
+        """Add received bytes, and return the commands that are complete.
 
         Raises:
-            LayoutError: if what has come is no frame: the connection is of no use any more.
+            LayoutError: if the bytes are not a valid frame; the connection must be closed.
         """
         buffer: bytes | bytearray = data
         if self._rest:
@@ -39,5 +39,5 @@ class FrameReader:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of a frame that is not whole yet."""
+        """Size of the incomplete frame in the buffer."""
         return len(self._rest)

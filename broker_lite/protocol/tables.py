@@ -1,4 +1,4 @@
-"""Bodies with tables or lists of many entries, made a hundred at a time."""
+"""Bodies of answers with many entries, serialized a hundred entries at a time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def table_body(
     """Return the body of an answer as fastjson writes it: `{"name":{...},others}`.
 
     Args:
-        name: of the table.
-        entries: its keys and values; they are taken in small steps.
-        others: gives the other fields, when the table is ready.
+        name: name of the table.
+        entries: keys and values; they are taken in small steps.
+        others: returns the other fields; called when the table is complete.
     """
     remaining = iter(entries)
     pieces = []
@@ -35,14 +35,14 @@ def table_body(
 
 
 def list_body(name: str, entries: Iterable[str]) -> Generator[None, None, bytes]:
-    """Return the body of an answer that is a list of texts: `{"name":["a","b"]}`.
+    """Return the body of an answer that is a list of strings: `{"name":["a","b"]}`.
 
     Args:
-        name: of the list.
-        entries: the texts; they are taken in small steps.
+        name: name of the list.
+        entries: the strings; they are taken in small steps.
 
     Raises:
-        BodyError: if they do not fit a frame.
+        BodyError: if the list does not fit in a frame.
     """
     remaining = iter(entries)
     pieces, size = [], 0

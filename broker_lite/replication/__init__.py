@@ -1,11 +1,11 @@
-"""A master that gives its log to slaves, and a slave that keeps a copy of it, byte for byte.
+"""Replication: a master sends its log to slaves, and a slave keeps a byte-for-byte copy of it.
 
-    protocol    what goes over the wire, both sides: bytes in, bytes out
-    log_copy    the slave's log: bytes of the master's, and what follows from the records in them
-    master      connections of slaves        sync_master     answers that wait until a slave has the message
-    slave       the connection to a master   slave_broker    a broker that takes no messages
-    synchronize topics, groups and offsets, which are not in the log
-    part        all of it, as a server has it
+    protocol        the wire protocol, both sides: bytes in, bytes out
+    log_copy        a slave's log: bytes of the master's log, and the queues and index built from its records
+    master          connections of slaves        sync_master     answers that wait until a slave has the message
+    slave           the connection to a master   slave_broker    a broker that accepts no messages
+    synchronize     topics, groups and offsets, which are not in the log
+    role            the role of a broker, as the server uses it
 
-Nobody becomes master by himself: a slave's store, opened as a master's, goes on where the copy ends.
+There is no automatic failover. A slave's store can be opened as a master's; it continues where the copy ends.
 """

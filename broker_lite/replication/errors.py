@@ -1,10 +1,10 @@
-"""What can go wrong between a master and a slave.
+"""Errors of replication.
 
     ReplicationError
-    ├── PeerError      the other side says what it must not: the connection ends
-    └── CopyError      bytes that cannot stand in this log: its files are not those of the master, or the log is damaged
+    ├── PeerError      the peer violates the protocol; the connection is closed
+    └── CopyError      bytes that are not a valid continuation of this log: wrong master, or a damaged log
 
-Either way the slave connects again after a while, and begins where its log ends.
+In both cases the slave reconnects after a pause, and resumes at the end of its log.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class ReplicationError(CommitLakeError):
-    """A log cannot be copied."""
+    """Base class of the errors of replication."""
 
 
 class PeerError(ReplicationError):
-    """The other side of a connection breaks the protocol, or asks for what is not there."""
+    """Error for a peer that violates the protocol, or requests data that does not exist."""
 
 
 class CopyError(ReplicationError):
-    """Bytes of a master's log that cannot stand in this one."""
+    """Error for bytes of a master's log that are not a valid continuation of this one."""

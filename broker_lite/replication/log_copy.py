@@ -1,8 +1,8 @@
-"""The log of a slave: bytes of the master's, at the same offsets, and the queues and the index that follow from them.
+"""Log of a slave: bytes of the master's log at the same offsets, and the queues and index built from them.
 
-Bytes come cut anywhere. A record is entered into its queue and the index when all of it is here; what is here of the
-next one already counts as log, and recovery drops it if the process ends before the rest comes. Source:
-DefaultMessageStore.appendToCommitLog, ReputMessageService (5.5.0), which enters records in a thread of its own.
+Bytes arrive in arbitrary pieces. A record is entered into its queue and the index when it is complete; an incomplete
+one already belongs to the log, and recovery drops it if the process ends before the rest arrives. Source:
+DefaultMessageStore.appendToCommitLog, ReputMessageService (5.5.0), which enters records in a separate thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from commitlake.broker_lite.replication.errors import CopyError
 from commitlake.broker_lite.stores.engine.errors import DiskFullError, StoreUnusableError
 from commitlake.broker_lite.stores.engine.progress import Progress
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, Dispatching
+from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS
 from commitlake.schemas.layouts.errors import LayoutError
@@ -23,38 +23,38 @@ _logger = logging.getLogger(__name__)
 
 
 class LogCopy:
-    """What appends to a slave's store; nothing else may."""
+    """Writer of a slave's store; nothing else may write to it."""
 
     def __init__(self, store: MessageStore) -> None:
-        """Go on where the store's log ends.
+        """Resume at the end of the store's log.
 
         Args:
-            store: an open store to which nobody puts messages.
+            store: an open store that has no other writer.
         """
         self._store = store
         self._files = store.files
         self._log = store.files.log
         self._writer = store.writer
-        self._dispatching = Dispatching(store.options)
+        self._dispatches = DispatchBuilder(store.options)
         self._known = store.recovery.progress
 
     @property
     def segment_size(self) -> int:
-        """Of the log's files."""
+        """Size of the log's files."""
         return self._log.files.file_size
 
     @property
     def end(self) -> int | None:
-        """Physical offset behind the last byte; None in an empty store, which can begin anywhere."""
+        """Physical offset of the log's end; None in an empty store, which may start at any segment."""
         with self._writer.lock:
             return None if self._log.files.is_empty else self._log.end
 
     def append(self, physical_offset: int, data: bytes) -> None:
-        """Append bytes of one segment, and enter the records that they make whole.
+        """Append bytes of one segment, and enter the records that are complete now.
 
         Raises:
-            CopyError: if what stands there is no record; the log ends before it then.
-            DiskFullError: if there is no room; the log ends before the first record that could not be entered.
+            CopyError: if the bytes are not valid records; the log then ends before them.
+            DiskFullError: if the disk is full; the log then ends before the first record that was not entered.
             StoreUnusableError: if the store was closed, or a write failed half-way.
         """
         is_first = not self._known.store_timestamp
@@ -62,18 +62,18 @@ class LogCopy:
             with self._writer.lock:
                 self._append(physical_offset, data)
         except (LayoutError, DiskFullError) as error:
-            # Not within the lock: whoever syncs or deletes files has another one first.
+            # Outside the lock: flushes and file deletion take another lock first.
             self._store.cut_log(self._known)
             if isinstance(error, DiskFullError):
                 raise
-            raise CopyError(f"expected a record of the master's log, found another thing: {error}") from error
+            raise CopyError(f"expected records of the master's log, found invalid bytes: {error}") from error
         if is_first and self._known.store_timestamp:
-            # A copy that ends before anything is vouched for would be empty, and begin with another segment.
+            # Without this flush, a crash would leave an empty copy, which would start with another segment.
             self._store.flush()
 
     def _append(self, physical_offset: int, data: bytes) -> None:
         if self._writer.is_closed:
-            raise StoreUnusableError("expected an open store, found it closed")
+            raise StoreUnusableError("expected an open store, found a closed one")
         self._writer.check_usable()
         if self._log.files.is_empty:
             self._known = Progress(physical_offset)
@@ -93,14 +93,14 @@ class LogCopy:
             if message is None:
                 self._known = self._known._replace(log_end=self._known.log_end + size)
                 continue
-            self._enter(self._dispatching.of_message(message))
+            self._enter(self._dispatches.of_message(message))
             self._known = Progress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
     def _next(self) -> tuple[int, Message | None] | None:
-        """Size of what comes next, and the message if it is no BLANK; None where it is not all here yet.
+        """Return the size of the next record, and its message, or None for a BLANK; return None if it is incomplete.
 
         Raises:
-            LayoutError: if it is neither.
+            LayoutError: if it is neither a message nor a BLANK.
         """
         position = self._known.log_end
         here = self._log.end - position
@@ -121,10 +121,10 @@ class LogCopy:
         if record.is_queued:
             queue = queues.find(record.topic, record.queue_id)
             if queue is not None and _is_new_beginning(queue, record):
-                _logger.info("%s/%d begins anew with message %d", queue.topic, queue.queue_id, record.queue_offset)
+                _logger.info("%s/%d restarts at %d, as on the master", queue.topic, queue.queue_id, record.queue_offset)
                 queue.clear()
             queues.expect_kind(record)
-            # Every record since the log's first is here: where a queue has a gap, the master's has it, too.
+            # All records since the log's start are here: a gap in this queue is also in the master's queue.
             queues.dispatch_again(record, from_log_start=True)
             if queues.find(record.topic, record.queue_id) is not None:
                 self._files.config.topics.ensure(record.topic, record.queue_id)
@@ -134,5 +134,5 @@ class LogCopy:
 
 
 def _is_new_beginning(queue: AnyQueue, record: Dispatch) -> bool:
-    """Whether a queue's numbers go back: on the master its topic was deleted, and came again."""
+    """Return whether a queue's offsets restart, because its topic was deleted and created again on the master."""
     return record.queue_offset < queue.max_offset and record.physical_offset > queue.last_record

@@ -1,6 +1,6 @@
-"""A master's connections to its slaves: each gets the log from where it says that it ends.
+"""Connections of a master to its slaves: each receives the log from the offset that it reports.
 
-A slave is sent as much as it reads: what it leaves unread stays in the log, and costs no memory. Source:
+The master sends only as fast as a slave reads, so a slow slave costs no memory. Source:
 DefaultHAService, DefaultHAConnection (5.5.0).
 """
 
@@ -22,16 +22,17 @@ from commitlake.broker_lite.stores.engine.errors import StoreError
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 
 _UNREAD_BYTES = 1 << 20
-"""What is on the way to one slave."""
+"""Maximum number of unread bytes on the way to one slave."""
 _logger = logging.getLogger(__name__)
 
 
 class Master:
-    """Gives a store's log to slaves.
+    """Server that sends a store's log to slaves.
 
     Attributes:
-        acknowledged: how far some slave has come; as RocketMQ counts, also if that one has gone since.
-        log: Warnings of what slaves do.
+        acknowledged: highest offset that a slave has acknowledged; as in RocketMQ, it stays after that slave
+            disconnects.
+        log: rate-limited warnings about slaves.
     """
 
     def __init__(
@@ -41,13 +42,13 @@ class Master:
         loop: asyncio.AbstractEventLoop,
         progressed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Begin without a slave.
+        """Start without slaves.
 
         Args:
-            store: whose log.
-            options: how.
-            loop: where everything runs.
-            progressed: is told how far some slave has come, whenever that rises.
+            store: store whose log is sent.
+            options: settings of replication.
+            loop: event loop of the server.
+            progressed: called with the highest acknowledged offset whenever it rises.
         """
         self.acknowledged = 0
         self.options = options
@@ -60,17 +61,17 @@ class Master:
         self._ticking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen.
+        """Start to listen for slaves.
 
         Raises:
-            OSError: if the port is not free.
+            OSError: if the port cannot be opened.
         """
         assert self.options.listen is not None
         self._server = await self.loop.create_server(lambda: SlaveConnection(self), *self.options.listen)
         self._ticking = self.loop.create_task(self._tick())
 
     async def stop(self) -> None:
-        """Let the slaves go."""
+        """Close the connections of all slaves."""
         if self._ticking is not None:
             self._ticking.cancel()
         if self._server is not None:
@@ -80,34 +81,34 @@ class Master:
         await asyncio.sleep(0)
 
     def add(self, slave: SlaveConnection) -> str | None:
-        """Note a connection; returns why it is refused, or None."""
+        """Add a connection; return the reason if it is refused, else None."""
         peer = ipaddress.ip_address(slave.ip)
         if self.options.allowed and not any(peer in network for network in self.options.allowed):
-            return "it is none of those that may come"
+            return "its address is not among the allowed networks"
         if len(self._slaves) >= self.options.connections:
-            return "there are too many"
+            return "there are too many slaves"
         if sum(other.ip == slave.ip for other in self._slaves) >= self.options.connections_of_one:
-            return "there are too many from its address"
+            return "there are too many slaves from its address"
         self._slaves[slave] = None
         return None
 
     def discard(self, slave: SlaveConnection) -> None:
-        """Note that a connection has ended."""
+        """Remove a closed connection."""
         self._slaves.pop(slave, None)
 
     def acknowledge(self, offset: int) -> None:
-        """Note how far a slave is."""
+        """Update the highest acknowledged offset."""
         if offset > self.acknowledged:
             self.acknowledged = offset
             self._progressed(offset)
 
-    def has_slave_near(self, offset: int) -> bool:
-        """Whether there is a slave that may soon have the log up to an offset."""
+    def has_slave_in_range(self, offset: int) -> bool:
+        """Return whether a slave is close enough to have the log up to an offset soon."""
         is_there = any(slave.is_begun for slave in self._slaves)
         return is_there and offset - self.acknowledged < self.options.max_gap_bytes
 
     def send(self) -> None:
-        """Send what the slaves do not have yet; to be called when the log has grown."""
+        """Send new bytes of the log to the slaves; call this when the log has grown."""
         for slave in list(self._slaves):
             slave.send()
 
@@ -120,10 +121,10 @@ class Master:
 
 
 class SlaveConnection(asyncio.Protocol):
-    """One slave.
+    """Connection to one slave.
 
     Attributes:
-        ip: its address; empty before it is there.
+        ip: address of the slave; empty before it has connected.
     """
 
     def __init__(self, master: Master) -> None:
@@ -137,7 +138,7 @@ class SlaveConnection(asyncio.Protocol):
 
     @property
     def is_begun(self) -> bool:
-        """Whether the slave has said where it is."""
+        """True once the slave has reported its offset."""
         return self._side.acknowledged is not None
 
     @property
@@ -146,16 +147,16 @@ class SlaveConnection(asyncio.Protocol):
         return f"{host}:{port}"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, unless there are too many."""
+        """Accept the connection, unless it is refused."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(_UNREAD_BYTES)
         self.ip = transport.get_extra_info("peername")[0].partition("%")[0]
         if (refusal := self._master.add(self)) is not None:
-            self._master.log.warning("a slave from %s is refused: %s", self._peer, refusal)
+            self._master.log.warning("refused slave %s: %s", self._peer, refusal)
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take reports, and send what they ask for."""
+        """Handle reports, and send the bytes that they ask for."""
         self._heard_at = self._master.loop.time()
         begun = self.is_begun
         try:
@@ -164,7 +165,7 @@ class SlaveConnection(asyncio.Protocol):
             self._refuse(error)
             return
         if not begun and self.is_begun:
-            _logger.info("slave %s gets the log from %d on", self._peer, self._side.next_offset)
+            _logger.info("slave %s receives the log from offset %d on", self._peer, self._side.next_offset)
         if self._side.acknowledged is not None:
             self._master.acknowledge(self._side.acknowledged)
         self.send()
@@ -173,7 +174,7 @@ class SlaveConnection(asyncio.Protocol):
         return range(self._master.store.min_physical_offset, self._master.store.log_end)
 
     def send(self) -> None:
-        """Send what the slave does not have, as much as it reads; others have their turn every few milliseconds."""
+        """Send bytes of the log as fast as the slave reads; pause after some milliseconds for other work."""
         transport = self._transport
         if transport is None or self._is_paused or self._will_send or not self.is_begun:
             return
@@ -201,35 +202,35 @@ class SlaveConnection(asyncio.Protocol):
             self._sent_at = self._master.loop.time()
 
     def _refuse(self, error: Exception) -> None:
-        self._master.log.warning("slave %s is cut off: %s", self._peer, error)
+        self._master.log.warning("closed the connection to slave %s: %s", self._peer, error)
         if self._transport is not None:
             self._transport.abort()
 
     def tick(self) -> None:
-        """Give a sign of life where nothing else was sent for long; cut off who gives none."""
+        """Send a heartbeat after a pause; close the connection if the slave has been silent for too long."""
         now, options = self._master.loop.time(), self._master.options
         if not self.is_begun and now - self._connected_at > options.housekeeping_seconds:
-            self._refuse(PeerError("expected the offset from which it wants the log, found none"))
+            self._refuse(PeerError("expected a first report with its offset, found none"))
         elif now - self._heard_at > options.housekeeping_seconds:
             self._refuse(PeerError(f"expected a report every {options.heartbeat_seconds:.0f} s, found none"))
         elif now - self._sent_at >= options.heartbeat_seconds and not self._is_paused:
-            self._write(self._side.sign_of_life())
+            self._write(self._side.heartbeat())
 
     def pause_writing(self) -> None:
-        """The slave is slow."""
+        """Stop sending to a slave that does not read."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """The slave has read."""
+        """Resume sending to a slave that has read."""
         self._is_paused = False
         self.send()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (why makes no difference)
-        """Forget the slave."""
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)
+        """Remove the closed connection."""
         self._master.discard(self)
         self._transport = None

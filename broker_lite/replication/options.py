@@ -1,4 +1,4 @@
-"""Settings of replication; names and defaults are those of RocketMQ's MessageStoreConfig, with units."""
+"""Settings of replication; names and defaults follow RocketMQ's MessageStoreConfig, with units."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 
-from commitlake.broker_lite.replication.asking import AskingOptions
+from commitlake.broker_lite.replication.peer_client import PeerClientOptions
 from commitlake.broker_lite.replication.protocol import DEFAULT_BATCH_BYTES
 
 
 class Role(StrEnum):
-    """What a broker is: `brokerRole`."""
+    """Role of a broker: `brokerRole`."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -20,24 +20,24 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationOptions:
-    """How a broker's log is copied.
+    """Settings for the replication of a broker's log.
 
     Attributes:
-        role: what the broker is; an answer of a SYNC_MASTER to a send waits for a slave.
-        listen: where a master gives its log to slaves; None for nowhere.
-        allowed: networks that slaves may come from; empty for everywhere: whoever can connect can then read all of the
-            log, and lets a SYNC_MASTER believe that a slave has it.
-        master: where a slave gets the log (`haMasterAddress`); None for the place that a name server tells.
-        heartbeat_seconds: the longest time without a word from either side (`haSendHeartbeatInterval`).
-        housekeeping_seconds: after this long without a word the other side is gone (`haHousekeepingInterval`).
-        batch_bytes: what a master sends at once (`haTransferBatchSize`).
+        role: role of the broker; a SYNC_MASTER answers a send after a slave has the message.
+        listen: address on which a master accepts slaves; None for no slaves.
+        allowed: networks that slaves may connect from; empty for all networks: then anybody who can connect can read
+            the whole log, and make a SYNC_MASTER believe that a slave has it.
+        master: address of the master's log (`haMasterAddress`); None if a name server provides it.
+        heartbeat_seconds: longest silence of either side (`haSendHeartbeatInterval`).
+        housekeeping_seconds: silence after which the connection is closed (`haHousekeepingInterval`).
+        batch_bytes: size of a transfer (`haTransferBatchSize`).
         slave_timeout_ms: how long an answer waits for a slave (`slaveTimeout`).
-        max_gap_bytes: a slave that is further behind is not waited for (`haMaxGapNotInSync`, `haSlaveFallbehindMax`).
-        retry_seconds: after this long a slave connects again.
-        synchronize_seconds: how often a slave asks for topics, groups and offsets.
-        connections: slaves that a master has at once.
-        connections_of_one: those of them from one address.
-        asking: how this broker asks name servers and its master; the log itself is copied in plain text.
+        max_gap_bytes: lag beyond which a slave is not waited for (`haMaxGapNotInSync`, `haSlaveFallbehindMax`).
+        retry_seconds: pause before a slave reconnects.
+        synchronize_seconds: interval at which a slave copies topics, groups and offsets.
+        connections: maximum number of slaves.
+        connections_of_one: maximum number of slaves from one address.
+        asking: security of requests to name servers and the master; the log itself is copied in plain text.
     """
 
     role: Role = Role.ASYNC_MASTER
@@ -53,4 +53,4 @@ class ReplicationOptions:
     synchronize_seconds: float = 10.0
     connections: int = 16
     connections_of_one: int = 4
-    asking: AskingOptions = field(default_factory=AskingOptions)
+    asking: PeerClientOptions = field(default_factory=PeerClientOptions)

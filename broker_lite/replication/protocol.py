@@ -1,15 +1,15 @@
-"""How a log is copied over a connection: the slave says how far it is, the master sends what follows.
+"""Wire protocol of replication: the slave reports its offset, and the master sends what follows.
 
     slave to master     max_physical_offset int64                          a report
     master to slave     physical_offset int64, body_size int32, body       a transfer
 
-The first report tells where to begin: at that offset, or, where it is 0, at the first byte of the master's last
-segment. Later ones acknowledge what has come; a report every few seconds is a sign of life, as is a transfer without a
-body. A body is a stretch of one segment, cut anywhere, also within a record. Bodies follow one another without a gap.
+The first report says where to start: at that offset or, if it is 0, at the first byte of the master's last segment.
+Later reports acknowledge what has arrived; a report every few seconds serves as a heartbeat, as does a transfer without
+a body. A body is part of one segment, cut anywhere, even within a record. Bodies follow one another without gaps.
 
-RocketMQ's master takes the last report of what one read has brought, and any number in it; its slave appends what comes
-first wherever it is said to stand. Both are checked here. Source: DefaultHAConnection, DefaultHAClient (5.5.0),
-HAConnection, HAService.HAClient (4.9.7), which are the same on the wire.
+RocketMQ's master uses only the last report of each read, and accepts any number in it; its slave appends the first body
+at whatever offset it names. Both are checked here. Source: DefaultHAConnection, DefaultHAClient (5.5.0), HAConnection,
+HAService.HAClient (4.9.7); both versions have the same protocol.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from typing import NamedTuple
 from commitlake.broker_lite.replication.errors import PeerError
 from commitlake.schemas.layouts.base import Field, Layout
 
-REPORT = Layout(Field("max_physical_offset", "q", "physical offset behind the last byte that the slave has"))
+REPORT = Layout(Field("max_physical_offset", "q", "physical offset of the end of the slave's log"))
 TRANSFER = Layout(
-    Field("physical_offset", "q", "of the body's first byte"),
-    Field("body_size", "i", "bytes that follow; 0 for a sign of life"),
+    Field("physical_offset", "q", "physical offset of the body's first byte"),
+    Field("body_size", "i", "number of bytes that follow; 0 for a heartbeat"),
 )
 assert (REPORT.size, TRANSFER.size) == (8, 12)
 
 DEFAULT_BATCH_BYTES = 32 << 10
 """RocketMQ's haTransferBatchSize."""
 MAX_BODY_BYTES = (4 << 20) - TRANSFER.size
-"""A RocketMQ slave has a buffer of 4 MiB, and never gets on with a transfer that does not fit into it."""
+"""A RocketMQ slave has a buffer of 4 MiB; a larger transfer would block it forever."""
 
 
-class Stretch(NamedTuple):
-    """Bytes of a log."""
+class LogChunk(NamedTuple):
+    """Piece of a log at a physical offset."""
 
     physical_offset: int
     data: bytes
 
 
 class MasterSide:
-    """One slave, as its master sees it.
+    """Master's side of the connection to one slave.
 
     Attributes:
-        acknowledged: how far the slave is; None until it has said where to begin.
-        next_offset: the next byte to send.
+        acknowledged: offset that the slave has reported; None before its first report.
+        next_offset: offset of the next byte to send.
     """
 
     def __init__(self, segment_size: int, batch_bytes: int = DEFAULT_BATCH_BYTES) -> None:
         """Wait for the first report.
 
         Args:
-            segment_size: of the log's files.
-            batch_bytes: the largest body.
+            segment_size: size of the log's files.
+            batch_bytes: maximum size of a body.
         """
         self.acknowledged: int | None = None
         self.next_offset = 0
@@ -61,14 +61,14 @@ class MasterSide:
         self._rest = b""
 
     def receive(self, data: bytes, log: range) -> None:
-        """Take reports.
+        """Parse reports of the slave.
 
         Args:
-            data: what has come.
-            log: the physical offsets that the log has now.
+            data: received bytes.
+            log: physical offsets of the current log.
 
         Raises:
-            PeerError: if the slave says that it has what it cannot have.
+            PeerError: if the slave reports an impossible offset.
         """
         data = self._rest + data
         whole = len(data) - len(data) % REPORT.size
@@ -90,14 +90,14 @@ class MasterSide:
         else:
             raise PeerError(
                 f"first report: expected 0 or an offset of the log, {log.start} to {log.stop}, found {offset}; a slave "
-                "that is further than its master, or too far behind, has to begin with an empty store"
+                "that is ahead of its master, or too far behind, must start with an empty store"
             )
 
     def due(self, log: range) -> tuple[int, int] | None:
-        """Offset and size of the next body; None where the slave has all, or has not said where to begin.
+        """Return offset and size of the next body, or None if the slave has everything or has not reported yet.
 
         Raises:
-            PeerError: if the slave is so slow that what it needs was deleted.
+            PeerError: if the slave is so slow that the bytes it needs were deleted.
         """
         if self.acknowledged is None or self.next_offset == log.stop:
             return None
@@ -107,28 +107,28 @@ class MasterSide:
         return self.next_offset, min(self._batch_bytes, in_segment, log.stop - self.next_offset)
 
     def transfer(self, body: bytes) -> bytes:
-        """The bytes that send the next body."""
+        """Return the bytes of the next transfer."""
         header = TRANSFER.pack(self.next_offset, len(body))
         self.next_offset += len(body)
         return header + body
 
-    def sign_of_life(self) -> bytes:
-        """A transfer without a body; nothing before the slave has said where to begin."""
+    def heartbeat(self) -> bytes:
+        """Return a transfer without a body, or nothing before the slave's first report."""
         return b"" if self.acknowledged is None else TRANSFER.pack(self.next_offset, 0)
 
 
 class SlaveSide:
-    """The master, as a slave sees it.
+    """Slave's side of the connection to its master.
 
-    Bodies are handed on as they come: nothing is kept but the part of a header that is here.
+    Bodies are returned as they arrive; only an incomplete header is buffered.
     """
 
     def __init__(self, segment_size: int, log_end: int | None) -> None:
-        """Begin where the slave is.
+        """Start at the end of the slave's log.
 
         Args:
-            segment_size: of the slave's files, and the master's.
-            log_end: physical offset behind the last byte that the slave has; None for an empty store.
+            segment_size: size of the slave's files, and the master's.
+            log_end: physical offset of the end of the slave's log; None for an empty store.
         """
         self._segment_size = segment_size
         self._expected = log_end
@@ -136,22 +136,22 @@ class SlaveSide:
         self._header = b""
 
     def report(self) -> bytes:
-        """The bytes that tell the master how far the slave is; whatever was received must be in its log by then."""
+        """Return a report of the received offset; everything received must already be in the slave's log."""
         return REPORT.pack(self._expected or 0)
 
-    def receive(self, data: bytes) -> list[Stretch]:
-        """Take what has come; gives the bytes of the log in it.
+    def receive(self, data: bytes) -> list[LogChunk]:
+        """Parse received bytes, and return the bytes of the log in them.
 
         Raises:
-            PeerError: if it is not what follows; what came before it in `data` is lost, and sent again another time.
+            PeerError: if the bytes are not valid; valid bytes before them in `data` are dropped, and sent again later.
         """
-        found: list[Stretch] = []
+        found: list[LogChunk] = []
         position = 0
         while position < len(data):
             if self._left:
                 part = data[position : position + self._left]
                 assert self._expected is not None
-                found.append(Stretch(self._expected, part))
+                found.append(LogChunk(self._expected, part))
                 self._expected += len(part)
                 self._left -= len(part)
                 position += len(part)

@@ -1,7 +1,7 @@
-"""A slave's connection to its master: the log comes in, and how far it has come goes out.
+"""Connection of a slave to its master: it receives the log, and reports how much it has.
 
-Where the master is, an option says, or the answer of a name server at which both have registered. A connection that
-ends, in whatever way, is made again after a while. Source: DefaultHAClient, BrokerController (5.5.0).
+The master's address comes from an option, or from a name server at which both have registered. When the connection
+fails or closes, the slave reconnects after a pause. Source: DefaultHAClient, BrokerController (5.5.0).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from commitlake.broker_lite.replication.asking import Asker
 from commitlake.broker_lite.replication.errors import ReplicationError
 from commitlake.broker_lite.replication.log_copy import LogCopy
 from commitlake.broker_lite.replication.options import ReplicationOptions
+from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.replication.protocol import SlaveSide
 from commitlake.broker_lite.replication.synchronize import Synchronizer
 from commitlake.broker_lite.stores.engine.errors import StoreError
@@ -22,11 +22,11 @@ from commitlake.schemas.remoting.name_server_headers import RegisterBrokerRespon
 
 _READ_BYTES = 256 << 10
 _logger = logging.getLogger(__name__)
-Place = tuple[str, int]
+HostAndPort = tuple[str, int]
 
 
-def parse_place(text: str | None) -> Place | None:
-    """Host and port of an address as brokers register it; None for anything else, as an empty text."""
+def parse_address(text: str | None) -> HostAndPort | None:
+    """Parse the host and port of an address as brokers register it; return None if it is empty or invalid."""
     host, _, port = (text or "").rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     number = parse_int(port, 1, 0xFFFF)
@@ -34,82 +34,82 @@ def parse_place(text: str | None) -> Place | None:
 
 
 class Slave:
-    """Follows one master.
+    """Slave that follows one master.
 
     Attributes:
-        knows_master: whether it was told where the master's log is.
+        knows_master: True once the master's addresses are known.
     """
 
     def __init__(
         self, log: LogCopy, synchronizer: Synchronizer, options: ReplicationOptions, arrived: Callable[[], None]
     ) -> None:
-        """Begin without a master.
+        """Start without a master.
 
         Args:
-            log: where the bytes go.
-            synchronizer: what is asked of the master beside.
-            options: how.
-            arrived: is called when records have come.
+            log: log to which received bytes are appended.
+            synchronizer: copies topics, groups and offsets of the master.
+            options: settings of replication.
+            arrived: called when records have arrived.
         """
         self._log = log
         self._synchronizer = synchronizer
         self._options = options
         self._arrived = arrived
-        self._place = options.master
-        self._asker: Asker | None = None
+        self._address = options.master
+        self._client: PeerClient | None = None
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def knows_master(self) -> bool:
-        """Whether it was told where the master is, its log and itself."""
-        return self._place is not None and self._asker is not None
+        """True once the addresses of the master and of its log are known."""
+        return self._address is not None and self._client is not None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to follow."""
+        """Start to follow the master."""
         self._tasks = [loop.create_task(self._follow()), loop.create_task(self._synchronize())]
 
     async def stop(self) -> None:
-        """Follow no longer."""
+        """Stop following the master."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._asker is not None:
-            self._asker.close()
+        if self._client is not None:
+            self._client.close()
 
-    def told(self, answer: RegisterBrokerResponse) -> None:
-        """Take what a name server says of the master."""
-        place = parse_place(answer.ha_server_addr)
-        if self._options.master is None and place is not None and place != self._place:
-            _logger.info("the master's log is at %s:%d", *place)
-            self._place = place
-        master = parse_place(answer.master_addr)
-        if master is not None and (self._asker is None or self._asker.place != master):
-            if self._asker is not None:
-                self._asker.close()
-            self._asker = Asker(*master, self._options.asking)
+    def on_registered(self, answer: RegisterBrokerResponse) -> None:
+        """Handle the master's address in a name server's answer."""
+        address = parse_address(answer.ha_server_addr)
+        if self._options.master is None and address is not None and address != self._address:
+            _logger.info("the master's log is at %s:%d", *address)
+            self._address = address
+        master = parse_address(answer.master_addr)
+        if master is not None and (self._client is None or self._client.address != master):
+            if self._client is not None:
+                self._client.close()
+            self._client = PeerClient(*master, self._options.asking)
         if self.knows_master:
             self._changed.set()
 
     async def _follow(self) -> None:
         while True:
-            place = self._place
+            address = self._address
             try:
-                if place is not None:
-                    await self._copy(*place)
+                if address is not None:
+                    await self._copy(*address)
             except (OSError, TimeoutError, ReplicationError, StoreError) as error:
                 _logger.warning(
-                    "the log of master %s:%d is not copied now: %s", *(place or ("?", 0)), error or "no answer"
+                    "cannot copy the log of master %s:%d, will retry: %s", *(address or ("?", 0)), error or "no answer"
                 )
-            await asyncio.sleep(self._options.retry_seconds if place is not None else 0.1)
+            await asyncio.sleep(self._options.retry_seconds if address is not None else 0.1)
 
     async def _copy(self, host: str, port: int) -> None:
-        """Copy until the connection ends.
+        """Copy the log until the connection closes.
 
         Raises:
-            OSError: if it does not come about, or ends.
-            TimeoutError: if the master says nothing for long.
-            ReplicationError: if what it says is wrong.
+            OSError: if the connection fails or closes.
+            TimeoutError: if the master is silent for too long.
+            ReplicationError: if the master's data is invalid.
             StoreError: if the bytes cannot be stored.
         """
         options = self._options
@@ -124,11 +124,11 @@ class Slave:
                 async with asyncio.timeout(options.housekeeping_seconds):
                     data = await reader.read(_READ_BYTES)
                 if not data:
-                    raise ConnectionResetError("it has closed the connection")
-                stretches = side.receive(data)
-                for stretch in stretches:
-                    self._log.append(stretch.physical_offset, stretch.data)
-                if stretches:
+                    raise ConnectionResetError("the master closed the connection")
+                chunks = side.receive(data)
+                for chunk in chunks:
+                    self._log.append(chunk.physical_offset, chunk.data)
+                if chunks:
                     writer.write(side.report())
                     self._arrived()
         finally:
@@ -137,7 +137,7 @@ class Slave:
             writer.close()
 
     async def _report(self, side: SlaveSide, writer: asyncio.StreamWriter) -> None:
-        """Give signs of life; between two reads all that was received is in the log."""
+        """Send regular reports as heartbeats; at that moment everything received is in the log."""
         while True:
             await asyncio.sleep(self._options.heartbeat_seconds)
             writer.write(side.report())
@@ -145,9 +145,9 @@ class Slave:
     async def _synchronize(self) -> None:
         await self._changed.wait()
         while True:
-            assert self._asker is not None
+            assert self._client is not None
             try:
-                await self._synchronizer.run(self._asker)
+                await self._synchronizer.run(self._client)
             except StoreError as error:
-                _logger.warning("topics, groups and offsets cannot be kept: %s", error)
+                _logger.warning("cannot store topics, groups and offsets of the master: %s", error)
             await asyncio.sleep(self._options.synchronize_seconds)

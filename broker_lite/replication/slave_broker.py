@@ -1,6 +1,6 @@
-"""A broker that is a slave: it answers pulls and questions, and takes nothing that would go into the log.
+"""Broker of a slave: it answers pulls and queries, and refuses everything that would be written to the log.
 
-What it refuses, and in which words, is RocketMQ's: a producer hears that the broker is busy, and tries another one.
+Refused requests and messages are those of RocketMQ: a producer sees that the broker is busy, and tries another one.
 Source: SendMessageProcessor.rejectRequest, EndTransactionProcessor, AdminBrokerProcessor.validateSlave,
 DefaultPullMessageResultHandler (5.5.0).
 """
@@ -34,7 +34,7 @@ _PULLS = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 
 
 class SlaveDispatcher(Dispatcher):
-    """A dispatcher of a store that only `LogCopy` writes to."""
+    """Dispatcher for a store that only `LogCopy` writes to."""
 
     def _answer(self, channel: Channel, request: Command) -> Command | Answering | None:
         refusal = _REFUSALS.get(request.code)
@@ -44,13 +44,13 @@ class SlaveDispatcher(Dispatcher):
 
     def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
         if answer is not None and answer.code == ResponseCode.PULL_OFFSET_MOVED and request.code in _PULLS:
-            # What is not here may be at the master: where it is further, and where it has kept more.
+            # The offset may exist on the master, whose log may be longer at both ends.
             fields = {**answer.ext_fields, "nextBeginOffset": request.ext_fields.get("queueOffset", "0")}
             answer = request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark=answer.remark)
         super()._send(channel, request, answer, before)
 
     def tick(self, now_ms: int) -> bool:
-        """Do what is due by itself: delayed messages and transactions are the master's work."""
+        """Do periodic work; delayed messages and transactions are the master's work."""
         self.broker.statistics.tick(now_ms)
         self._attend_clients(now_ms)
         return False

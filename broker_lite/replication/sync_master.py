@@ -1,11 +1,11 @@
-"""A master whose answers to sends wait until a slave has the message: brokerRole=SYNC_MASTER.
+"""Master whose answers to sends wait until a slave has the message: brokerRole=SYNC_MASTER.
 
-    no slave, or one that is 256 MiB behind     SLAVE_NOT_AVAILABLE, at once
-    none that has it within slaveTimeout, 3 s   FLUSH_SLAVE_TIMEOUT
+    no slave, or one that lags by 256 MiB       SLAVE_NOT_AVAILABLE, at once
+    no slave has it within slaveTimeout, 3 s    FLUSH_SLAVE_TIMEOUT
 
-Either way the message is in the log. What else writes to the log (the end of a transaction, a message that is sent
-back) waits too, and is answered as ever; a message with the property WAIT=false does not wait. So it is in 4.9; 5.x
-waits only for `inSyncReplicas` above 1, and then knows FLUSH_SLAVE_TIMEOUT alone. Source:
+In both cases the message is in the log. Other writes to the log (the end of a transaction, a message that is sent back)
+also wait, but their answer does not change; a message with the property WAIT=false does not wait. This is the behaviour
+of 4.9; 5.x waits only if `inSyncReplicas` is above 1, and only knows FLUSH_SLAVE_TIMEOUT. Source:
 CommitLog.submitReplicaRequest, HAService (4.9.7).
 """
 
@@ -28,12 +28,12 @@ _WAITS_NOT = "WAIT\x01false"
 
 @dataclass(slots=True)
 class _Waiting:
-    """An answer that is not sent yet.
+    """Answer that is not sent yet.
 
     Attributes:
-        log_end: how far the log must be on the disk, or a slave.
-        deadline_ms: when the slave is not waited for any more; None where it is not at all.
-        is_send: whether the answer tells what became of the wait.
+        log_end: physical offset up to which the log must be on disk or on a slave.
+        deadline_ms: time until which it waits for a slave; None if it does not.
+        is_send: True if the answer's code reports the result of the wait.
     """
 
     log_end: int
@@ -44,36 +44,36 @@ class _Waiting:
 
 
 class SyncMasterDispatcher(Dispatcher):
-    """A dispatcher that asks how far the slaves are."""
+    """Dispatcher that delays answers until a slave has the data."""
 
     def __init__(
-        self, broker: Broker, accounts: Accounts | None, has_slave_near: Callable[[int], bool], timeout_ms: int
+        self, broker: Broker, accounts: Accounts | None, has_slave_in_range: Callable[[int], bool], timeout_ms: int
     ) -> None:
-        """Begin to answer.
+        """Create the dispatcher of a broker.
 
         Args:
-            broker: what it answers for.
-            accounts: who may ask; None for everybody.
-            has_slave_near: tells whether a slave may soon have the log up to an offset.
-            timeout_ms: how long an answer waits for it.
+            broker: state of the broker.
+            accounts: accounts whose requests are accepted; None if requests need no signature.
+            has_slave_in_range: returns whether a slave is close enough to have the log up to an offset soon.
+            timeout_ms: how long an answer waits for a slave.
         """
         super().__init__(broker, accounts)
-        self._has_slave_near = has_slave_near
+        self._has_slave_in_range = has_slave_in_range
         self._timeout_ms = timeout_ms
         self._waiting: deque[_Waiting] = deque()
         self._synced_end = self._copied_end = 0
 
     def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
-        """Send an answer when disk and slave have what its request wrote."""
+        """Send an answer when the disk and a slave have what its request wrote."""
         if answer is None or request.is_one_way:
             return
         end, deadline_ms = self.broker.store.log_end, None
         is_send = request.code in _SENDS
         if end != before and _WAITS_NOT not in request.ext_fields.get("i", request.ext_fields.get("properties", "")):
-            if self._has_slave_near(end):
+            if self._has_slave_in_range(end):
                 deadline_ms = self.broker.now_ms() + self._timeout_ms
             else:
-                answer = _told(answer, ResponseCode.SLAVE_NOT_AVAILABLE) if is_send else answer
+                answer = _with_code(answer, ResponseCode.SLAVE_NOT_AVAILABLE) if is_send else answer
         if end == before or (deadline_ms is None and not self.broker.options.sync_flush):
             channel.send(answer)
         else:
@@ -81,49 +81,49 @@ class SyncMasterDispatcher(Dispatcher):
 
     @property
     def wants_sync(self) -> bool:
-        """Whether answers wait for the disk."""
+        """True if answers wait for the disk."""
         return self.broker.options.sync_flush and any(one.log_end > self._synced_end for one in self._waiting)
 
     @property
     def unsent_answers(self) -> int:
-        """How many answers wait for the disk, or for slaves."""
+        """Number of answers that wait for the disk or for slaves."""
         return len(self._waiting)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether answers wait at all."""
+        """True if answers wait."""
         return bool(self._waiting)
 
     def synced(self, log_end: int) -> None:
-        """Send the answers to what is on the disk now, if a slave has it."""
+        """Send the answers that the disk has allowed, if a slave has their data."""
         self._synced_end = log_end
-        self._settle()
+        self._send_ready()
 
     def copied(self, log_end: int) -> None:
-        """Send the answers to what a slave has now, if it is on the disk."""
+        """Send the answers that a slave has allowed, if their data is on disk."""
         self._copied_end = log_end
-        self._settle()
+        self._send_ready()
 
     def sync_failed(self, error: BaseException) -> None:
-        """Tell those who wait that the disk failed."""
+        """Answer all requests that wait for the disk with an error."""
         waiting, self._waiting = self._waiting, deque()
         self._unsynced.extend((one.log_end, one.channel, one.answer) for one in waiting)
         super().sync_failed(error)
 
     def tick(self, now_ms: int) -> bool:
-        """Do what is due by itself; and wait for slow slaves no longer."""
+        """Do periodic work, and stop waiting for slow slaves."""
         self.expire(now_ms)
         return super().tick(now_ms)
 
     def expire(self, now_ms: int) -> None:
-        """Send the answers that have waited for a slave long enough."""
+        """Send the answers that have waited for a slave until their deadline."""
         for one in self._waiting:
             if one.deadline_ms is not None and one.deadline_ms <= now_ms and one.log_end > self._copied_end:
                 one.deadline_ms = None
-                one.answer = _told(one.answer, ResponseCode.FLUSH_SLAVE_TIMEOUT) if one.is_send else one.answer
-        self._settle()
+                one.answer = _with_code(one.answer, ResponseCode.FLUSH_SLAVE_TIMEOUT) if one.is_send else one.answer
+        self._send_ready()
 
-    def _settle(self) -> None:
+    def _send_ready(self) -> None:
         while self._waiting:
             one = self._waiting[0]
             if self.broker.options.sync_flush and one.log_end > self._synced_end:
@@ -133,6 +133,6 @@ class SyncMasterDispatcher(Dispatcher):
             self._waiting.popleft().channel.send(one.answer)
 
 
-def _told(answer: Command, code: ResponseCode) -> Command:
-    """The answer with what became of the wait; one that tells of an error stays as it is."""
+def _with_code(answer: Command, code: ResponseCode) -> Command:
+    """Return the answer with the code for the result of the wait; keep an answer that reports an error."""
     return replace(answer, code=code) if answer.code == ResponseCode.SUCCESS else answer

@@ -1,7 +1,7 @@
-"""What a slave needs and the log does not have: topics, groups, and how far groups and delay levels are.
+"""Synchronization of data that is not in the log: topics, groups, and offsets of groups and delay levels.
 
-Asked of the master every ten seconds. Topics and groups are then those of the master; of consumers' offsets those that
-the master has replace the slave's own. Source: SlaveSynchronize (5.5.0).
+A slave copies them from its master every ten seconds. It then has exactly the master's topics and groups; consumer
+offsets that the master has replace its own. Source: SlaveSynchronize (5.5.0).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.groups import is_valid_group
-from commitlake.broker_lite.replication.asking import Asker
 from commitlake.broker_lite.replication.errors import PeerError
+from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
@@ -28,15 +28,15 @@ _logger = logging.getLogger(__name__)
 
 
 class Synchronizer:
-    """Keeps a slave's tables as its master's are."""
+    """Synchronizer of a slave's tables with its master's."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._topics_version: DataVersion | None = None
         self._groups_version: DataVersion | None = None
 
-    async def run(self, master: Asker) -> bool:
-        """Ask for everything once; tells whether all of it came. What did not come stays as it was."""
+    async def run(self, master: PeerClient) -> bool:
+        """Copy all tables once, and return whether that succeeded; a table that was not received stays unchanged."""
         try:
             self.take_topics(await self._get(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs))
             self.take_consumer_offsets(
@@ -45,19 +45,19 @@ class Synchronizer:
             self.take_delay_offsets(await self._get(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable))
             self.take_groups(await self._get(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroups))
         except (OSError, TimeoutError, LayoutError, CommandError, PeerError) as error:
-            _logger.warning("topics, groups and offsets were not all got from master %s:%d: %r", *master.place, error)
+            _logger.warning("cannot copy all topics, groups and offsets from master %s:%d: %r", *master.address, error)
             return False
         return True
 
     @staticmethod
-    async def _get(master: Asker, code: RequestCode, kind: type[B]) -> B:
+    async def _get(master: PeerClient, code: RequestCode, kind: type[B]) -> B:
         answer = await master.ask(Command(code))
         if answer.code != ResponseCode.SUCCESS:
             raise PeerError(f"request {code}: expected SUCCESS, found {code_name(answer.code)}, {answer.remark}")
         return parse_body(kind, answer.body)
 
     def take_topics(self, found: TopicConfigs) -> None:
-        """Have the master's topics, and no others; the queues of one that is gone stay until they expire."""
+        """Replace the topics by the master's; queues of a removed topic stay until they expire."""
         topics, config = self._broker.topics, self._broker.store.config.topics
         if found.data_version == self._topics_version:
             return
@@ -72,7 +72,7 @@ class Synchronizer:
         self._topics_version = found.data_version
 
     def take_groups(self, found: SubscriptionGroups) -> None:
-        """Have the master's groups, and no others."""
+        """Replace the groups by the master's."""
         groups, config = self._broker.groups, self._broker.store.config.groups
         if found.data_version == self._groups_version:
             return
@@ -87,7 +87,7 @@ class Synchronizer:
         self._groups_version = found.data_version
 
     def take_consumer_offsets(self, found: ConsumerOffsetTable) -> None:
-        """Know how far the groups are at the master."""
+        """Store the consumer offsets of the master."""
         offsets = self._broker.store.config.consumer_offsets
         for key, queues in found.offset_table.items():
             topic, group = split_offset_key(key)
@@ -97,7 +97,7 @@ class Synchronizer:
                     offsets.commit(topic, group, queue_id, offset)
 
     def take_delay_offsets(self, found: DelayOffsetTable) -> None:
-        """Know which delayed messages the master has delivered."""
+        """Store the progress of the master's delay levels."""
         offsets = self._broker.store.config.delay_offsets
         for level, offset in found.offset_table.items():
             if offsets.entries.get(level) != offset:

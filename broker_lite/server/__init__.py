@@ -1,4 +1,4 @@
-"""The network's side of the broker: asyncio listeners, timers, and an orderly end."""
+"""Network server of the broker: asyncio listeners, timers and orderly shutdown."""
 
 from commitlake.broker_lite.server.service import Address, ListenError, ServerOptions, run_server
 

@@ -1,11 +1,11 @@
-"""Connections: bytes from the network to a service's handlers, and their answers back.
+"""Connections of a port: received bytes go to a service's handlers, and answers back to the clients.
 
-All frames that one read brings are handled at once, and all their answers go out in one write, up to a limit. Who does
-not read what is sent is not read from either, and what it has asked waits; who leaves too much lying is cut off. A
-client that sends many requests at once has a share of the time: after some milliseconds the others have their turn.
+All frames of one read are handled at once, and their answers are sent in one write, up to a limit. If a client does not
+read its answers, the server stops reading from it, and its requests wait; if too much stays unread, its connection is
+closed. A client that sends many requests at once is served for some milliseconds, then other clients have their turn.
 
-What all connections keep in memory has limits, too: frames that have not arrived whole, requests that wait for their
-turn, and answers that wait to be read. See `Limits`.
+The memory of all connections together is limited, too: incomplete frames, requests that wait for their turn, and
+answers that wait to be read. See `Limits`.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.tls_contexts import ServerTls
 
 TURN_SECONDS = 0.01
-"""How long one connection's requests are handled before others have their turn."""
+"""Longest time for which one connection's requests are handled before others have their turn."""
 _SMALL_BYTES = 64 << 10
-"""Answers on their way that are not counted."""
+"""Unsent bytes of a connection that are too few to be counted."""
 _COMMAND_BYTES = 500
-"""About what a request takes beside its body."""
+"""Approximate memory of a request besides its body."""
 _logger = logging.getLogger(__name__)
 
 
 class Service(Protocol):
-    """What answers on a port."""
+    """Handler of the requests on a port."""
 
     def handle(self, channel: Channel, request: Command) -> None:
-        """Do what a request asks, and answer it by the channel."""
+        """Handle a request, and answer it over the channel."""
 
     def handled(self) -> None:
-        """Do what some handled requests leave to do."""
+        """Run after a group of requests has been handled."""
 
     def lost(self, channel: Channel) -> None:
-        """Note that a connection has ended."""
+        """Clean up after a closed connection."""
 
 
 class Connections:
@@ -70,19 +70,19 @@ class Connections:
         return len(self._open)
 
     def add(self, connection: Connection, peer: Host, descriptor: int) -> bool:
-        """Note a new connection; tells whether there may be one more."""
+        """Add a new connection, and return whether the limits allow it."""
         if len(self) >= self.limits.connections or self._by_address[peer.site] >= self.limits.connections_of_one:
-            self.log.warning("a connection from %s is refused: there are too many", peer)
+            self.log.warning("refused a connection from %s: too many connections", peer)
             return False
         if is_reserved(descriptor):
-            self.log.warning("a connection from %s is refused: the store needs the last file descriptors", peer)
+            self.log.warning("refused a connection from %s: the last file descriptors are for the store", peer)
             return False
         self._open[connection] = None
         self._by_address[peer.site] += 1
         return True
 
     def discard(self, connection: Connection, peer: Host) -> None:
-        """Note that a connection has ended."""
+        """Remove a closed connection."""
         if connection in self._open:
             del self._open[connection]
             self._by_address[peer.site] -= 1
@@ -91,12 +91,12 @@ class Connections:
         self._unfinished_bytes -= self._unfinished.pop(connection, 0)
 
     def note_unfinished(self, connection: Connection, size: int, *, is_new: bool) -> None:
-        """Note how much of a frame has arrived; cut off those that have taken longest where it is too much in all.
+        """Update the size of a connection's incomplete frame; close the oldest ones if all together exceed the limit.
 
         Args:
-            connection: where it comes.
-            size: of what has arrived, 0 if no frame is unfinished.
-            is_new: whether the frame has just begun.
+            connection: the connection.
+            size: received bytes of the incomplete frame, 0 if there is none.
+            is_new: True if the frame has just begun.
         """
         known = self._unfinished.get(connection, 0)
         self._unfinished_bytes += size - known
@@ -107,17 +107,17 @@ class Connections:
         while self._unfinished_bytes > self.limits.unfinished_bytes:
             oldest = next(iter(self._unfinished))
             self.log.warning(
-                "%s is cut off: too many frames have not arrived whole, and its frame is the oldest", oldest
+                "closed the connection to %s: too many bytes of incomplete frames, and its frame is the oldest", oldest
             )
             self._unfinished_bytes -= self._unfinished.pop(oldest)
             oldest.abort()
 
     def note_kept(self, change: int) -> None:
-        """Note a change of what requests and answers take; where it is too much, cut off who has the most."""
+        """Update the memory of requests and answers; close the connections with the most if the limit is exceeded."""
         self._kept_bytes += change
         if change <= 0 or self._kept_bytes <= self.limits.memory_bytes:
             return
-        # What has been sent meanwhile is not noted yet.
+        # Connections may have sent answers since they were last counted.
         for connection in self._open:
             self._kept_bytes += connection.count_kept()
         while self._kept_bytes > self.limits.memory_bytes and self._open:
@@ -125,53 +125,54 @@ class Connections:
             if not greediest.kept_bytes:
                 return
             size = greediest.kept_bytes
-            self.log.warning("%s is cut off: %d bytes wait for it, and there is too much in all", greediest, size)
+            self.log.warning("closed the connection to %s: %d of too many waiting bytes are its own", greediest, size)
             greediest.abort()
 
     def close_idle(self) -> None:
-        """Close the connections on which nothing has moved for long, or whose frame or TLS handshake takes too long."""
+        """Close connections that are idle, or whose frame or TLS handshake takes too long."""
         self.log.report()
         now = self.loop.time()
         oldest = now - self.limits.idle_seconds
         oldest_handshake = now - self.limits.handshake_seconds
         for connection in [one for one in self._unfinished if one.is_late(now - self.limits.frame_seconds)]:
-            self.log.warning("%s is cut off: its frame took longer than %d s", connection, self.limits.frame_seconds)
+            seconds = self.limits.frame_seconds
+            self.log.warning("closed the connection to %s: its frame took longer than %d s", connection, seconds)
             connection.abort()
         for connection in list(self._open):
-            is_late = connection.is_shaking_hands and connection.handshake_at < oldest_handshake
+            is_late = connection.is_in_handshake and connection.handshake_at < oldest_handshake
             if is_late or connection.active_at < oldest:
                 connection.close()
 
     def stop_reading(self) -> None:
-        """Take no more requests."""
+        """Stop reading requests from all connections."""
         self.is_ending = True
         for connection in self._open:
             connection.stop_reading()
 
     def close(self) -> None:
-        """Close all, once what was sent is on the way."""
+        """Close all connections after their answers have been sent."""
         for connection in list(self._open):
             connection.close()
 
     @property
     def is_working(self) -> bool:
-        """Whether requests that were read wait for their turn."""
+        """True if requests that were read wait for their turn."""
         return any(connection.has_turn_later for connection in self._open)
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that wait for their peers to read."""
+        """Bytes that have not been sent yet, because peers do not read."""
         return sum(connection.unsent_bytes for connection in self._open)
 
 
 class Connection(asyncio.Protocol):
-    """One connection.
+    """Connection to one client.
 
     Attributes:
-        active_at: when something has moved on it, by the loop's clock.
-        handshake_at: when a TLS handshake could begin, by the same clock: with the connection, or its first byte.
-        has_turn_later: whether it goes on with what was read when others have had their turn.
-        kept_bytes: what its requests that wait and its answers that are not read take.
+        active_at: time of the last traffic, by the loop's clock.
+        handshake_at: start of the TLS handshake, by the same clock: the time of the connection, or of its first byte.
+        has_turn_later: True if the handling of read requests continues after other connections have had their turn.
+        kept_bytes: memory of its waiting requests and unread answers.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -195,12 +196,12 @@ class Connection(asyncio.Protocol):
         return str(self._channel.peer) if self._channel is not None else "a peer"
 
     @property
-    def is_shaking_hands(self) -> bool:
-        """Whether a TLS handshake is to be done before anything else."""
-        return self._wire.is_shaking_hands
+    def is_in_handshake(self) -> bool:
+        """True if a TLS handshake must complete before anything else."""
+        return self._wire.is_in_handshake
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, unless there are too many."""
+        """Accept the connection, unless there are too many."""
         self._transport = cast("asyncio.Transport", transport)
         ip, port = transport.get_extra_info("peername")[:2]
         peer = Host.of(ip.partition("%")[0], port)
@@ -211,7 +212,7 @@ class Connection(asyncio.Protocol):
         self._channel = Channel(peer, self._write, self.close)
 
     def data_received(self, data: bytes) -> None:
-        """Handle what has come."""
+        """Handle received bytes."""
         if self._channel is None or self._transport is None or self._transport.is_closing():
             return
         self.active_at = self._connections.loop.time()
@@ -223,11 +224,11 @@ class Connection(asyncio.Protocol):
             self._channel.is_encrypted = self._wire.is_encrypted
             commands = self._reader.feed(plain)
         except WireError as error:
-            self._connections.log.warning("%s is cut off: %s", self._channel.peer, error)
+            self._connections.log.warning("closed the connection to %s: %s", self._channel.peer, error)
             self._transport.close()
             return
         except LayoutError as error:
-            self._connections.log.warning("%s is cut off: %s", self._channel.peer, error)
+            self._connections.log.warning("closed the connection to %s: %s", self._channel.peer, error)
             self.abort()
             return
         if before or self._reader.waiting_bytes:
@@ -240,7 +241,7 @@ class Connection(asyncio.Protocol):
         self._close_if_ended()
 
     def _close_if_ended(self) -> None:
-        """Close a connection whose client has ended TLS, when its requests are handled."""
+        """Close the connection if its client has ended TLS and its requests are handled."""
         if self._wire.is_ended and not self.has_turn_later:
             self.close()
 
@@ -249,11 +250,11 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def is_late(self, latest_start: float) -> bool:
-        """Return whether its frame has begun too long ago; one that is not read from has time."""
+        """Return whether its frame began too long ago; a connection that is not being read is never late."""
         return self._frame_began_at < latest_start and not self._is_paused
 
     def _work(self) -> None:
-        """Handle what has come, as long as the peer takes the answers and others need not wait."""
+        """Handle received requests until the peer stops reading answers or the turn is over."""
         end = time.perf_counter() + TURN_SECONDS
         while self._pending and not self._is_paused and self._channel is not None:
             self._is_handling = True
@@ -277,7 +278,7 @@ class Connection(asyncio.Protocol):
             self._connections.note_kept(self.count_kept())
 
     def _work_later(self) -> None:
-        """Go on when others have had their turn; until then nothing more is read."""
+        """Continue after other connections have had their turn; read nothing until then."""
         self.has_turn_later = True
         self.stop_reading()
         self._connections.loop.call_soon(self._take_turn)
@@ -294,7 +295,7 @@ class Connection(asyncio.Protocol):
             cast("asyncio.Transport", self._transport).resume_reading()
 
     def count_kept(self) -> int:
-        """Count anew what waits here; returns the change."""
+        """Recount the memory of waiting requests and answers, and return the change."""
         waiting = sum(len(command.body) + _COMMAND_BYTES for command in self._pending)
         before, self.kept_bytes = self.kept_bytes, waiting + self.unsent_bytes
         return self.kept_bytes - before
@@ -313,40 +314,40 @@ class Connection(asyncio.Protocol):
         try:
             self._wire.send(out[0] if len(out) == 1 else b"".join(out))
         except WireError as error:
-            self._connections.log.warning("%s is cut off: %s", self, error)
+            self._connections.log.warning("closed the connection to %s: %s", self, error)
             self.abort()
             return
         unsent = self.unsent_bytes
         if unsent > self._connections.limits.unsent_bytes:
-            self._connections.log.warning("%s is cut off: it leaves %d bytes unread", self, unsent)
+            self._connections.log.warning("closed the connection to %s: it has not read %d bytes", self, unsent)
             self.abort()
         elif unsent > _SMALL_BYTES or self.kept_bytes:
             self._connections.note_kept(self.count_kept())
 
     def pause_writing(self) -> None:
-        """The peer is slow: let it read before it asks for more."""
+        """Stop reading from a peer that does not read its answers."""
         self._is_paused = True
         if self._channel is not None:
-            self._channel.is_behind = True
+            self._channel.is_congested = True
         self.stop_reading()
 
     def resume_writing(self) -> None:
-        """The peer has read."""
+        """Continue to serve a peer that has read its answers."""
         self._is_paused = False
         if self._channel is not None:
-            self._channel.is_behind = False
+            self._channel.is_congested = False
         if not self.has_turn_later:
             self._work()
         self._connections.note_kept(self.count_kept())
         self._read_again()
 
     def stop_reading(self) -> None:
-        """Take no more bytes."""
+        """Stop reading from the connection."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def abort(self) -> None:
-        """End the connection at once; what waits here is dropped."""
+        """Close the connection at once, and drop waiting requests."""
         self._pending.clear()
         self._connections.note_kept(-self.kept_bytes)
         self.kept_bytes = 0
@@ -354,14 +355,14 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """End the connection when what was sent is on the way."""
+        """Close the connection after its answers have been sent."""
         if self._transport is not None:
             self._flush()
             self._wire.end()
             self._transport.close()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (why makes no difference)
-        """Forget the connection."""
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)
+        """Remove the closed connection."""
         channel, self._channel = self._channel, None
         if channel is not None:
             self._connections.discard(self, channel.peer)
@@ -372,5 +373,5 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that wait for the peer to read."""
+        """Bytes that have not been sent yet, because the peer does not read."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0

@@ -1,7 +1,7 @@
-"""File descriptors: a process has so many, and connections must leave some for the store's files.
+"""File descriptors: connections must leave some of them for the store's files.
 
-A system often gives 1,024, of which a process may take more by itself, up to the hard limit. A store without any left
-cannot open its files to put them on the disk.
+The soft limit is often 1,024, and a process may raise it up to the hard limit. A store that cannot open its files
+cannot flush them to disk.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import resource
 from commitlake.broker_lite.stores.engine.mapped_file import DEFAULT_MAX_MAPPED_FILES
 
 RESERVED = DEFAULT_MAX_MAPPED_FILES + 64
-"""For mapped files, and those that are opened for a moment."""
+"""File descriptors for mapped files and files that are opened briefly."""
 _logger = logging.getLogger(__name__)
 
 
 def raise_limit(connections: int) -> None:
-    """Have descriptors for so many connections, as far as the system lets this process.
+    """Raise the limit on file descriptors for a number of connections, as far as the system allows.
 
     Args:
-        connections: how many there may be.
+        connections: maximum number of connections.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + RESERVED
@@ -31,11 +31,11 @@ def raise_limit(connections: int) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:
-        # Some systems have a limit beside the two that they tell.
-        _logger.warning("this process has %d file descriptors, and cannot have %d: %s", soft, wanted, error)
+        # Some systems have a further limit besides the two that they report.
+        _logger.warning("cannot raise the limit on file descriptors from %d to %d: %s", soft, wanted, error)
 
 
 def is_reserved(descriptor: int) -> bool:
-    """Whether a connection's descriptor is one of the last: a system gives the lowest that is free."""
+    """Return whether a descriptor is among the reserved ones; systems hand out the lowest free number."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft != resource.RLIM_INFINITY and descriptor >= soft - min(RESERVED, soft // 2)

@@ -1,4 +1,4 @@
-"""What strangers may use of a server."""
+"""Limits on the resources that clients of a server may use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES
 
 DEFAULT_CONNECTIONS_OF_ONE = 5_000
-"""Connections from one address, the loopback one, too: a quarter of all."""
+"""Connections from one address, including loopback: a quarter of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,18 +15,19 @@ class Limits:
     """Limits of one port.
 
     Attributes:
-        connections: how many there may be.
-        connections_of_one: how many from one address.
-        frame_bytes: a larger frame ends its connection before it is read.
-        idle_seconds: after this long without traffic a connection is closed, as by RocketMQ.
-        handshake_seconds: after this long without a whole TLS handshake a connection that needs one is closed.
-        unread_bytes: what a peer may leave unread before it is not read from either.
-        unsent_bytes: what it may leave unread before it is cut off; room for some answers of the largest kind.
-        frame_seconds: how long a frame may take to arrive after its first byte.
-        unfinished_bytes: frames of all connections that have not arrived whole; where there is more, the frames that
-            have taken longest are cut off.
-        memory_bytes: requests that wait for their turn, and answers that wait to be read, of all connections; where
-            there is more, the connection with the most is cut off.
+        connections: maximum number of connections.
+        connections_of_one: maximum number from one address.
+        frame_bytes: maximum size of a frame; a larger one closes its connection before it is read.
+        idle_seconds: time without traffic after which a connection is closed, as in RocketMQ.
+        handshake_seconds: time limit for a TLS handshake, if the connection needs one.
+        unread_bytes: unread answers of a peer with which the server stops reading from it.
+        unsent_bytes: unread answers of a peer with which its connection is closed; room for some of the largest
+            answers.
+        frame_seconds: time limit for a frame, from its first byte to its last.
+        unfinished_bytes: incomplete frames of all connections; if they exceed it, the connections with the oldest
+            incomplete frames are closed.
+        memory_bytes: waiting requests and unread answers of all connections; if they exceed it, the connections with
+            the most are closed.
     """
 
     connections: int = 20_000

@@ -1,4 +1,4 @@
-"""The name server's port: short requests are answered at once, long ones in slices."""
+"""Service on the name server's port: short requests are answered at once, long ones in slices."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import Command
 
 LONG_REQUESTS_AT_ONCE = 4
-"""Clients whose long requests are worked on by turns; a registration takes some 100 MB then, one that waits less."""
+"""Clients whose long requests are processed in turns; a registration takes about 100 MB, a waiting one less."""
 _logger = logging.getLogger(__name__)
 
 
 class NameServerService:
-    """What answers on a name server's port."""
+    """Service on a name server's port."""
 
     def __init__(self, name_server: NameServer, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to serve.
+        """Start to serve.
 
         Args:
-            name_server: gives the answers.
-            loop: where everything runs.
+            name_server: answers the requests.
+            loop: event loop of the server.
         """
         self._name_server = name_server
         self._loop = loop
@@ -34,19 +34,19 @@ class NameServerService:
         self._is_working = False
 
     def handle(self, channel: Channel, request: Command) -> None:
-        """Answer a request, or begin to."""
+        """Answer a request, or start to compute its answer."""
         answer = self._name_server.handle(channel, request)
         if isinstance(answer, Command):
             _send(channel, request, answer)
         elif not self._slices.run(_finish(channel, request, answer), channel, len(request.body)):
-            remark = "too many requests that take long are waiting, try again later"
+            remark = "too many long requests are waiting, try again later"
             _send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
 
     def handled(self) -> None:
-        """Do nothing: answers wait for nothing."""
+        """Do nothing, because answers are sent at once."""
 
     def lost(self, channel: Channel) -> None:
-        """Forget the brokers that came by a connection that has ended."""
+        """Remove the brokers that registered over a closed connection."""
         self._name_server.lost(channel)
 
     def _work_soon(self) -> None:
@@ -59,7 +59,7 @@ class NameServerService:
         try:
             has_more = self._slices.turn()
         except Exception:
-            _logger.exception("a request to the name server that takes long failed")
+            _logger.exception("a long request to the name server failed")
         self._is_working = False
         if has_more:
             self._work_soon()

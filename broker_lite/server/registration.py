@@ -1,8 +1,8 @@
-"""Registration of a broker at name servers: at the one of this process directly, at others over the network.
+"""Registration of a broker at name servers, in the same process or over the network.
 
 A broker registers when it starts, every half minute, and when a topic changes. The connection to a name server stays
-open: when it ends, the name server takes the broker for dead. A body that would come near a frame's limit is sent
-compressed. Source: BrokerOuterAPI, BrokerController (5.5.0).
+open: when it closes, the name server removes the broker. A body close to the size limit of a frame is sent compressed.
+Source: BrokerOuterAPI, BrokerController (5.5.0).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.nameserver import NameServer
-from commitlake.broker_lite.replication.asking import Asker
+from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, code_name
@@ -33,70 +33,70 @@ from commitlake.schemas.remoting.registration import serialize_registration
 
 RETRY_SECONDS = 5.0
 PLAIN_BODY_BYTES = 4 * 1024 * 1024
-"""A larger body is compressed."""
+"""Bodies larger than this are compressed."""
 _logger = logging.getLogger(__name__)
 
 
 class Registration:
-    """Keeps one name server informed."""
+    """Registration at one name server, which is kept up to date."""
 
     EVERY_SECONDS: ClassVar[float] = 30.0
 
     def register(self, topics: TopicConfigs) -> None:
-        """Tell of the broker and all of its topics."""
+        """Register the broker with all of its topics."""
         raise NotImplementedError
 
     def tick(self) -> None:
-        """Do what is due by itself."""
+        """Do periodic work."""
 
     async def unregister(self) -> None:
-        """Tell that the broker goes."""
+        """Unregister the broker."""
 
 
 class LocalRegistration(Registration):
-    """At the name server of this process."""
+    """Registration at the name server of the same process."""
 
     def __init__(self, name_server: NameServer, options: BrokerOptions) -> None:
         self._name_server = name_server
         self._options = options
 
     def register(self, topics: TopicConfigs) -> None:
-        """Tell of the broker and all of its topics."""
+        """Register the broker with all of its topics."""
         self._name_server.register_local(_request(self._options), topics)
 
     def tick(self) -> None:
-        """Let the name server forget who is silent."""
+        """Let the name server remove brokers whose heartbeats have timed out."""
         self._name_server.tick()
 
 
 class RemoteRegistration(Registration):
-    """At another process."""
+    """Registration at a name server over the network."""
 
     def __init__(
         self,
-        asker: Asker,
+        client: PeerClient,
         options: BrokerOptions,
         loop: asyncio.AbstractEventLoop,
-        told: Callable[[RegisterBrokerResponse], None] = lambda _: None,
+        on_registered: Callable[[RegisterBrokerResponse], None] = lambda _: None,
     ) -> None:
-        """Begin to keep a name server informed.
+        """Start to keep a name server up to date.
 
         Args:
-            asker: the way to the name server; signs, if it wants signatures.
-            options: the broker's.
-            loop: where everything runs.
-            told: is called with what the name server says, whenever the broker has registered.
+            client: client of the name server; signs requests if accounts are used.
+            options: settings of the broker.
+            loop: event loop of the server.
+            on_registered: called with the name server's answer after each registration.
         """
-        self._place = asker.place
+        self._address = client.address
         self._options = options
-        self._told = told
+        self._on_registered = on_registered
         self._changed = asyncio.Event()
         self._topics = TopicConfigs()
-        self._asker = asker
+        self._client = client
         self._task = loop.create_task(self._keep_registered())
 
     def register(self, topics: TopicConfigs) -> None:
-        """Tell of the broker and all of its topics, soon."""
+        """Register the broker with all of its topics, soon."""
         self._topics = topics
         self._changed.set()
 
@@ -107,38 +107,38 @@ class RemoteRegistration(Registration):
             try:
                 await self._register()
             except (OSError, TimeoutError, LayoutError, CommandError) as error:
-                _logger.warning("name server %s:%d cannot be told of the broker: %r", *self._place, error)
+                _logger.warning("cannot register at name server %s:%d, will retry: %r", *self._address, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._changed.set()
 
     async def _register(self) -> None:
         command = await asyncio.to_thread(registration_command, self._options, self._topics)
-        answer = await self._asker.ask(command)
+        answer = await self._client.ask(command)
         if answer.code != ResponseCode.SUCCESS:
             _logger.warning(
-                "name server %s:%d refuses the broker: %s, %s", *self._place, code_name(answer.code), answer.remark
+                "name server %s:%d refused to register: %s, %s", *self._address, code_name(answer.code), answer.remark
             )
             return
-        self._told(from_ext_fields(RegisterBrokerResponse, answer.ext_fields))
+        self._on_registered(from_ext_fields(RegisterBrokerResponse, answer.ext_fields))
 
     async def unregister(self) -> None:
-        """Tell that the broker goes."""
+        """Unregister the broker, and close the connection."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         options = self._options
         header = BrokerRequest(options.name, str(options.address), options.cluster, options.broker_id)
         try:
-            await self._asker.ask(Command(RequestCode.UNREGISTER_BROKER, to_ext_fields(header)))
+            await self._client.ask(Command(RequestCode.UNREGISTER_BROKER, to_ext_fields(header)))
         except (OSError, TimeoutError, LayoutError) as error:
-            _logger.warning("name server %s:%d was not told of the end: %r", *self._place, error)
-        self._asker.close()
+            _logger.warning("cannot unregister at name server %s:%d: %r", *self._address, error)
+        self._client.close()
 
 
 def registration_command(options: BrokerOptions, topics: TopicConfigs) -> Command:
     """Return the request that registers a broker with its topics."""
     body = serialize_body(RegisterBrokerBody(topics))
     if is_compressed := len(body) > PLAIN_BODY_BYTES:
-        # A name server has no use for attributes, and that of 4.9 cannot read them in this form.
+        # A name server does not need attributes, and that of 4.9 cannot read them in this form.
         table = {name: topic._replace(attributes=None) for name, topic in topics.topic_config_table.items()}
         body = serialize_registration(RegisterBrokerBody(topics._replace(topic_config_table=table)))
     header = _request(options)._replace(compressed=is_compressed, body_crc32=zlib.crc32(body) & CRC_MASK)

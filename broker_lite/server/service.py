@@ -1,9 +1,9 @@
-"""A broker, and a name server beside it if wanted, on the network; a master with slaves, or a slave.
+"""Server process of a broker, as master or slave, with an optional name server.
 
     run_server(MessageStore.open(folder), ServerOptions(listen=Address("127.0.0.1", 10911)))
 
-SIGTERM and SIGINT end it in order: it takes no more requests, sends the answers that wait for the disk, and closes the
-store.
+SIGTERM and SIGINT stop it in an orderly way: it accepts no more requests, sends the answers that wait for the disk, and
+closes the store.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from commitlake.broker_lite.broker.slices import SLICE_SECONDS
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.replication.asking import Asker
 from commitlake.broker_lite.replication.options import ReplicationOptions
-from commitlake.broker_lite.replication.part import Part
+from commitlake.broker_lite.replication.peer_client import PeerClient
+from commitlake.broker_lite.replication.role import ReplicationRole
 from commitlake.broker_lite.server.connections import Connection, Connections, Service
 from commitlake.broker_lite.server.descriptors import raise_limit
 from commitlake.broker_lite.server.limits import Limits
+from commitlake.broker_lite.server.log_sync import LogSync
 from commitlake.broker_lite.server.name_server_service import NameServerService
 from commitlake.broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
-from commitlake.broker_lite.server.syncing import Syncing
 from commitlake.broker_lite.stores.engine.errors import StoreError
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.frames import Command
@@ -46,15 +46,15 @@ TICK_SECONDS = 0.1
 HOUSEKEEPING_SECONDS = 5.0
 STOP_SECONDS = 10.0
 REGISTER_SHARE = 50
-"""A registration that takes long comes after so many times what the last one took."""
+"""Ratio of the pause after a slow registration to its duration."""
 BACKLOG = 4096
 FAST_PORT_DISTANCE = 2
-"""Two below its port RocketMQ listens once more, for those who must not wait behind pulls (the "VIP channel")."""
+"""RocketMQ also listens two below its port, for requests that must not wait for pulls (the "VIP channel")."""
 _logger = logging.getLogger(__name__)
 
 
 class Address(NamedTuple):
-    """Where a server listens."""
+    """Address on which a server listens."""
 
     host: str
     port: int
@@ -65,16 +65,16 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Where and how a broker is on the network.
+    """Network settings of a broker.
 
     Attributes:
-        listen: for clients.
-        name_server: where a name server of our own listens; None for none.
-        register_at: name servers of others that are told of the broker.
-        broker: the broker's settings.
-        limits: of each port.
-        accounts: who may use the broker; None for everybody.
-        replication: whether the broker is a master or a slave, and where they meet.
+        listen: address for clients.
+        name_server: address of a name server in this process; None for none.
+        register_at: other name servers at which the broker registers.
+        broker: settings of the broker.
+        limits: limits of each port.
+        accounts: accounts that may use the broker; None if requests need no signature.
+        replication: role of the broker, and the addresses of its master or for its slaves.
         tls: TLS of the broker's and the name server's ports; None for plain text only.
     """
 
@@ -89,11 +89,11 @@ class ServerOptions:
 
 
 class ListenError(CommitLakeError):
-    """A port that cannot be had; the message names it."""
+    """Error for a port that cannot be opened; its message names the address."""
 
 
 class _BrokerService:
-    """The broker's port."""
+    """Service on the broker's port."""
 
     def __init__(
         self,
@@ -122,19 +122,19 @@ class _BrokerService:
 
 
 class Server:
-    """A running broker."""
+    """Running broker."""
 
     def __init__(self, store: BrokerStore, options: ServerOptions) -> None:
-        """Describe it; `run` runs it.
+        """Prepare the server; `run` runs it.
 
         Args:
-            store: its messages; closed at the end.
-            options: where and how.
+            store: store of the messages; it is closed at the end.
+            options: network settings.
         """
         self._store = store
         self._options = options
-        self._part = Part(store, options.broker, options.replication, options.accounts)
-        self._dispatcher = self._part.dispatcher
+        self._role = ReplicationRole(store, options.broker, options.replication, options.accounts)
+        self._dispatcher = self._role.dispatcher
         self._stop = asyncio.Event()
         self._ports: list[tuple[asyncio.Server, Connections]] = []
         self._registrations: list[Registration] = []
@@ -143,10 +143,10 @@ class Server:
         self._is_working = False
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Serve until somebody asks to stop.
+        """Serve until a stop is requested.
 
         Args:
-            ready: is called when clients find the broker.
+            ready: called when the broker accepts connections.
 
         Raises:
             ListenError: if a port is not free.
@@ -154,26 +154,26 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in _ending_signals():
             loop.add_signal_handler(number, self._stop_once, loop)
-        syncing = Syncing(self._store, loop, self._dispatcher.synced, self._dispatcher.sync_failed)
-        self._dispatcher.broker.slices.wake = partial(self._work_soon, loop, syncing)
+        log_sync = LogSync(self._store, loop, self._dispatcher.synced, self._dispatcher.sync_failed)
+        self._dispatcher.broker.slices.wake = partial(self._work_soon, loop, log_sync)
         try:
-            await self._listen(loop, syncing)
+            await self._listen(loop, log_sync)
             self._register()
-            ticking = [loop.create_task(self._tick(syncing)), loop.create_task(self._keep_house())]
+            ticking = [loop.create_task(self._tick(log_sync)), loop.create_task(self._keep_house())]
             ready()
             await self._stop.wait()
             for task in ticking:
                 task.cancel()
-            await self._end(syncing)
+            await self._end(log_sync)
         finally:
-            syncing.stop()
+            log_sync.stop()
             for server, connections in self._ports:
                 server.close()
                 connections.close()
             self._leave_signals(loop)
 
     def _stop_once(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Stop in order; another signal ends the process at once, and the next start recovers the store."""
+        """Start an orderly stop; a further signal ends the process at once, and the next start recovers the store."""
         self._stop.set()
         self._leave_signals(loop)
 
@@ -181,45 +181,45 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
-    def _work_soon(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
-        """Have the requests that take long go on when the connections have had their turn."""
+    def _work_soon(self, loop: asyncio.AbstractEventLoop, log_sync: LogSync) -> None:
+        """Schedule the next slice of long requests after the connections have had their turn."""
         if not self._is_working:
             self._is_working = True
-            loop.call_soon(self._work, loop, syncing)
+            loop.call_soon(self._work, loop, log_sync)
 
-    def _work(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
+    def _work(self, loop: asyncio.AbstractEventLoop, log_sync: LogSync) -> None:
         try:
             has_more = self._dispatcher.work()
         except Exception:
             has_more = True
-            _logger.exception("a request that takes long failed")
+            _logger.exception("a long request failed")
         self._is_working = False
-        self._part.send()
+        self._role.send()
         if self._dispatcher.wants_sync:
-            syncing.request()
+            log_sync.request()
         if has_more:
-            self._work_soon(loop, syncing)
+            self._work_soon(loop, log_sync)
 
-    async def _listen(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
+    async def _listen(self, loop: asyncio.AbstractEventLoop, log_sync: LogSync) -> None:
         if self._options.name_server is not None:
             name_server = NameServer(self._store.clock, self._options.accounts)
             await self._open(loop, self._options.name_server, NameServerService(name_server, loop))
             self._registrations.append(LocalRegistration(name_server, self._options.broker))
-        service = _BrokerService(self._dispatcher, self._part.send, self._register_changes, syncing.request)
+        service = _BrokerService(self._dispatcher, self._role.send, self._register_changes, log_sync.request)
         await self._open(loop, self._options.listen, service)
         for address in self._options.register_at:
             self._registrations.append(
                 RemoteRegistration(
-                    Asker(address.host, address.port, self._options.replication.asking),
+                    PeerClient(address.host, address.port, self._options.replication.asking),
                     self._options.broker,
                     loop,
-                    self._part.told,
+                    self._role.on_registered,
                 )
             )
         with _listening(self._options.replication.listen):
-            await self._part.start(loop)
-        if self._part.has_slaves:
-            # RocketMQ's slaves ask for topics at its second port.
+            await self._role.start(loop)
+        if self._role.has_slaves:
+            # RocketMQ's slaves request topics at the second port.
             host, port = self._options.listen
             await self._open(loop, Address(host, port - FAST_PORT_DISTANCE), service)
 
@@ -230,7 +230,7 @@ class Server:
         self._ports.append((server, connections))
 
     def _register_changes(self) -> None:
-        """Register new topics at once, but with many topics in all not so often that clients have to wait."""
+        """Register new topics at once, but less often if a registration with many topics takes long."""
         now = time.perf_counter()
         if self._dispatcher.broker.topics.change_count != self._registered_count and now >= self._next_register_at:
             self._register()
@@ -243,22 +243,22 @@ class Server:
         for registration in self._registrations:
             registration.register(topics.all())
 
-    async def _tick(self, syncing: Syncing) -> None:
+    async def _tick(self, log_sync: LogSync) -> None:
         has_more = False
         while True:
             await asyncio.sleep(0 if has_more else TICK_SECONDS)
             has_more = False
             try:
-                # Often: a write to a file that the disk has no room for any more kills the process.
+                # Check often: a write to a mapped file on a full disk kills the process.
                 self._look_at_disk()
                 has_more = self._dispatcher.tick(self._store.clock())
-                self._part.send()
+                self._role.send()
                 self._register_changes()
                 if self._dispatcher.wants_sync:
-                    syncing.request()
+                    log_sync.request()
             except Exception:
-                # One bad message must not stop all the others.
-                _logger.exception("a turn of the broker's own work failed")
+                # One invalid message must not stop all others.
+                _logger.exception("periodic work of the broker failed")
 
     async def _keep_house(self) -> None:
         loop = asyncio.get_running_loop()
@@ -269,76 +269,76 @@ class Server:
                 connections.close_idle()
             await loop.run_in_executor(None, self._clean)
             try:
-                if self._part.is_looking or loop.time() - registered_at >= Registration.EVERY_SECONDS:
+                if self._role.needs_master or loop.time() - registered_at >= Registration.EVERY_SECONDS:
                     registered_at = loop.time()
                     self._register()
                 for registration in self._registrations:
                     registration.tick()
             except Exception:
-                _logger.exception("name servers were not told of the broker")
+                _logger.exception("registration at name servers failed")
 
     def _clean(self) -> None:
-        """Delete what is old; runs beside the loop."""
+        """Delete expired files; runs in a thread."""
         try:
             self._store.clean(self._store.clock() / 1000)
         except (OSError, StoreError) as error:
-            _logger.error("old segments cannot be deleted: %s", error)
+            _logger.error("cannot delete expired files: %s", error)
         except Exception:
-            # Whatever it is, idle connections are closed and the broker stays registered.
-            _logger.exception("old segments cannot be deleted")
+            # After any error, idle connections are still closed and the broker stays registered.
+            _logger.exception("cannot delete expired files")
 
     def _look_at_disk(self) -> None:
-        """Take no messages where the disk is too full."""
+        """Refuse messages while the disk is too full."""
         try:
             is_writable = not self._store.is_disk_full
         except OSError:
-            # Cleaning asks the same, and tells it.
+            # `_clean` meets the same error and logs it.
             return
         broker = self._dispatcher.broker
         if broker.is_writable != is_writable:
-            _logger.warning("the disk has room again" if is_writable else "the disk is full: no messages are taken")
+            _logger.warning("the disk has room again" if is_writable else "the disk is full: messages are refused")
         broker.is_writable = is_writable
 
     @property
     def _is_sending(self) -> bool:
-        """Whether requests wait for their turn, or answers for their readers."""
+        """True if requests wait for their turn, or answers are not sent yet."""
         return any(connections.is_working or connections.unsent_bytes for _, connections in self._ports)
 
-    async def _end(self, syncing: Syncing) -> None:
-        """Take nothing more, and get out what is owed."""
+    async def _end(self, log_sync: LogSync) -> None:
+        """Stop accepting requests, and send the answers that are due."""
         for registration in self._registrations:
             await registration.unregister()
-        await self._part.leave_master()
+        await self._role.leave_master()
         for server, connections in self._ports:
             server.close()
             connections.stop_reading()
         deadline = asyncio.get_running_loop().time() + STOP_SECONDS
         while asyncio.get_running_loop().time() < deadline:
-            is_owed = self._part.is_owed(self._store.clock())
+            has_pending_answers = self._role.has_pending_answers(self._store.clock())
             if self._dispatcher.wants_sync:
-                syncing.request()
-            elif not is_owed and self._dispatcher.broker.slices.is_empty and not self._is_sending:
+                log_sync.request()
+            elif not has_pending_answers and self._dispatcher.broker.slices.is_empty and not self._is_sending:
                 break
             await asyncio.sleep(0.01)
         for _, connections in self._ports:
             connections.close()
-        await self._part.leave_slaves()
+        await self._role.leave_slaves()
         await asyncio.sleep(0)
 
 
 def _ending_signals() -> list[int]:
-    """The signals that stop a server; one that was ignored at the start, as by nohup, stays ignored."""
+    """Return the signals that stop the server; a signal ignored at the start, as with nohup, stays ignored."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
 def _listening(address: object) -> Iterator[None]:
-    """Say which port cannot be had."""
+    """Convert an error of opening a port to `ListenError`."""
     try:
         yield
     except OSError as error:
-        # asyncio's text is long, and names the address in its own way.
+        # asyncio's message is long, and formats the address in another way.
         raise ListenError(f"{address}: cannot listen: {os.strerror(error.errno) if error.errno else error}") from error
 
 
@@ -347,13 +347,13 @@ def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], N
 
     Args:
         store: an open store, in any layout.
-        options: where and how.
-        ready: is called when clients find the broker.
+        options: network settings.
+        ready: called when the broker accepts connections.
 
     Raises:
-        ListenError: if a port is not free.
-        StoreError: if the store cannot be put on the disk at the end; the next one who opens it recovers it.
-        OSError: likewise.
+        ListenError: if a port cannot be opened.
+        StoreError: if the store cannot be flushed to disk at the end; it is recovered when it is opened again.
+        OSError: same as StoreError.
     """
 
     async def serve() -> None:
@@ -365,7 +365,7 @@ def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], N
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The quicker event loop of uvloop, where it is installed."""
+    """Return the factory of uvloop's faster event loop if it is installed, else None."""
     if importlib.util.find_spec("uvloop") is None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop

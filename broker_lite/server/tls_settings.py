@@ -1,4 +1,4 @@
-"""A server's TLS, made of the settings of a `tls.properties` file; test mode makes a certificate for this process."""
+"""TLS of a server from the settings of a `tls.properties` file; test mode creates a certificate for this process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _VALIDITY = datetime.timedelta(days=365)
 
 
 def server_tls(settings: TlsProperties) -> ServerTls | None:
-    """Return how a server's ports speak TLS, or None if they speak plain text only.
+    """Return the TLS of a server's ports, or None for plain text only.
 
     Raises:
-        TlsConfigError: if the settings or files do not make a server's TLS.
+        TlsConfigError: if the settings or files are not valid for a server.
     """
     if settings.server_mode is TlsMode.DISABLED:
         return None
@@ -31,10 +31,10 @@ def server_tls(settings: TlsProperties) -> ServerTls | None:
 
 
 def _make_identity(folder: Path) -> Identity:
-    """Write a new key and a certificate that it has signed itself."""
+    """Write a new private key and a self-signed certificate."""
     if importlib.util.find_spec("cryptography") is None:
-        raise TlsConfigError("tls.test.mode.enable=true: expected the package cryptography, found none")
-    from cryptography import x509  # noqa: PLC0415 (this package is not needed for anything else)
+        raise TlsConfigError("tls.test.mode.enable=true needs the package cryptography; install it, or set it to false")
+    from cryptography import x509  # noqa: PLC0415 (only needed here)
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""The bytes of one connection: plain text, or TLS if the first byte says so.
+"""Transport encoding of a connection: plain text, or TLS if the first byte says so.
 
-As in RocketMQ, one port serves both: a client that speaks TLS begins with 0x16. Source: NettyRemotingServer (5.5.0).
+As in RocketMQ, one port serves both: a TLS client starts with the byte 0x16. Source: NettyRemotingServer (5.5.0).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from commitlake.schemas.remoting.tls_stream import HANDSHAKE_BYTE, TlsStream
 
 
 class WireError(CommitLakeError):
-    """A peer that is not served: it does not speak what this port does, or breaks the protocol."""
+    """Error for a peer that uses the wrong transport or violates the TLS protocol."""
 
 
 class Wire:
-    """One connection's bytes."""
+    """Encoder and decoder for the bytes of one connection."""
 
     def __init__(self, tls: ServerTls | None, write: Callable[[bytes], None]) -> None:
-        """Nothing has come yet.
+        """Start without knowing the peer's transport.
 
         Args:
-            tls: how TLS is spoken; None for plain text only.
+            tls: TLS settings; None for plain text only.
             write: sends bytes to the peer.
         """
         self._tls = tls
@@ -34,31 +34,31 @@ class Wire:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing has come yet."""
+        """True until the first byte arrives."""
         return self._is_plain is None
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether TLS is spoken."""
+        """True if the connection uses TLS."""
         return self._stream is not None and self._stream.is_established
 
     @property
-    def is_shaking_hands(self) -> bool:
-        """Whether a TLS handshake is to be done before anything else: it has begun, or must come first."""
+    def is_in_handshake(self) -> bool:
+        """True if a TLS handshake is in progress or required first."""
         if self._stream is not None:
             return not self._stream.is_established
         return not self._is_plain and self._tls is not None and self._tls.is_enforced
 
     @property
     def is_ended(self) -> bool:
-        """Whether the peer has said that nothing follows."""
+        """True if the peer has ended the TLS session."""
         return self._stream is not None and self._stream.is_ended
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes of the peer; returns what they say in plain text.
+        """Decode received bytes, and return the plain text.
 
         Raises:
-            WireError: if the peer is not served.
+            WireError: if the peer uses the wrong transport or violates the TLS protocol.
         """
         if self._is_plain is None and data:
             self._begin(data[0])
@@ -67,7 +67,7 @@ class Wire:
         try:
             plain = self._stream.receive(data)
         except ssl.SSLError as error:
-            self._send_output()  # the alert that says why
+            self._send_output()  # sends the alert with the reason
             raise WireError(f"TLS failed: {error.reason or error}") from None
         self._send_output()
         return plain
@@ -83,10 +83,10 @@ class Wire:
             self._stream = TlsStream(self._tls.context, is_server=True)
 
     def send(self, data: bytes) -> None:
-        """Send plain text to the peer.
+        """Send plain text to the peer, encrypted if necessary.
 
         Raises:
-            WireError: if that is not possible any more.
+            WireError: if TLS can no longer send.
         """
         if self._stream is None:
             self._write(data)
@@ -98,7 +98,7 @@ class Wire:
         self._send_output()
 
     def end(self) -> None:
-        """Say that nothing follows, if there is a way to say it."""
+        """End the TLS session, if there is one."""
         if self._stream is not None:
             self._stream.end()
             self._send_output()

@@ -1,1 +1,1 @@
-"""The parts of the story that `broker_lite.shop_traffic` writes: its cast, its messages, its events."""
+"""Parts of the generator `broker_lite.shop_traffic`: orders, messages and events of a small shop."""

@@ -1,4 +1,4 @@
-"""The shop's story on JMQ: its own producers and consumers, in the order of their times."""
+"""Traffic of the example shop in JMQ's layout, with JMQ's producers and consumers, in order of time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
 
-from commitlake.broker_lite.shop.cast import FEATURED_ORDER, Cast, Order
+from commitlake.broker_lite.shop.orders import FEATURED_ORDER, Order, OrderPlan
 from commitlake.broker_lite.shop.timeline import DAY, HOUR, MINUTE, StoryClock, Timeline
 from commitlake.broker_lite.stores.jmq import Batch, Consuming, JournalStore
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
@@ -31,7 +31,7 @@ MAX_RETRIES = 3
 
 
 class Step(IntEnum):
-    """What a message tells: its business tag."""
+    """Step of an order that a message reports; its number is the business tag."""
 
     CREATED = 1
     PAID = 2
@@ -42,7 +42,7 @@ class Step(IntEnum):
 
 
 class App(NamedTuple):
-    """One process of the shop."""
+    """Application of the shop, with its address."""
 
     name: str
     host: Host
@@ -57,32 +57,32 @@ MAILER = Host.of("10.0.1.22", 42200)
 
 @dataclass
 class JournalStory:
-    """Plays the story once.
+    """Generator of the shop's traffic.
 
     Attributes:
-        store: where it is written.
-        clock: the clock of that store.
-        cast: who plays.
-        rng: all chance.
+        store: store to write to.
+        clock: clock of that store.
+        plan: orders and their outcomes.
+        rng: source of all randomness.
     """
 
     store: JournalStore
     clock: StoryClock
-    cast: Cast
+    plan: OrderPlan
     rng: random.Random
 
     def __post_init__(self) -> None:
         self.consuming = Consuming(self.store)
         self._timeline = Timeline(self.clock)
         self._to_settle: list[Order] = []
-        self._orders = {order.key: order for order in self.cast.orders}
+        self._orders = {order.key: order for order in self.plan.orders}
 
     def play(self) -> None:
-        """Play all of it, from the clock's time on."""
+        """Generate all traffic, starting at the clock's time."""
         start_ms = self.clock.now_ms
         end_ms = start_ms + STORY_MS
-        step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.cast.orders)
-        for number, order in enumerate(self.cast.orders):
+        step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.plan.orders)
+        for number, order in enumerate(self.plan.orders):
             self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
         for day in range(1, STORY_MS // DAY):
             self._timeline.at(start_ms + day * DAY, self._settle)
@@ -95,7 +95,7 @@ class JournalStory:
         self._advance(end_ms)
 
     def _advance(self, time_ms: int) -> None:
-        """Let time pass; what comes again on the way is shipped then."""
+        """Advance the clock, and ship retries when they are due."""
         while (due_ms := self.consuming.retries.next_due_ms("shipments", SHIPPING_APP)) is not None:
             if due_ms > time_ms:
                 break
@@ -127,8 +127,8 @@ class JournalStory:
         lines = [line._asdict() for line in order.lines]
         content = {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}
         self._send(SHOP, "orders", Step.CREATED, order, content)
-        if order.number in self.cast.rolled_back | self.cast.pending:
-            return  # nobody pays
+        if order.number in self.plan.rolled_back | self.plan.pending:
+            return  # never paid
         pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
         if order.number == FEATURED_ORDER:
             pays_in_ms = FEATURED_PAYS_IN_MS
@@ -144,7 +144,7 @@ class JournalStory:
         self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
     def _settle(self) -> None:
-        """The day's payments in batches, each in the queue that the broker chooses."""
+        """Send the day's settlements in batches, each to the queue that the broker chooses."""
         for start in range(0, len(self._to_settle), SETTLEMENT_BATCH):
             batch = self._to_settle[start : start + SETTLEMENT_BATCH]
             self.store.put_batch(
@@ -156,7 +156,7 @@ class JournalStory:
         self._to_settle.clear()
 
     def _ship(self) -> None:
-        """The shipping service consumes what there is for it."""
+        """Consume the messages of the shipping service."""
         for queue_id in range(self.store.options.queue_count_of("shipments")):
             while (batch := self._take("shipments", SHIPPING_APP, queue_id, CARRIER)) is not None:
                 failures = {
@@ -173,13 +173,13 @@ class JournalStory:
 
     def _hand_over(self, message: JournalMessage, attempt: int) -> bool:
         order = self._orders[message.business_id]
-        if attempt <= self.cast.failures.get(order.number, 0):
+        if attempt <= self.plan.failures.get(order.number, 0):
             return False
         self._send(SHIPPER, "orders", Step.SHIPPED, order, {"city": order.city, "attempt": attempt})
         return True
 
     def _send_mail(self) -> None:
-        """The mail service has consumed the payments up to a time, six hours ago."""
+        """Consume the payments of the mail service, except those of the last six hours."""
         for queue_id in range(self.store.options.queue_count_of("payments")):
             end = self.store.offset_by_time("payments", queue_id, self.clock.now_ms - MAIL_IS_BEHIND_MS)
             while (batch := self._take("payments", MAIL_APP, queue_id, MAILER, end)) is not None:

@@ -1,7 +1,8 @@
-"""How the shop's messages look: what a Java client makes of them before it sends them.
+"""Messages of the shop in the form in which a Java client sends them.
 
 UNIQ_KEY as RocketMQ's client builds it, JSON in UTF-8, bodies of 4,096 bytes and more compressed by zlib at level 5.
-All of it follows from the arguments. Source: MessageClientIDSetter, DefaultMQProducerImpl.tryToCompressMessage (5.5.0).
+Messages depend only on the arguments.
+Source: MessageClientIDSetter, DefaultMQProducerImpl.tryToCompressMessage (5.5.0).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from commitlake.broker_lite.shop.cast import Order
+from commitlake.broker_lite.shop.orders import Order
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -26,12 +27,12 @@ QUEUES = {"orders": 4, "payments": 4, "shipments": 2}
 
 @dataclass(slots=True)
 class Producer:
-    """One client process that sends messages.
+    """Client process that sends messages.
 
     Attributes:
-        group: its producer group.
-        host: its address.
-        process_id: goes into UNIQ_KEYs, as does the address.
+        group: producer group.
+        host: address.
+        process_id: part of its UNIQ_KEYs, as is the address.
     """
 
     group: str
@@ -40,7 +41,7 @@ class Producer:
     _sent: int = field(default=0, init=False)
 
     def unique_key(self, now_ms: int) -> str:
-        """The next UNIQ_KEY: address, process, class loader, ms of the month, counter; 32 hexadecimal digits."""
+        """Return the next UNIQ_KEY: address, process, class loader, ms of the month, counter; 32 hexadecimal digits."""
         now = datetime.fromtimestamp(now_ms / 1000, UTC)
         month_start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         ms_of_month = now_ms - int(month_start.timestamp()) * 1000
@@ -58,14 +59,14 @@ class Producer:
         content: Mapping[str, Any],
         extra: Mapping[str, str] | None = None,
     ) -> NewMessage:
-        """A message about an order.
+        """Return a message about an order.
 
         Args:
-            place: topic and tag; the queue follows from the order, so that its messages keep their order.
-            order: gives the key and the user properties.
-            now_ms: the client's clock.
-            content: goes into the body, with the order's number.
-            extra: further properties, as DELAY.
+            place: topic and tag; the order determines the queue, so that its messages stay in order.
+            order: supplies the key and the user properties.
+            now_ms: time of the client's clock.
+            content: content of the body, besides the order's number.
+            extra: further properties, such as DELAY.
         """
         topic, tag = place
         body = json.dumps({"order": order.number, **content}, ensure_ascii=False).encode()

@@ -1,4 +1,4 @@
-"""The events of the story, in the order of their times; in between, what the broker and the consumers do."""
+"""Traffic of the example shop in order of time, with the work of the broker and the consumers in between."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from commitlake.broker_lite.delivery import Delivery
-from commitlake.broker_lite.shop.cast import FEATURED_ORDER, Cast, Order
 from commitlake.broker_lite.shop.messages import QUEUES, Producer
+from commitlake.broker_lite.shop.orders import FEATURED_ORDER, Order, OrderPlan
 from commitlake.broker_lite.shop.timeline import DAY, HOUR, MINUTE, StoryClock, Timeline
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq import properties as props
@@ -25,7 +25,7 @@ FEATURED_PAYS_IN_MS = 80 * MINUTE
 DECLINED_SHARE = 0.05
 MAIL_IS_BEHIND_MS = 6 * HOUR
 MAIL_EACH_MS = 3 * HOUR
-"""How often the mail service consumes, until it stops."""
+"""Interval at which the mail service consumes, until it stops."""
 SETTLEMENT_BATCH = 16
 
 SHIPPING_GROUP = "shipping-service"
@@ -35,19 +35,19 @@ MAX_RETRIES = 3
 
 @dataclass
 class Story:
-    """Plays the story once.
+    """Generator of the shop's traffic.
 
     Attributes:
-        store: where it is written.
-        clock: the clock of that store.
-        cast: who plays.
-        rng: all chance.
+        store: store to write to.
+        clock: clock of that store.
+        plan: orders and their outcomes.
+        rng: source of all randomness.
         pause: called after each round of the mail service, whether or not it still consumes.
     """
 
     store: MessageStore
     clock: StoryClock
-    cast: Cast
+    plan: OrderPlan
     rng: random.Random
     pause: Callable[[], None] = field(default=lambda: None)
     shop: Producer = field(default_factory=lambda: Producer("shop", Host.of("10.0.1.10", 41200), 0x1F90))
@@ -58,15 +58,15 @@ class Story:
         self.delivery = Delivery(self.store)
         self._timeline = Timeline(self.clock)
         self._to_settle: list[Order] = []
-        self._orders = {order.key: order for order in self.cast.orders}
+        self._orders = {order.key: order for order in self.plan.orders}
 
     def play(self) -> None:
-        """Play all of it, from the clock's time on."""
+        """Generate all traffic, starting at the clock's time."""
         start_ms = self.clock.now_ms
         end_ms = start_ms + STORY_MS
         self._set_up()
-        step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.cast.orders)
-        for number, order in enumerate(self.cast.orders):
+        step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.plan.orders)
+        for number, order in enumerate(self.plan.orders):
             self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
         for day in range(1, STORY_MS // DAY):
             self._timeline.at(start_ms + day * DAY, self._settle)
@@ -87,7 +87,7 @@ class Story:
         self.store.config.groups.create(MAIL_GROUP)
 
     def _advance(self, time_ms: int) -> None:
-        """Let time pass, and the broker deliver on the way what becomes due."""
+        """Advance the clock, and deliver delayed messages when they are due."""
         while (due_ms := self.delivery.next_due_ms()) is not None and due_ms <= time_ms:
             self.clock.now_ms = max(due_ms, self.clock.now_ms)
             self.delivery.deliver_due(self.clock.now_ms)
@@ -96,18 +96,18 @@ class Story:
 
     def _create(self, order: Order) -> None:
         if not self.store.options.dialect.has_transactions:
-            # Without half messages, nobody hears of an order before it is decided.
-            if order.number not in self.cast.pending | self.cast.rolled_back:
+            # Without half messages, an order is sent only after it is decided.
+            if order.number not in self.plan.pending | self.plan.rolled_back:
                 self._timeline.after(self.rng.randint(20, 900), partial(self._created_at_once, order))
             return
         group = self.shop.group
         extra = {props.TRAN_MSG: "true", props.PGROUP: group}
         message = self.shop.message(("orders", "created"), order, self.clock.now_ms, _content(order), extra)
         half = self.delivery.send(message)
-        if order.number in self.cast.pending:
+        if order.number in self.plan.pending:
             return
         decide_in_ms = self.rng.randint(20, 900)
-        if order.number in self.cast.rolled_back:
+        if order.number in self.plan.rolled_back:
             self._timeline.after(decide_in_ms, partial(self.delivery.rollback, group, half.physical_offset))
         else:
             self._timeline.after(decide_in_ms, partial(self._commit, order, half.physical_offset))
@@ -148,7 +148,7 @@ class Story:
         self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
     def _settle(self) -> None:
-        """The day's payments in batches, each for one queue."""
+        """Send the day's settlements in batches, each to one queue."""
         now_ms = self.clock.now_ms
         for queue_id in range(QUEUES["payments"]):
             orders = [order for order in self._to_settle if order.number % QUEUES["payments"] == queue_id]
@@ -161,7 +161,7 @@ class Story:
         self._to_settle.clear()
 
     def _ship(self) -> None:
-        """The shipping service consumes what there is for it."""
+        """Consume the messages of the shipping service."""
         offsets = self.store.config.consumer_offsets
         sources = [("shipments", queue_id) for queue_id in range(QUEUES["shipments"])]
         for topic, queue_id in [*sources, (f"{RETRY_PREFIX}{SHIPPING_GROUP}", 0)]:
@@ -173,7 +173,7 @@ class Story:
 
     def _hand_over(self, message: Message) -> None:
         order = self._orders[message.properties[props.KEYS]]
-        if message.reconsume_times < self.cast.failures.get(order.number, 0):
+        if message.reconsume_times < self.plan.failures.get(order.number, 0):
             self.delivery.send_back(SHIPPING_GROUP, message.physical_offset)
             return
         content = {"city": order.city, "attempt": message.reconsume_times + 1}
@@ -185,7 +185,7 @@ class Story:
         self.pause()
 
     def _send_mail(self, until_ms: int) -> None:
-        """The mail service has consumed the payments up to a time."""
+        """Consume the payments of the mail service up to a time."""
         for queue_id in range(QUEUES["payments"]):
             offset = self.store.offset_by_time("payments", queue_id, until_ms)
             self.store.config.consumer_offsets.commit("payments", MAIL_GROUP, queue_id, offset)

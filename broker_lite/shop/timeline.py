@@ -1,4 +1,4 @@
-"""The story's time, and what happens when."""
+"""Clock of the generated traffic, and its planned events."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Event = Callable[[], None]
 
 @dataclass
 class StoryClock:
-    """The story's time; the store's clock."""
+    """Clock of the generated traffic and its store."""
 
     now_ms: int
 
     def __call__(self) -> int:
-        """The time, in ms since 1970."""
+        """Return the time in ms since 1970."""
         return self.now_ms
 
 
 @dataclass
 class Timeline:
-    """Events that are to come; what is planned for one moment happens in the order of planning."""
+    """Planned events in order of time; events at the same time keep the order in which they were planned."""
 
     clock: StoryClock
     _events: list[tuple[int, int, Event]] = field(default_factory=list, init=False)
@@ -39,11 +39,11 @@ class Timeline:
         self._planned += 1
 
     def after(self, delay_ms: int, event: Event) -> None:
-        """Plan an event, from now on."""
+        """Plan an event relative to the current time."""
         self.at(self.clock.now_ms + delay_ms, event)
 
     def until(self, end_ms: int) -> Iterator[tuple[int, Event]]:
-        """The events before a time, those planned meanwhile too; the caller lets the time pass."""
+        """Yield the events before a time, including those planned meanwhile; the caller advances the clock."""
         while self._events and self._events[0][0] < end_ms:
             time_ms, _, event = heapq.heappop(self._events)
             yield time_ms, event

@@ -1,7 +1,7 @@
-"""Stores of a broker: what they share, and a package for each layout of files.
+"""Stores of a broker: shared code, and one package for each file layout.
 
-engine        what stores of every layout share; it knows none of them
+engine        code for stores of every layout; it depends on none of them
 rocketmq      CommitLog, ConsumeQueues, IndexFiles and config files, as RocketMQ and BoltMQ write them
-jmq           a journal for all topics, and queues that lead into it; knows nothing of `rocketmq`
-jmq_adapter   a store in JMQ's layout behind RocketMQ's protocol
+jmq           a journal for all topics, and queues that point into it; does not depend on `rocketmq`
+jmq_adapter   a store in JMQ's layout, served over RocketMQ's protocol
 """

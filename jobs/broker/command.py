@@ -293,7 +293,7 @@ def _accounts(file: str | None) -> Accounts | None:
     from commitlake.broker_lite.broker.accounts import Accounts, AccountsError
 
     try:
-        return Accounts.of_file(Path(file)) if file else Accounts.of_environment(os.environ)
+        return Accounts.from_file(Path(file)) if file else Accounts.from_environment(os.environ)
     except AccountsError as error:
         raise JobError(str(error)) from error
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.cli.command import JobError
 
 if TYPE_CHECKING:
-    from commitlake.broker_lite.replication.asking import AskingOptions
+    from commitlake.broker_lite.replication.peer_client import PeerClientOptions
     from commitlake.schemas.remoting.tls_contexts import ServerTls
     from commitlake.schemas.remoting.tls_properties import TlsProperties
 
@@ -55,19 +55,19 @@ def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> 
         raise JobError(f"--tls-config {arguments.tls_config}: {error}") from error
 
 
-def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None) -> AskingOptions:
+def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None) -> PeerClientOptions:
     """Return how name servers and the master are asked: signed, and over TLS if that is wanted."""
-    from commitlake.broker_lite.replication.asking import AskingOptions
+    from commitlake.broker_lite.replication.peer_client import PeerClientOptions
     from commitlake.connectors.rocketmq.errors import OptionError
     from commitlake.connectors.rocketmq.options import environment_credentials
     from commitlake.schemas.remoting.tls_contexts import client_context
     from commitlake.schemas.remoting.tls_properties import TlsConfigError
 
     if not arguments.register and arguments.role != "SLAVE":
-        return AskingOptions()
+        return PeerClientOptions()
     try:
         context = client_context(settings) if settings is not None and settings.is_client_enabled else None
-        return AskingOptions(environment_credentials(), context)
+        return PeerClientOptions(environment_credentials(), context)
     except OptionError as error:
         raise JobError(str(error)) from error
     except TlsConfigError as error:

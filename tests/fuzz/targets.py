@@ -183,7 +183,7 @@ class Requests(Target):
             offset = config.consumer_offsets.get(topic, group, 0) or 0
             assert not is_system_group(group) or offset <= self._store.max_offset(topic, 0)
         assert broker.slices.is_empty
-        assert broker.clients._shares.total == sum(map(len, broker.clients._places.values()))
+        assert broker.clients._quotas.total == sum(map(len, broker.clients._memberships.values()))
 
     def _close_store(self) -> None:
         if self._folder is not None:

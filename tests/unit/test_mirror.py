@@ -36,7 +36,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "broker_lite.broker.locks",
     ),
     "tests/unit/broker_lite/handlers/test_long_requests.py": ("broker_lite.protocol.tables",),
-    "tests/unit/broker_lite/handlers/test_pulling.py": ("broker_lite.broker.holding",),
+    "tests/unit/broker_lite/handlers/test_pulling.py": ("broker_lite.broker.held_pulls",),
     "tests/unit/broker_lite/handlers/test_sending.py": ("broker_lite.broker.unique_keys",),
     "tests/unit/broker_lite/replication/test_slave_broker.py": ("broker_lite.broker.broker",),
     "tests/unit/broker_lite/shop/test_journal_story.py": ("broker_lite.shop_journal",),
@@ -44,7 +44,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/broker_lite/stores/jmq/test_journal_recovery.py": ("schemas.layouts.jmq.checkpoint",),
     "tests/unit/broker_lite/stores/jmq_adapter/test_jmq_administration.py": (
         "broker_lite.broker.layouts",
-        "broker_lite.replication.part",
+        "broker_lite.replication.role",
     ),
     "tests/unit/broker_lite/stores/jmq_adapter/test_jmq_consuming.py": ("broker_lite.stores.jmq.retry_queues",),
     "tests/unit/broker_lite/stores/rocketmq/test_batch_queues.py": (

@@ -1,4 +1,4 @@
-"""A checkpoint's bytes: a page that is written over the old one, so the disk has either the old or the new."""
+"""Checkpoint file: one page that is overwritten in place, so that the disk has either the old or the new one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from commitlake.schemas.store_files import open_file, open_or_create
 
 
 def read_in_place(path: Path) -> bytes | None:
-    """Read a checkpoint that will be written in place; None where there is none.
+    """Read a checkpoint that will be overwritten in place; return None if there is none.
 
     Raises:
-        UnsafeFileError: if it is a link, no regular file, or has several names.
+        UnsafeFileError: if it is a symbolic link, not a regular file, or has several names.
     """
     try:
         descriptor = open_file(path, os.O_RDWR)
@@ -26,7 +26,7 @@ def read_in_place(path: Path) -> bytes | None:
 
 
 def write_in_place(path: Path, data: bytes) -> None:
-    """Write a checkpoint over the old one, or make it, and put it on the disk."""
+    """Overwrite or create a checkpoint, and flush it to disk."""
     descriptor = open_or_create(path, os.O_WRONLY)
     try:
         os.pwrite(descriptor, data, 0)

@@ -1,6 +1,6 @@
-"""One queue: entries of one size, one after another in files. Each leads to a record of the log.
+"""Queue of entries of one size in files, each of which points to a record of the log.
 
-A queue is an index: what it says follows from the log, and it is written from there again where there is any doubt.
+A queue is an index: its content is derived from the log, and it is rebuilt from the log when in doubt.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from commitlake.broker_lite.stores.engine.message_log import MessageLog
 
 
 class EntryQueue(ABC):
-    """The entries of one queue.
+    """Entries of one queue.
 
-    The place of an entry is its position in bytes, divided by `entry_size`.
+    The place of an entry is its byte position divided by `entry_size`.
 
     Attributes:
-        topic: its topic.
-        queue_id: its number within the topic.
-        files: its bytes.
+        topic: topic of the queue.
+        queue_id: id of the queue within the topic.
+        files: bytes of the entries.
     """
 
     entry_size: ClassVar[int]
@@ -34,38 +34,38 @@ class EntryQueue(ABC):
 
     @property
     def name(self) -> str:
-        """Topic and number, for a message."""
+        """Topic and queue id, for messages."""
         return f"{self.topic}/{self.queue_id}"
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no entry, not even filler."""
+        """True if it has no entry, not even filler."""
         return self.files.end == self.files.start
 
     @property
     def places(self) -> range:
-        """The places of the entries."""
+        """Places of the entries."""
         return range(self.files.start // self.entry_size, self.files.end // self.entry_size)
 
     @abstractmethod
     def _leads_before(self, place: int, log_offset: int) -> bool:
-        """Return whether the entry at a place is filler or leads before an offset of the log."""
+        """Return whether the entry at a place is filler or points before an offset of the log."""
 
     def first_place(self, log_offset: int) -> int:
-        """The place of the first entry that leads to an offset of the log or behind it; behind the last one if none."""
+        """Return the place of the first entry that points to or after an offset of the log, or the end."""
         first = self.files.start // self.entry_size
         if self.is_empty or not self._leads_before(first, log_offset):
-            return first  # as nearly always: nothing has expired
+            return first  # the usual case: nothing has expired
         places = self.places
         return first + bisect_left(places, True, key=lambda place: not self._leads_before(place, log_offset))
 
     @staticmethod
     @abstractmethod
     def _count_valid(data: bytes) -> int:
-        """Count the entries before the first that is not valid; a busy queue's file has 300,000."""
+        """Count the entries before the first invalid one; a busy queue's file has 300,000."""
 
     def _end_of_entries(self, starts: Sequence[int]) -> int:
-        """Where the first entry that is not valid begins, in the files that begin at these positions."""
+        """Return the position of the first invalid entry in the files that begin at these positions."""
         end = self.files.start
         for start in starts:
             end = start + self.entry_size * self._count_valid(self.files.read(start, self.files.file_size))
@@ -74,21 +74,21 @@ class EntryQueue(ABC):
         return end
 
     def truncate_to(self, end: int) -> None:
-        """Let the queue end at a byte position.
+        """Truncate the queue to a byte position.
 
-        Entries after it are erased: once the log has gone on past the records that they led to, they would pass for
-        entries again.
+        The entries after it are erased: otherwise, once the log has grown past the records that they pointed to, they
+        would be taken for valid entries.
         """
         self.files.truncate(end)
         self.files.clear_rest()
 
     def truncate_physically(self, log_offset: int) -> None:
-        """Drop the entries of records at or after an offset of the log; filler, too, if nothing of the log is left."""
+        """Drop the entries of records at or after an offset of the log; also filler, if the log is empty."""
         place = self.first_place(log_offset) if log_offset else self.places.start
         self.truncate_to(place * self.entry_size)
 
     def delete_expired(self, log_offset: int) -> None:
-        """Remove the files that only lead before an offset of the log; the last stays: it carries the numbers on."""
+        """Delete the files that only point before an offset of the log; the last file stays to keep the numbering."""
         count = 0
         for start in self.files.file_starts[:-1]:
             if not self._leads_before((start + self.files.file_size) // self.entry_size - 1, log_offset):
@@ -98,11 +98,11 @@ class EntryQueue(ABC):
 
 
 class NumberedQueue(EntryQueue):
-    """A queue in which an entry is a message's, and the message's number the entry's place."""
+    """Queue with one entry per message, in which the queue offset of a message is the place of its entry."""
 
     @property
     def first_number(self) -> int:
-        """Queue offset of the first entry in the files, filler or not."""
+        """Queue offset of the first entry in the files, even if it is filler."""
         return self.files.start // self.entry_size
 
     @property
@@ -111,15 +111,15 @@ class NumberedQueue(EntryQueue):
         return self.files.end // self.entry_size
 
     def min_offset(self, log_offset: int) -> int:
-        """Queue offset of the first entry whose record the log still has; `max_offset` where there is none."""
+        """Return the queue offset of the first entry whose record is still in the log, or `max_offset`."""
         return self.first_place(log_offset)
 
     @abstractmethod
     def log_offset_at(self, number: int) -> int:
-        """Offset of the record that an entry leads to."""
+        """Return the offset of the record that an entry points to."""
 
     def number_by_time(self, timestamp_ms: int, log: MessageLog[Any]) -> int:
-        """Queue offset of the first message stored at or after a time; `max_offset` where there is none."""
+        """Return the queue offset of the first message stored at or after a time, or `max_offset`."""
         numbers = range(self.min_offset(log.start), self.max_offset)
 
         def stored(number: int) -> int:

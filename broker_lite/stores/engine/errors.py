@@ -1,19 +1,19 @@
-"""What can go wrong with a store.
+"""Errors of a store.
 
     StoreError
-    ├── OptionError            settings that no store can have
-    ├── StoreLockedError       somebody else has the folder open
-    ├── StoreFilesError        files that this store, or RocketMQ, could not have written
+    ├── OptionError            invalid settings
+    ├── StoreLockedError       the folder is open elsewhere
+    ├── StoreFilesError        files that neither this store nor RocketMQ could have written
     │   └── FileSizeError      files of another size than the options say
-    ├── ConfigFileError        a file under config/ that is no JSON of RocketMQ's, and whose .bak is none either
+    ├── ConfigFileError        a file under config/ that is not JSON of RocketMQ's, and whose .bak is not either
     ├── DiskFullError          no room for the next file; nothing was written
     ├── MessageRefusedError    a message that a broker refuses, as MESSAGE_ILLEGAL
-    ├── IndexDisabledError     a look-up by key in a store that keeps no index
-    ├── UnsupportedError       something that a store's layout has no place for
-    └── StoreUnusableError     closed, or a write to its files failed half-way; opening it anew recovers it
-        └── FileCutError       another process has shortened a file of the open store
+    ├── IndexDisabledError     a query by key in a store without an index
+    ├── UnsupportedError       an operation that the store's layout does not support
+    └── StoreUnusableError     closed, or a write to its files failed half-way; opening it again recovers it
+        └── FileCutError       another process has truncated a file of the open store
 
-Bytes that are wrong are `schemas.layouts.errors.LayoutError`.
+Invalid bytes raise `schemas.layouts.errors.LayoutError`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class StoreError(CommitLakeError):
-    """A store cannot do what it was asked."""
+    """Base class of the errors of a store."""
 
 
 class OptionError(StoreError, ValueError):
-    """Settings that no store can have."""
+    """Error for invalid settings."""
 
 
 class StoreLockedError(StoreError):
-    """Another store, or a broker, has this folder open."""
+    """Error for a folder that another store, or a broker, has open."""
 
 
 class StoreFilesError(StoreError):
-    """The folder holds files that do not fit one another or the options."""
+    """Error for files that do not fit one another or the options."""
 
 
 class FileSizeError(StoreFilesError):
-    """Files are of another size than the options say.
+    """Error for files of another size than the options say.
 
     Attributes:
-        option: name of the option that would have to say so.
-        size: the size that they have; None where they do not agree.
+        option: name of the option for this size.
+        size: actual size; None if the files differ.
     """
 
     def __init__(self, message: str, option: str, size: int | None) -> None:
@@ -52,28 +52,28 @@ class FileSizeError(StoreFilesError):
 
 
 class ConfigFileError(StoreError):
-    """A file under `config/` cannot be read, nor its `.bak`."""
+    """Error for a file under `config/` that cannot be read, nor its `.bak`."""
 
 
 class DiskFullError(StoreError):
-    """The disk has no room for the next file; nothing was written."""
+    """Error for a disk without room for the next file; nothing was written."""
 
 
 class MessageRefusedError(StoreError, ValueError):
-    """A message that the store does not take; nothing was written."""
+    """Error for a message that the store does not accept; nothing was written."""
 
 
 class IndexDisabledError(StoreError):
-    """A look-up by key in a store that keeps no index."""
+    """Error for a query by key in a store without an index."""
 
 
 class UnsupportedError(StoreError):
-    """A store's layout has no place for this, whatever its settings."""
+    """Error for an operation that the store's layout does not support, whatever its settings."""
 
 
 class StoreUnusableError(StoreError):
-    """The store is closed, or a failed write left it to be recovered by the next `open`."""
+    """Error for a store that is closed, or that a failed write left for recovery by the next `open`."""
 
 
 class FileCutError(StoreUnusableError):
-    """A file of the open store is shorter than it was: another process has cut it."""
+    """Error for a file of the open store that another process has truncated."""

@@ -1,4 +1,4 @@
-"""What whoever writes a store's log keeps for those who read it and put it on the disk."""
+"""State of a log's writer that readers and flushes need."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from commitlake.broker_lite.stores.engine.progress import Progress
 
 
 class LogWriter:
-    """How far a store has come, and whether it takes more; several threads may write, one at a time.
+    """Progress of a store's writer, and whether it accepts writes; several threads may write, one at a time.
 
     Attributes:
         lock: held while files are written or read.
-        failure: what made the store unusable, if anything did.
-        is_closed: whether it takes no more messages.
-        last: how far it has come.
-        arrived: topic and number of the queues that have got messages since somebody emptied it.
+        failure: error that made the store unusable; None for a usable store.
+        is_closed: True if it accepts no more messages.
+        last: progress after the last write.
+        arrived: (topic, queue id) pairs that have received messages since the set was last emptied.
     """
 
     def __init__(self, last: Progress) -> None:
@@ -27,29 +27,29 @@ class LogWriter:
         self.arrived: set[tuple[str, int]] = set()
 
     def check_writable(self) -> None:
-        """Refuse to append to a store that is closed, or not sound; the lock is held.
+        """Check that the store accepts writes; the lock is held.
 
         Raises:
-            StoreUnusableError: if it was closed, or failed before.
+            StoreUnusableError: if it is closed, or a write failed before.
         """
         if self.is_closed:
-            raise StoreUnusableError("expected an open store, found it closed")
+            raise StoreUnusableError("expected an open store, found a closed one")
         if self.failure is not None:
             self.check_usable()
 
     def fail(self, error: BaseException, found: str) -> StoreUnusableError:
-        """Make the store unusable: the log has messages that lack what leads to them. Return what to raise.
+        """Mark the store as unusable, because queues or index lack a message of the log, and return the error to raise.
 
-        The next message would get the same queue offset; recovery alone can bring log and queues together again.
+        The next message would get the same queue offset; only recovery can make log and queues consistent again.
         """
         self.failure = error
         return StoreUnusableError(f"{found}: {error}")
 
     def check_usable(self) -> None:
-        """Refuse to write to a store whose files are not what they should be.
+        """Check that no write has failed.
 
         Raises:
-            StoreUnusableError: if a write or a sync failed before.
+            StoreUnusableError: if a write or a sync has failed before.
         """
         if self.failure is not None:
-            raise StoreUnusableError(f"expected a sound store, found: {self.failure}") from self.failure
+            raise StoreUnusableError(f"the store must be opened again after an error: {self.failure}") from self.failure

@@ -1,12 +1,12 @@
-"""Files of a fixed size that are read and written through memory, as RocketMQ's are.
+"""Files of a fixed size that are read and written through memory, as in RocketMQ.
 
-A file is created at its full size and sparse: the bytes are zeros, and take no room until they are written. What was
-written through a mapping is the kernel's: it survives the process's death, though not the machine's, until it is
-synced.
+A file is created sparse at its full size: its bytes are zeros, and use no disk space until they are written. Data
+written through a mapping belongs to the kernel: it survives a crash of the process, and after a sync a crash of the
+machine.
 
-A write to a mapped page for which the disk has no room kills the process (SIGBUS); a file is therefore only created
-where the disk has room for all of it. So does any access behind the end of a file that another process has cut: the
-size is looked at whenever the memory is asked for, and only a cut between that and the access is not noticed.
+A write to a mapped page for which the disk has no room kills the process (SIGBUS); a file is therefore created only if
+the disk has room for all of it. An access after the end of a file that another process has truncated kills it, too: the
+size is checked whenever the memory is requested, and only a truncation between the check and the access goes unnoticed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from commitlake.broker_lite.stores.engine.errors import DiskFullError, FileCutEr
 from commitlake.schemas.store_files import FILE_MODE, create_file, make_folders, open_file, open_parent, remove_file
 
 DEFAULT_MAX_MAPPED_FILES = 256
-"""Python's mmap holds a file descriptor for as long as it lives; processes often have 1,024."""
+"""Python's mmap keeps a file descriptor open; processes often have a limit of 1,024."""
 
 _CLEARED_AT_ONCE = 1 << 20
 
@@ -29,10 +29,10 @@ _NO_FILES_WITHOUT_A_NAME = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINV
 
 
 class Mappings:
-    """Keeps the number of files that are mapped at once within a limit: the longest mapped goes first.
+    """Registry of mapped files that keeps their number within a limit by unmapping the one mapped first.
 
     Attributes:
-        root: the store's folder, below which no link is followed; None for files outside a store.
+        root: folder of the store, below which no symbolic link is followed; None for files outside a store.
     """
 
     def __init__(self, limit: int = DEFAULT_MAX_MAPPED_FILES, root: Path | None = None) -> None:
@@ -41,13 +41,13 @@ class Mappings:
         self._mapped: dict[MappedFile, None] = {}
 
     def add(self, file: MappedFile) -> None:
-        """Note that a file was mapped; unmap the oldest where there are too many."""
+        """Add a mapped file; unmap the oldest one if the limit is exceeded."""
         self._mapped[file] = None
         if len(self._mapped) > self._limit:
             next(iter(self._mapped)).unmap()
 
     def discard(self, file: MappedFile) -> None:
-        """Note that a file is not mapped any more."""
+        """Remove an unmapped file."""
         self._mapped.pop(file, None)
 
     def unmap_all(self) -> None:
@@ -57,17 +57,17 @@ class Mappings:
 
 
 class MappedFile:
-    """One file of a fixed size, mapped when it is first used.
+    """File of a fixed size, mapped when it is first used.
 
     Attributes:
-        path: where it is.
-        size: its size in bytes.
+        path: path of the file.
+        size: size in bytes.
     """
 
     __slots__ = ("_mappings", "_memory", "path", "size")
 
     def __init__(self, path: Path, size: int, mappings: Mappings) -> None:
-        """Describe a file that is there already; see `create`."""
+        """Represent an existing file; see `create`."""
         self.path = path
         self.size = size
         self._mappings = mappings
@@ -78,30 +78,30 @@ class MappedFile:
         """Create a file of zeros.
 
         Raises:
-            DiskFullError: if the disk does not have this much room.
-            StoreFilesError: if there is a file or folder of this name.
-            UnsafeFileError: if a part of its path is a link.
+            DiskFullError: if the disk does not have enough room.
+            StoreFilesError: if a file or folder of this name exists.
+            UnsafeFileError: if a part of its path is a symbolic link.
         """
         make_folders(path.parent, below=mappings.root)
         check_disk(path.parent, size)
         try:
-            if not _appear_whole(path, size, mappings.root or path.parent):
+            if not _create_at_full_size(path, size, mappings.root or path.parent):
                 descriptor = create_file(path, below=mappings.root, replace=False)
                 try:
                     os.ftruncate(descriptor, size)
                 finally:
                     os.close(descriptor)
         except FileExistsError:
-            raise StoreFilesError(f"{path}: expected no file of this name yet, found one") from None
+            raise StoreFilesError(f"{path}: expected no file of this name, found one") from None
         return cls(path, size, mappings)
 
     @property
     def memory(self) -> mmap.mmap:
-        """The file's bytes. Do not keep it: the file may be unmapped at the next use of another.
+        """Memory of the file. Do not keep it: the file may be unmapped when another one is used.
 
         Raises:
-            FileCutError: if the file is shorter than it was.
-            UnsafeFileError: if it is a link, or has several names.
+            FileCutError: if another process has truncated the file.
+            UnsafeFileError: if it is a symbolic link, or has several names.
         """
         memory = self._memory
         if memory is None:
@@ -111,28 +111,28 @@ class MappedFile:
             finally:
                 os.close(descriptor)
             self._mappings.add(self)
-        elif memory.size() < self.size:  # of the file, not of the mapping
-            raise self._cut(memory.size())
+        elif memory.size() < self.size:  # size of the file, not of the mapping
+            raise self._truncated_error(memory.size())
         return memory
 
     def _open(self) -> int:
         descriptor = open_file(self.path, os.O_RDWR, below=self._mappings.root)
         if (size := os.fstat(descriptor).st_size) < self.size:
             os.close(descriptor)
-            raise self._cut(size)
+            raise self._truncated_error(size)
         return descriptor
 
-    def _cut(self, size: int) -> FileCutError:
+    def _truncated_error(self, size: int) -> FileCutError:
         return FileCutError(
-            f"{self.path}: expected {self.size} bytes, found {size}: another process has cut it. Stop the broker, and "
-            "look at the store with 'commitlake verify'"
+            f"{self.path}: expected {self.size} bytes, found {size}: another process has truncated it. Stop the "
+            "broker, and check the store with 'commitlake verify'"
         )
 
     def clear_from(self, position: int) -> None:
-        """Make zeros of everything from a position on; what was never written is not touched, and stays sparse."""
+        """Overwrite everything from a position on with zeros; parts that were never written stay sparse."""
         descriptor = self._open()
         try:
-            for start, end in _written_stretches(descriptor, position, self.size):
+            for start, end in _written_ranges(descriptor, position, self.size):
                 self._clear(start, end)
         finally:
             os.close(descriptor)
@@ -144,7 +144,7 @@ class MappedFile:
                 self.memory[at:stop] = bytes(stop - at)
 
     def sync(self) -> None:
-        """Put everything written so far on the disk; other threads run meanwhile, and may write."""
+        """Flush everything written so far to disk; other threads may write meanwhile."""
         descriptor = self._open()
         try:
             os.fdatasync(descriptor)
@@ -152,23 +152,23 @@ class MappedFile:
             os.close(descriptor)
 
     def unmap(self) -> None:
-        """Give the memory back; what was written stays written."""
+        """Unmap the file; written data stays."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
             self._mappings.discard(self)
 
     def delete(self) -> None:
-        """Remove the file."""
+        """Delete the file."""
         self.unmap()
         remove_file(self.path, below=self._mappings.root)
 
 
-def _appear_whole(path: Path, size: int, below: Path) -> bool:
-    """Create a file that has its size from the first moment: one of another size is refused when a store is opened.
+def _create_at_full_size(path: Path, size: int, below: Path) -> bool:
+    """Create a file that has its full size from the first moment, as a file of another size is refused at the opening.
 
     Returns:
-        False where filesystem or system cannot: a process that is killed in between leaves an empty file there.
+        False if the system cannot do this; then a process killed between two steps leaves an empty file.
     """
     if not hasattr(os, "O_TMPFILE"):
         return False
@@ -177,7 +177,7 @@ def _appear_whole(path: Path, size: int, below: Path) -> bool:
             descriptor = os.open(".", os.O_RDWR | os.O_TMPFILE, FILE_MODE, dir_fd=folder)
             try:
                 os.ftruncate(descriptor, size)
-                # With a folder given it is linkat, which follows the link to the file that has no name yet.
+                # With dir_fd this is linkat, which follows the link to the file that has no name yet.
                 os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder, follow_symlinks=True)
             finally:
                 os.close(descriptor)
@@ -188,8 +188,8 @@ def _appear_whole(path: Path, size: int, below: Path) -> bool:
     return True
 
 
-def _written_stretches(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where a sparse file may hold other bytes than zeros."""
+def _written_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a sparse file that may contain non-zero bytes."""
     while start < end:
         try:
             start = os.lseek(descriptor, start, os.SEEK_DATA)
@@ -204,10 +204,10 @@ def _written_stretches(descriptor: int, start: int, end: int) -> Iterator[tuple[
 
 
 def check_disk(folder: Path, size: int) -> None:
-    """Make sure that a new file has room.
+    """Check that the disk has room for a new file.
 
     Raises:
-        DiskFullError: if the disk of an existing folder has less than `size` bytes left.
+        DiskFullError: if the disk of the folder has less than `size` bytes free.
     """
     disk = os.statvfs(folder)
     if (free := disk.f_bavail * disk.f_frsize) < size:

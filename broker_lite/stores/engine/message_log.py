@@ -1,4 +1,4 @@
-"""The log of a store's messages: each record says its own offset, and proves itself before it is handed out."""
+"""Log of a store's messages: each record contains its own offset, and is verified before it is returned."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from commitlake.schemas.layouts.errors import LayoutError
 
 
 class StoredMessage(Protocol):
-    """A message as a log has it."""
+    """Message as it is stored in a log."""
 
     @property
     def size(self) -> int:
-        """Bytes of its record."""
+        """Size of the record in bytes."""
 
     @property
     def store_timestamp(self) -> int:
-        """When it was stored, ms."""
+        """Store time, ms since 1970."""
 
 
 M = TypeVar("M", bound=StoredMessage)
 
 
 class MessageLog(RecordLog, Generic[M]):
-    """The log, of messages of one layout.
+    """Log of messages in one layout.
 
     Attributes:
-        filler: what fills a file; its first field is its size, as a record's is.
-        offset_field: the field in which a record says its own offset, and a message.
+        filler: layout that fills the rest of a file; its first field is its size, as in a record.
+        offset_field: field of records and messages with their own offset.
     """
 
     filler: ClassVar[Layout]
@@ -41,28 +41,28 @@ class MessageLog(RecordLog, Generic[M]):
         """Parse a record.
 
         Args:
-            record: the bytes that it claims, or as many as its file has.
-            verify_crc: whether its body is compared with its checksum.
+            record: bytes of the size that it claims, or up to the end of its file.
+            verify_crc: whether the body is verified against its checksum.
 
         Returns:
-            The message and its size; None where the record goes on.
+            The message and its size; None if the record is incomplete.
 
         Raises:
-            LayoutError: if the bytes are no record.
+            LayoutError: if the bytes are not a valid record.
         """
 
     def _bytes_at(self, offset: int) -> bytes:
-        """The bytes that a record claims; of a file's memory, so a lie about the size costs no more than that."""
+        """Return the bytes that a record claims, at most to the end of its file, so that a forged size does no harm."""
         memory, position = self.files.locate(offset)
         head_size = self.filler.size
         size = self.filler.unpack(memory, position)[0] if len(memory) - position >= head_size else 0
         return memory[position : position + max(size, head_size)]
 
     def parse_at(self, offset: int, *, verify_crc: bool = True) -> M:
-        """The message whose record begins at an offset.
+        """Return the message whose record begins at an offset.
 
         Raises:
-            LayoutError: if no whole record proves itself there.
+            LayoutError: if there is no complete, valid record.
         """
         if not self.start <= offset <= self.end - self.filler.size:
             raise LayoutError("magic", offset, f"a record from {self.start} to {self.end}", "an offset outside")
@@ -71,23 +71,23 @@ class MessageLog(RecordLog, Generic[M]):
         except LayoutError as error:
             raise LayoutError(error.field, offset + error.offset, error.expected, error.found) from None
         if parsed is None or offset + parsed[1] > self.end:
-            raise LayoutError("total_size", offset, "a record within its file", "one that goes on behind it")
+            raise LayoutError("total_size", offset, "a record within its file", "one that crosses its end")
         message = parsed[0]
         if (own := getattr(message, self.offset_field)) != offset:
             raise LayoutError(self.offset_field, offset, f"{offset}", f"{own}")
         return message
 
     def message_at(self, offset: int, *, verify_crc: bool = True) -> M | None:
-        """The message whose record begins at an offset; None where no whole record proves itself there."""
+        """Return the message whose record begins at an offset, or None if there is no complete, valid record."""
         try:
             return self.parse_at(offset, verify_crc=verify_crc)
         except LayoutError:
             return None
 
     def store_timestamp_at(self, offset: int) -> int | None:
-        """When the message whose record begins at an offset was stored; None where no record does.
+        """Return the store time of the message whose record begins at an offset, or None if there is no record.
 
-        Neither the body nor its checksum is compared.
+        The checksum of the body is not verified.
         """
         message = self.message_at(offset, verify_crc=False)
         return None if message is None else message.store_timestamp

@@ -1,4 +1,4 @@
-"""The life of a store in any layout, from the moment its folder is held until it is given back."""
+"""Base class of an open store in any layout."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ R = TypeVar("R", bound=QueueReader[Any, Any])
 
 
 def system_clock() -> int:
-    """Milliseconds since 1970."""
+    """Return the current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class OpenStore(ABC, Generic[M, R]):
-    """A store that is open; several threads may use it. A subclass loads and recovers its files.
+    """Open store; several threads may use it. A subclass loads and recovers its files.
 
     Attributes:
-        path: its folder.
-        options: its settings.
+        path: folder of the store.
+        options: settings of the store.
     """
 
     path: Path
@@ -56,7 +56,7 @@ class OpenStore(ABC, Generic[M, R]):
         self.close()
 
     def close(self) -> None:
-        """Put everything on the disk and give the folder back; a store that failed keeps its `abort`."""
+        """Flush everything to disk and release the folder; after a failure the `abort` file stays."""
         with self._writer.lock:
             if self._writer.is_closed:
                 return
@@ -74,15 +74,15 @@ class OpenStore(ABC, Generic[M, R]):
 
     @abstractmethod
     def _save_rest(self) -> None:
-        """Save what a flush leaves out."""
+        """Save what a flush does not include."""
 
     def flush(self) -> None:
-        """Put everything written so far on the disk, and the checkpoint after it."""
+        """Flush everything written so far to disk, and then the checkpoint."""
         self._flusher.sync_log()
         self._flusher.sync_rest()
 
     def sync_log(self) -> int:
-        """Put the log on the disk; gives the offset up to which it is there.
+        """Flush the log to disk, and return the offset up to which it is flushed.
 
         Raises:
             StoreUnusableError: if the disk failed.
@@ -90,69 +90,69 @@ class OpenStore(ABC, Generic[M, R]):
         return self._flusher.sync_log()
 
     def clean(self, now_seconds: float) -> int:
-        """Delete the log's files that may go, and what leads to them; tells how many went. See `Retention`."""
+        """Delete expired files of log, queues and index; return the number of log files deleted. See `Retention`."""
         with self._flusher.paused(), self._reading():
             return self._retention.clean(now_seconds)
 
     @contextmanager
     def _reading(self) -> Iterator[R]:
-        """Hold the lock of a store that is open."""
+        """Hold the lock of the open store."""
         with self._writer.lock:
             if self._writer.is_closed:
-                raise StoreUnusableError(f"{self.path}: expected an open store, found it closed")
+                raise StoreUnusableError(f"{self.path}: expected an open store, found a closed one")
             yield self._reader
 
     def _wait_for(self, log_end: int) -> None:
-        """Return when the log is on the disk up to an offset, in a store whose producers wait for that."""
+        """Wait until the log is flushed up to an offset, if the store is in SYNC mode."""
         if self.options.flush_mode is FlushMode.SYNC:
             self._flusher.wait_for(log_end)
 
     @property
     def is_disk_full(self) -> bool:
-        """Whether the disk is too full for more messages."""
+        """True if the disk is too full for more messages."""
         return self._retention.is_disk_full
 
     @property
     def log_end(self) -> int:
-        """Offset behind the last record, of a store that may be closed, and without waiting for anybody."""
+        """Offset of the end of the last record; available without waiting, also in a closed store."""
         return self._writer.last.log_end
 
     def take_arrived(self) -> set[tuple[str, int]]:
-        """Topic and number of the queues that got messages since the last call."""
+        """Return the (topic, queue id) pairs that received messages since the last call."""
         arrived, self._writer.arrived = self._writer.arrived, set()
         return arrived
 
     @property
     def queues(self) -> list[tuple[str, int]]:
-        """Topic and number of every queue that has entries, in order."""
+        """Sorted (topic, queue id) pairs of the queues that have entries."""
         with self._reading() as reader:
             return reader.queues()
 
     def bounds(self, topic: str, queue_id: int) -> range:
-        """The queue offsets of a queue's messages whose records the log has; empty for an unknown queue."""
+        """Return the queue offsets of a queue's messages that are still in the log; empty for an unknown queue."""
         with self._reading() as reader:
             return reader.bounds(topic, queue_id)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's first message whose record the log has; 0 for an unknown queue."""
+        """Return the queue offset of a queue's first message that is still in the log; 0 for an unknown queue."""
         return self.bounds(topic, queue_id).start
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's next message; 0 for an unknown queue."""
+        """Return the queue offset of a queue's next message; 0 for an unknown queue."""
         return self.bounds(topic, queue_id).stop
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
+        """Return the queue offset of the first message stored at or after a time, or the queue's end."""
         with self._reading() as reader:
             return reader.offset_by_time(topic, queue_id, timestamp_ms)
 
     def get_at(self, log_offset: int) -> M | None:
-        """The message whose record begins at an offset of the log; None where none does."""
+        """Return the message whose record begins at an offset of the log, or None."""
         with self._reading() as reader:
             found: M | None = reader.message_at(log_offset)
             return found
 
     def record_at(self, log_offset: int, size: int) -> bytes:
-        """The bytes of a record whose place and size are known."""
+        """Return the bytes of a record with a known offset and size."""
         with self._reading() as reader:
             return reader.record_at(log_offset, size)

@@ -9,7 +9,7 @@ from commitlake.broker_lite.stores.engine.errors import OptionError
 
 
 class FlushMode(StrEnum):
-    """When a message is on the disk: before `put` returns, or within the flush interval."""
+    """Mode of flushes: before `put` returns, or within the flush interval."""
 
     SYNC = "sync"
     ASYNC = "async"
@@ -17,15 +17,15 @@ class FlushMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionOptions:
-    """What goes when; names and defaults are those of RocketMQ's MessageStoreConfig.
+    """Settings of retention; names and defaults follow RocketMQ's MessageStoreConfig.
 
     Attributes:
-        file_reserved_hours: age from which a segment may go.
-        delete_hours: the hours of the day, local time, in which it does.
-        disk_max_used_percent: on a fuller disk it goes at any hour.
-        clean_forcibly_percent: on a fuller disk segments go at any age.
-        warning_percent: on a fuller disk nothing is stored any more.
-        delete_batch: segments that one turn deletes at most.
+        file_reserved_hours: age at which a segment expires.
+        delete_hours: hours of the day, in local time, in which expired segments are deleted.
+        disk_max_used_percent: disk usage above which expired segments are deleted at any hour.
+        clean_forcibly_percent: disk usage above which segments of any age are deleted.
+        warning_percent: disk usage above which no messages are stored.
+        delete_batch: maximum number of segments deleted at a time.
     """
 
     file_reserved_hours: int = 72
@@ -36,10 +36,10 @@ class RetentionOptions:
     delete_batch: int = 10
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Check the values of all options.
 
         Raises:
-            OptionError: names the option, with what was expected and found.
+            OptionError: if an option's value is invalid.
         """
         if self.file_reserved_hours < 0:
             raise OptionError(f"file_reserved_hours: expected 0 or more, found {self.file_reserved_hours}")
@@ -50,11 +50,11 @@ class RetentionOptions:
                 raise OptionError(f"{name}: expected 1 to 100, found {percent}")
 
 
-def check_range(name: str, value: int, least: int, most: int) -> None:
-    """Refuse an option's value that is out of its range.
+def check_range(name: str, value: int, minimum: int, maximum: int) -> None:
+    """Check that an option's value is within its range.
 
     Raises:
-        OptionError: names the option, with what was expected and found.
+        OptionError: if it is not.
     """
-    if not least <= value <= most:
-        raise OptionError(f"{name}: expected {least} to {most}, found {value}")
+    if not minimum <= value <= maximum:
+        raise OptionError(f"{name}: expected {minimum} to {maximum}, found {value}")

@@ -1,7 +1,7 @@
-"""Who may write to a store, and whether the last who did went in peace: the files `lock` and `abort`.
+"""Ownership of a store's folder, and detection of crashes: the files `lock` and `abort`.
 
-`lock` is locked, by the operating system, while a store is open: a broker and this store keep each other out. `abort`
-is there while a store is open, and holds the process's id: whoever finds it at the start knows that the last one
+`lock` is locked by the operating system while a store is open, so that a broker and this store exclude each other.
+`abort` exists while a store is open, and contains the process id: if it exists at the next start, the last process
 crashed. Source: DefaultMessageStore.start, createTempFile, shutdown.
 """
 
@@ -21,38 +21,38 @@ LOCK_FILE = "lock"
 ABORT_FILE = "abort"
 _LOCK_TEXT = b"lock"
 
-# A process can take its own lock again, and loses it when it closes any other descriptor of the file.
+# A process can lock its own file again, and loses the lock when it closes any other descriptor of the file.
 _held_here: set[str] = set()
 _held_here_guard = threading.Lock()
 
 
 class StoreLock:
-    """The lock of a store's folder, held from construction to `release`."""
+    """Lock of a store's folder, held from construction to `release`."""
 
     def __init__(self, root: Path) -> None:
-        """Take the lock.
+        """Acquire the lock.
 
         Raises:
-            StoreLockedError: if it is held by another process, or by another store in this one.
-            UnsafeFileError: if `lock` is a link or no regular file.
+            StoreLockedError: if another process, or another store in this process, holds it.
+            UnsafeFileError: if `lock` is a symbolic link or not a regular file.
         """
         self._path = root / LOCK_FILE
         self._key = str(root.resolve())
         with _held_here_guard:
             if self._key in _held_here:
-                raise StoreLockedError(f"{root}: expected to be the only one to open it, found it open in this process")
+                raise StoreLockedError(f"{root}: expected a store that is not in use, found it open in this process")
             self._descriptor = self._lock()
             _held_here.add(self._key)
 
     def _lock(self) -> int:
         descriptor = open_or_create(self._path, may_have_names=True)
         try:
-            # The same byte that Java locks; POSIX locks both.
+            # Java locks the same byte; both use POSIX locks.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
             os.close(descriptor)
             raise StoreLockedError(
-                f"{self._path.parent}: expected to be the only one to open it, found its lock held by another process"
+                f"{self._path.parent}: expected a store that is not in use, found its lock held by another process"
             ) from error
         status = os.fstat(descriptor)
         if status.st_size == 0 and status.st_nlink == 1:
@@ -60,7 +60,7 @@ class StoreLock:
         return descriptor
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         with _held_here_guard:
             os.close(self._descriptor)
             _held_here.discard(self._key)
@@ -68,11 +68,11 @@ class StoreLock:
 
 @contextmanager
 def holding(root: Path) -> Iterator[StoreLock]:
-    """Hold a folder's lock, which is given back if the store in it cannot be opened; the folder is made if need be.
+    """Hold a folder's lock; create the folder if necessary, and release the lock if opening the store fails.
 
     Raises:
-        StoreLockedError: if it is held by another process, or by another store in this one.
-        UnsafeFileError: if `lock` is a link or no regular file.
+        StoreLockedError: if another process, or another store in this process, holds it.
+        UnsafeFileError: if `lock` is a symbolic link or not a regular file.
     """
     make_folders(root)
     lock = StoreLock(root)
@@ -84,10 +84,10 @@ def holding(root: Path) -> Iterator[StoreLock]:
 
 
 class AbortMark:
-    """The file `abort`.
+    """Marker file `abort`, which exists while a store is open.
 
     Attributes:
-        was_found: whether the last who had the store open did not close it.
+        was_found: True if the store was not closed the last time.
     """
 
     def __init__(self, root: Path) -> None:
@@ -95,7 +95,7 @@ class AbortMark:
         self.was_found = os.path.lexists(self._path)
 
     def set(self) -> None:
-        """Write the file: from here on, a crash is seen by whoever comes next, a crash of the machine too."""
+        """Write the file, so that the next start detects a crash of the process or of the machine."""
         descriptor = create_file(self._path)
         try:
             os.write(descriptor, str(os.getpid()).encode())
@@ -105,5 +105,5 @@ class AbortMark:
         sync_folder(self._path.parent)
 
     def clear(self) -> None:
-        """Remove the file: everything is on the disk."""
+        """Delete the file, because everything is on disk."""
         self._path.unlink(missing_ok=True)

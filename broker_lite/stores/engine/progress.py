@@ -1,4 +1,4 @@
-"""How far a store has been written."""
+"""Progress of the writes to a store."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class Progress(NamedTuple):
-    """What whoever puts a store on the disk must know.
+    """Progress of the log, as needed for flushes and checkpoints.
 
     Attributes:
-        log_end: physical offset behind the last record.
-        store_timestamp: of the last record, ms; 0 where there is none.
-        last_record: physical offset of the last record; 0 where there is none.
+        log_end: physical offset of the end of the last record.
+        store_timestamp: store time of the last record, ms; 0 if there is none.
+        last_record: physical offset of the last record; 0 if there is none.
     """
 
     log_end: int = 0

@@ -1,7 +1,7 @@
-"""How much one pull gives, and what it answers.
+"""Limits and results of pulls.
 
-Each layout has a loop of its own. RocketMQ's filters by a queue's entries and copies records as they are; JMQ's has to
-parse each record, to make one that RocketMQ's clients can read. Source: DefaultMessageStore.getMessage, isTheBatchFull.
+Each layout has its own loop. RocketMQ's filters by queue entries and copies records as they are; JMQ's parses each
+record to convert it to one that RocketMQ's clients can read. Source: DefaultMessageStore.getMessage, isTheBatchFull.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import NamedTuple
 from commitlake.broker_lite.stores.engine.reading import GetStatus
 
 MAX_EXAMINED = 800
-"""Entries that one pull looks at where a filter wants few of them."""
+"""Maximum number of entries that one pull examines if its filter accepts few of them."""
 
 
 class PullLimits(NamedTuple):
-    """How much one pull gives; a single record may be larger.
+    """Limits of one pull; a single record may be larger.
 
     Attributes:
-        messages: how many at most.
-        bytes: of all records together.
-        deadline: by `time.perf_counter`, when the pull ends with what it has; at least one entry is examined.
+        messages: maximum number of messages.
+        bytes: maximum size of all records together.
+        deadline: time by `time.perf_counter` at which the pull ends with what it has; it examines at least one entry.
     """
 
     messages: int
@@ -31,20 +31,20 @@ class PullLimits(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether the deadline has come."""
+        """Return True if the deadline has passed."""
         return time.perf_counter() >= self.deadline
 
 
 class PullResult(NamedTuple):
-    """Records of a queue.
+    """Result of a pull.
 
     Attributes:
-        status: whether there were any, and why not.
-        records: as clients get them, in order of their queue offsets.
-        next_offset: the queue offset to ask for next.
-        min_offset: of the queue's first message that is kept.
-        max_offset: of the queue's next message.
-        is_cut: whether the deadline came before everything that one pull examines was examined.
+        status: FOUND, or the reason why there are no records.
+        records: records in the form for clients, in order of their queue offsets.
+        next_offset: queue offset to pull from next.
+        min_offset: queue offset of the queue's first message.
+        max_offset: queue offset of the queue's next message.
+        is_cut: True if the deadline passed before the pull had examined all its entries.
     """
 
     status: GetStatus

@@ -1,4 +1,4 @@
-"""All queues of a store: a folder for each, `<topic>/<queueId>/`, in files of one size."""
+"""All queues of a store: one folder `<topic>/<queueId>/` each, with files of one size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Q = TypeVar("Q", bound=EntryQueue)
 
 
 def _is_text(name: str) -> bool:
-    """Tell whether a file's name is UTF-8."""
+    """Return whether a file's name is valid UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -33,20 +33,20 @@ def _is_text(name: str) -> bool:
 
 
 class QueueTable(Generic[Q]):
-    """The queues of a store, by topic and number."""
+    """Queues of a store by topic and queue id."""
 
     def __init__(self, folder: Path, file_size: int, size_option: str, mappings: Mappings) -> None:
-        """Open the queues that are there.
+        """Open the existing queues.
 
         Args:
-            folder: where the topics' folders are, or will be.
+            folder: folder of the topics' folders; need not exist.
             file_size: size of a file.
-            size_option: the option that sets it, for the error message.
-            mappings: what keeps the number of mapped files down.
+            size_option: option that sets it, for error messages.
+            mappings: limits the number of mapped files.
 
         Raises:
-            StoreFilesError: if their files do not have the size given, or one is missing.
-            UnsafeFileError: for a link among the folders or files.
+            StoreFilesError: if their files do not have the given size, or one is missing.
+            UnsafeFileError: if a folder or file is a symbolic link.
         """
         self._folder = folder
         self._file_size = file_size
@@ -55,24 +55,22 @@ class QueueTable(Generic[Q]):
         self._queues: dict[tuple[str, int], Q] = {}
         for topic in folders_in(folder, below=mappings.root):
             if not _is_text(topic):
-                _logger.warning(
-                    "%s: the name of a folder is not UTF-8, which no topic's is: passed over %r", folder, topic
-                )
+                _logger.warning("%s: ignored a folder whose name is not UTF-8, and so not a topic: %r", folder, topic)
                 continue
             for queue in folders_in(folder / topic, below=mappings.root):
                 if (number := parse_queue_folder(queue)) is not None:
                     self._add(topic, number)
 
     def __iter__(self) -> Iterator[Q]:
-        """The queues, those opened first coming first; other threads may add some meanwhile."""
+        """Iterate over the queues in the order of their opening; other threads may add queues meanwhile."""
         return iter(list(self._queues.values()))
 
     def find(self, topic: str, queue_id: int) -> Q | None:
-        """The queue, if it exists."""
+        """Return the queue, or None."""
         return self._queues.get((topic, queue_id))
 
     def find_or_create(self, topic: str, queue_id: int) -> Q:
-        """The queue; its folder comes with its first entry."""
+        """Return the queue; its folder is created with its first entry."""
         return self._queues.get((topic, queue_id)) or self._add(topic, queue_id)
 
     def _add(self, topic: str, queue_id: int) -> Q:
@@ -83,30 +81,30 @@ class QueueTable(Generic[Q]):
 
     @abstractmethod
     def _queue(self, topic: str, queue_id: int, files: FileQueue) -> Q:
-        """The queue that files are of."""
+        """Return the queue object for its files."""
 
     @property
     def topics(self) -> set[str]:
-        """The topics that have a queue."""
+        """Topics that have a queue."""
         return {topic for topic, _ in self._queues}
 
     def delete_topic(self, topic: str) -> None:
-        """Remove the queues of a topic."""
+        """Delete the queues of a topic."""
         for key in [key for key in self._queues if key[0] == topic]:
             self._delete(key)
 
     def delete_empty(self, topic: str) -> None:
-        """Remove the queues of a topic that have no file."""
+        """Delete the queues of a topic that have no file."""
         for key in [key for key, queue in self._queues.items() if key[0] == topic and queue.files.is_empty]:
             self._delete(key)
 
     def delete_all(self) -> None:
-        """Remove every queue, to build them anew."""
+        """Delete all queues, to rebuild them."""
         for key in list(self._queues):
             self._delete(key)
 
     def _delete(self, key: tuple[str, int]) -> None:
-        """Remove a queue with its folder: RocketMQ takes an empty folder for a queue, too, when it starts."""
+        """Delete a queue with its folder, because RocketMQ takes an empty folder for a queue at its start."""
         files = self._queues.pop(key).files
         files.delete()
         for folder in (files.folder, files.folder.parent):
@@ -118,11 +116,11 @@ class QueueTable(Generic[Q]):
                         raise
 
     def delete_expired(self, log_offset: int) -> None:
-        """Remove the files of all queues that only lead before an offset of the log."""
+        """Delete the files of all queues whose entries all point before an offset of the log."""
         for queue in self:
             queue.delete_expired(log_offset)
 
     def sync(self) -> None:
-        """Put all entries on the disk."""
+        """Flush all entries to disk."""
         for queue in self:
             queue.files.sync(queue.files.end)

@@ -1,8 +1,7 @@
-"""Records one after another in files of one size, none across the end of a file.
+"""Log of records in files of one size; no record crosses the end of a file.
 
-The last bytes of a file are reserved: where a record and they do not fit any more, what the layout puts there fills the
-file, and the record goes to the next one. Records that must stand together are in one file, or all of them go to the
-next.
+The last bytes of a file are reserved. If a record and these bytes no longer fit, filler of the layout fills the rest of
+the file, and the record goes to the next file. Records that must stay together are in one file, or all go to the next.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 
 
 class RecordLog(ABC):
-    """The log of a store.
+    """Log of a store.
 
     Attributes:
-        files: its files.
-        max_record_bytes: no record is larger.
+        files: files of the log.
+        max_record_bytes: maximum size of a record.
     """
 
     def __init__(self, files: FileQueue, end_reserve: int, max_record_bytes: int) -> None:
-        """Take the files; `files.truncate` must tell where the log ends.
+        """Use the given files; `files.truncate` must set the end of the log.
 
         Args:
-            files: as they were found.
-            end_reserve: bytes at a file's end that no record takes.
-            max_record_bytes: what the options say; a file may have less room.
+            files: files as they were found.
+            end_reserve: reserved bytes at the end of a file.
+            max_record_bytes: maximum size by the options; a file may have less room.
         """
         self.files = files
         self.max_record_bytes = min(files.file_size - end_reserve, max_record_bytes)
@@ -37,19 +36,19 @@ class RecordLog(ABC):
 
     @property
     def start(self) -> int:
-        """Offset of the first byte that is kept."""
+        """Offset of the first byte."""
         return self.files.start
 
     @property
     def end(self) -> int:
-        """Offset behind the last record."""
+        """Offset of the end of the last record."""
         return self.files.end
 
     def check_size(self, size: int) -> None:
-        """Refuse records that must stand together and cannot.
+        """Check that records that must stay together fit in a file.
 
         Raises:
-            MessageRefusedError: if a file has less room.
+            MessageRefusedError: if they do not fit.
         """
         if size > (largest := self.files.file_size - self._end_reserve):
             raise MessageRefusedError(
@@ -57,18 +56,18 @@ class RecordLog(ABC):
             )
 
     def append(self, records: Sequence[bytes | bytearray], relocate: Callable[[int], None] | None = None) -> int:
-        """Append records that must stand together, and whose size was checked.
+        """Append records that must stay together, and whose size was checked.
 
         Args:
-            records: as they are at the log's end.
-            relocate: makes them what they are at another offset; their sizes do not depend on it. None for records
-                that do not say where they are.
+            records: records as they are at the log's end.
+            relocate: updates the records for another offset, without changing their sizes. None if records do not
+                contain their offset.
 
         Returns:
-            The offset of the first record.
+            Offset of the first record.
 
         Raises:
-            DiskFullError: if there is no room for the next file.
+            DiskFullError: if the disk has no room for the next file.
         """
         if not self._rest_is_clear:
             self._clear_rest()
@@ -82,13 +81,13 @@ class RecordLog(ABC):
 
     @abstractmethod
     def _fill_file(self) -> None:
-        """Fill the last file with what tells a reader to go on in the next one."""
+        """Fill the rest of the last file with a marker that sends readers to the next file."""
 
     def _clear_rest(self) -> None:
-        """Erase what recovery has left behind the log's end, at the first append.
+        """Erase what recovery left after the end of the log, before the first append.
 
-        RocketMQ does not. But where a new record is as long as the broken one that it replaces, the old records behind
-        it would follow it without a gap, and the next recovery would take them for new ones.
+        RocketMQ does not. But if a new record is exactly as long as the damaged one that it replaces, old records would
+        follow it without a gap, and the next recovery would take them for new ones.
         """
         self.files.clear_rest()
         self._rest_is_clear = True

@@ -1,4 +1,4 @@
-"""What was found when a store was opened."""
+"""Result of recovery at the opening of a store."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class QueueGapError(CommitLakeError):
-    """A queue ends before the entry that should come next: it must be built anew. Recovery handles it."""
+    """Error for a queue that ends before the next entry: it must be rebuilt. Recovery handles it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What was found when a store was opened.
+    """Report of recovery at the opening of a store.
 
     Attributes:
-        crashed: whether the store was not closed by whoever had it open before.
-        start: offset of the log at which reading began.
-        records: how many records were read.
-        progress: where the log ends, and its last record.
-        stopped_by: what stands at the end, in words.
-        lost_bytes: how many bytes before the end were damaged, of those that were read; 0 in a layout whose log ends
-            at the first damage.
+        crashed: True if the store was not closed the last time.
+        start: offset of the log at which recovery started to read.
+        records: number of records that were read.
+        progress: end of the log, and its last record.
+        stopped_by: description of what is at the end.
+        lost_bytes: number of damaged bytes before the end, in the part that was read; 0 in a layout whose log ends at
+            the first damage.
     """
 
     crashed: bool
@@ -35,5 +35,5 @@ class RecoveryReport:
 
     @property
     def end(self) -> int:
-        """Offset at which the log ends."""
+        """Offset of the end of the log."""
         return self.progress.log_end

@@ -1,9 +1,10 @@
-"""Deleting what is old, and keeping the disk from running full.
+"""Retention: deletion of old files, and protection against a full disk.
 
-A segment of the log may go when it was not written to for `file_reserved_hours`; such segments go in the hours of
-`delete_hours`, or at any time on a disk that is `disk_max_used_percent` full. On a fuller disk the oldest go whatever
-their age, and on a still fuller one the broker takes no messages. The last segment always stays. Files of queues and of
-the index go when nothing in them leads into the log any more. Source: DefaultMessageStore.CleanCommitLogService,
+A segment of the log expires if it was not written to for `file_reserved_hours`; expired segments are deleted in the
+hours of `delete_hours`, or at any time if the disk is `disk_max_used_percent` full. On a fuller disk the oldest
+segments are deleted whatever their age, and on an even fuller one the broker refuses messages. The last segment always
+stays. Files of queues and index are deleted when they no longer point into the log. Source:
+DefaultMessageStore.CleanCommitLogService,
 CleanConsumeQueueService, UtilAll.getDiskPartitionSpaceUsedPercent (5.5.0).
 """
 
@@ -24,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 def used_percent(folder: Path) -> int:
-    """How full a folder's disk is, rounded up, as RocketMQ counts it."""
+    """Return the usage of a folder's disk in percent, rounded up, as RocketMQ computes it."""
     disk = os.statvfs(folder)
     used = disk.f_blocks - disk.f_bfree
     entire = used + disk.f_bavail
@@ -32,7 +33,7 @@ def used_percent(folder: Path) -> int:
 
 
 class Retention:
-    """The rule, applied to one store; the caller holds the store's locks."""
+    """Retention of one store; the caller holds the store's locks."""
 
     def __init__(
         self,
@@ -42,15 +43,15 @@ class Retention:
         options: RetentionOptions,
         used: Callable[[Path], int] = used_percent,
     ) -> None:
-        """Apply the rule.
+        """Set up the retention of a store.
 
         Args:
-            root: the store's folder.
-            log: its log.
-            expire: deletes what only leads before an offset of the log; is told, too, when the newest segment that went
-                was last written to, s since 1970.
-            options: the rule's numbers.
-            used: how full a folder's disk is.
+            root: folder of the store.
+            log: files of the log.
+            expire: deletes queue and index files that point only before an offset of the log; its second argument is
+                the modification time of the newest deleted segment, s since 1970.
+            options: settings of retention.
+            used: returns the usage of a folder's disk in percent.
         """
         self._root = root
         self._log = log
@@ -60,11 +61,11 @@ class Retention:
 
     @property
     def is_disk_full(self) -> bool:
-        """Whether nothing more is to be stored."""
+        """True if no more messages must be stored."""
         return self._used(self._root) > self._options.warning_percent
 
     def clean(self, now_seconds: float) -> int:
-        """Delete what may go; tells how many segments went."""
+        """Delete expired segments, and return their number."""
         options = self._options
         used = self._used(self._root)
         is_time = time.localtime(now_seconds).tm_hour in options.delete_hours
@@ -78,11 +79,11 @@ class Retention:
             if not is_forced and modified > oldest_kept:
                 break
             count += 1
-        # The last one is still being written.
+        # The last segment is still being written.
         count = min(count, len(log.file_starts) - 1)
         if count <= 0:
             return 0
         log.delete_first(count)
         self._expire(log.start, written[count - 1])
-        _logger.info("%d segments were deleted; the log begins at %d, the disk was %d %% full", count, log.start, used)
+        _logger.info("deleted %d segments; the log begins at %d, the disk was %d %% full", count, log.start, used)
         return count

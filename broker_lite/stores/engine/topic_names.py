@@ -1,4 +1,4 @@
-"""Which topics a broker accepts. Their names become folders: this is also what keeps a store within its own folder.
+"""Rules for topic names. Names become folders, so the rules also keep a store within its own folder.
 
 Source: TopicValidator.validateTopic, HookUtils.checkBeforePutMessage.
 """
@@ -37,14 +37,14 @@ BROKER_TOPICS = frozenset(
         CHECKPOINT_TOPIC,
     }
 )
-"""Topics that only the broker writes, beside those that begin with `rmq_sys_`."""
+"""Topics that only the broker writes, besides those that begin with `rmq_sys_`."""
 
 
 def is_broker_topic(topic: str) -> bool:
     """Return whether only the broker itself may write to a topic.
 
-    RocketMQ accepts sends to `rmq_sys_wheel_timer` and the like: whoever sends there chooses where the broker delivers.
-    Clients' traces are the one exception.
+    RocketMQ accepts sends to topics such as `rmq_sys_wheel_timer`, which lets a client choose where the broker
+    delivers. The only exception here are topics for clients' traces.
     """
     if topic.startswith(SYSTEM_PREFIX):
         return not topic.startswith(TRACE_TOPIC_PREFIX)
@@ -52,20 +52,20 @@ def is_broker_topic(topic: str) -> bool:
 
 
 def max_topic_length(topic: str) -> int:
-    """How long a topic may be; the topic of a group's retries has the group's name in it and may be longer."""
+    """Return the maximum length of a topic; a retry topic contains the group's name and may be longer."""
     return MAX_RETRY_TOPIC_LENGTH if topic.startswith(RETRY_PREFIX) else MAX_TOPIC_LENGTH
 
 
 def is_valid_topic(topic: str) -> bool:
-    """Whether a broker would accept the topic."""
+    """Return whether a broker accepts the topic."""
     return VALID_NAME.fullmatch(topic) is not None and len(topic) <= max_topic_length(topic)
 
 
 def check_topic(topic: str) -> None:
-    """Refuse what a broker would refuse.
+    """Check that a broker accepts the topic.
 
     Raises:
-        MessageRefusedError: says which rule is broken.
+        MessageRefusedError: if the name breaks a rule.
     """
     if not VALID_NAME.fullmatch(topic):
         raise MessageRefusedError(f"topic: expected one or more of %|a-zA-Z0-9_-, found {topic[:100]!r}")

@@ -1,4 +1,4 @@
-"""A broker's store in JMQ's layout: one journal for all topics, queues that lead into it, and what consumers did."""
+"""Store in JMQ's layout: one journal for all topics, queues that point into it, and records of consumption."""
 
 from commitlake.broker_lite.stores.jmq.archive import ArchiveView, Produced
 from commitlake.broker_lite.stores.jmq.consuming import Batch, BatchLostError, Consuming

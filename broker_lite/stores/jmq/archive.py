@@ -1,10 +1,10 @@
-"""What the archive's agent sees of a store: every message that was produced, and every consumption.
+"""View of a store for an archive: every message that was produced, and every consumption.
 
-Both are runs of bytes with places in them: the journal, and the consume log. The agent asks for what lies behind a
-place and gets the place to ask from next; it keeps the two places with what it has archived, and so misses nothing and
-can write twice what it was not sure of. Keys of (broker, journal offset) for messages, and of (broker, offset in the
-consume log) for consumptions, make a second write harmless. Only what is on the disk is shown: what a failing machine
-may take back, the archive must not have.
+Both are byte sequences, the journal and the consume log. The archive requests what follows a position, and receives the
+position to request next. It stores both positions together with the archived data, so it misses nothing, and may write
+data twice that it was not sure of. With the keys (broker, journal offset) for messages, and (broker, offset in the
+consume log) for consumptions, a second write does no harm. Only flushed data is shown, because a crash of the machine
+can undo the rest.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from commitlake.schemas.layouts.jmq.message_id import MessagePlace, serialize_me
 
 
 class Produced(NamedTuple):
-    """A message, and whose."""
+    """Message with the name of its broker."""
 
     broker: str
     message: JournalMessage
 
     @property
     def message_id(self) -> str:
-        """The message's id."""
+        """Id of the message."""
         message = self.message
         return serialize_message_id(MessagePlace(message.topic, message.queue_id, message.queue_offset, self.broker))
 
 
 class ArchiveView:
-    """Reads a store for an archive; several threads may use it."""
+    """Reader of a store for an archive; several threads may use it."""
 
     def __init__(self, store: JournalStore) -> None:
         self._store = store
 
     def produced(self, journal_offset: int, max_messages: int) -> tuple[list[Produced], int]:
-        """Messages of all topics, in the order of the journal.
+        """Return messages of all topics, in the order of the journal.
 
         Args:
-            journal_offset: 0, or what the last call gave.
-            max_messages: how many at most.
+            journal_offset: 0, or the offset that the last call returned.
+            max_messages: maximum number of messages.
 
         Returns:
-            The messages, and where to go on. What is damaged is left out: `journal_scan` finds and names it.
+            The messages, and the offset to continue at. Damaged parts are skipped; `journal_scan` reports them.
         """
         messages, following = self._store.read_journal(journal_offset, max_messages)
         return [Produced(self._store.options.broker_name, message) for message in messages], following
 
     def consumed(self, offset: int, max_records: int) -> tuple[list[Consumption], int]:
-        """Consumptions by all applications, in the order in which they were told.
+        """Return consumptions by all applications, in the order in which they were reported.
 
         Args:
-            offset: 0, or what the last call gave.
-            max_records: how many at most.
+            offset: 0, or the offset that the last call returned.
+            max_records: maximum number of records.
 
         Returns:
-            The consumptions, and where to go on.
+            The consumptions, and the offset to continue at.
         """
         return self._store.read_consumptions(offset, max_records)

@@ -1,4 +1,4 @@
-"""The file `checkpoint` of a store in JMQ's layout."""
+"""File `checkpoint` of a store in JMQ's layout."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from commitlake.schemas.layouts.jmq.checkpoint import (
 
 
 class JournalCheckpointFile:
-    """The checkpoint on the disk.
+    """Checkpoint on disk.
 
     Attributes:
-        value: what the file said when it was opened; None where there is none that can be believed.
+        value: content of the file when it was opened; None if it is missing or invalid.
     """
 
     def __init__(self, root: Path) -> None:
@@ -26,5 +26,5 @@ class JournalCheckpointFile:
         self.value = None if stored is None else parse_journal_checkpoint(stored)
 
     def save(self, checkpoint: JournalCheckpoint) -> None:
-        """Write the file and put it on the disk; as a page of its own it is either the old or the new."""
+        """Write the file and flush it to disk; it is a single page, so the disk has either the old or the new one."""
         write_in_place(self._path, serialize_journal_checkpoint(checkpoint))

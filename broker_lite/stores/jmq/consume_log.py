@@ -1,10 +1,9 @@
-"""The consume records of a store, one after another in `consume/`; the archive's agent reads them.
+"""Log of consume records of a store, in `consume/`, for an archive.
 
-Records go with the messages that they tell of: a file is deleted once no message is left that had been stored when it
-was written to last.
+Records expire with their messages: a file is deleted when all messages stored before its last write are deleted.
 
-They are no part of what a consumer is given: if the machine fails, records of the last moments may be lost, as may the
-positions that go with them, and the messages are given out again.
+The records do not affect deliveries: if the machine crashes, the last records and positions may be lost, and their
+messages are then delivered again.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from commitlake.schemas.layouts.jmq.consumption import FOLDER, MAX_RECORD_SIZE, 
 
 
 class ConsumeLog(RecordLog):
-    """The files of consume records; the caller holds the store's lock."""
+    """Files of consume records; the caller holds the store's lock."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
-        """Open the files, and find the end of the last.
+        """Open the files, and find the end of the last one.
 
         Raises:
-            StoreFilesError: if they do not have the size given, or one is missing.
+            StoreFilesError: if they do not have the given size, or one is missing.
         """
         files = FileQueue(root / FOLDER, file_size, "consume_file_size_bytes", mappings)
         super().__init__(files, end_reserve=0, max_record_bytes=MAX_RECORD_SIZE)
@@ -34,7 +33,7 @@ class ConsumeLog(RecordLog):
             self._find_end()
 
     def _find_end(self) -> None:
-        """The last file ends behind its last record; a file without one behind the file before it."""
+        """Truncate the last file to the end of its last record; if it has none, to the end of the file before it."""
         start = end = self.files.file_starts[-1]
         while (found := self._parse(end)) is not None:
             end += found[1]
@@ -44,7 +43,7 @@ class ConsumeLog(RecordLog):
         self._clear_rest()
 
     def _fill_file(self) -> None:
-        """Leave zeros."""
+        """Leave zeros in the rest of the file."""
         self.files.end += self.files.room
 
     def _parse(self, offset: int) -> tuple[Consumption, int] | None:
@@ -55,32 +54,32 @@ class ConsumeLog(RecordLog):
             return None
 
     def delete_expired(self, written_seconds: float) -> None:
-        """Remove the files that were not written to since the last message was stored that is gone.
+        """Delete the files that were last written to before a time.
 
         Args:
-            written_seconds: when that was, s since 1970.
+            written_seconds: time of the last write to the newest deleted journal file, s since 1970.
         """
         old = takewhile(lambda modified: modified <= written_seconds, self.files.modified_seconds())
-        # The last one is still being written.
+        # The last file is still being written.
         self.files.delete_first(min(len(list(old)), max(0, len(self.files.file_starts) - 1)))
 
     def read(self, offset: int, end: int, max_records: int) -> tuple[list[Consumption], int]:
-        """Records from an offset on.
+        """Return records from an offset on.
 
         Args:
-            offset: 0, or what the last call gave.
-            end: no record that ends behind it is given.
-            max_records: how many at most.
+            offset: 0, or the offset that the last call returned.
+            end: offset up to which records are returned.
+            max_records: maximum number of records.
 
         Returns:
-            The records, and where to go on.
+            The records, and the offset to continue at.
         """
         found: list[Consumption] = []
         offset = max(offset, self.files.start)
         while offset < end and len(found) < max_records:
             parsed = self._parse(offset)
             if parsed is None:
-                # The rest of a file is zeros, or damaged: nothing says where the next record would begin.
+                # The rest of the file is zeros or damaged, so the start of a next record in it is unknown.
                 following = self.files.file_end(offset)
                 if following > end:
                     break

@@ -1,4 +1,4 @@
-"""What consumers do with a store: they take batches, and say what became of them.
+"""Consumption of a store's messages: consumers take batches, and report the results.
 
     consuming = Consuming(store)
     batch = consuming.take("orders", "mail", 0, client, 10)
@@ -6,10 +6,10 @@
     for retry in consuming.take_retries("orders", "mail", 10):
         consuming.finish_retry(retry, client, None)
 
-A queue is one consumer's of an application from when it takes a batch until it has finished it, or for
-`lock_timeout_ms`: then another gets the same messages. A message that failed goes to the retry store, and the others go
-on without it. Retry store, consume records and position are written in this order: what a crash comes between is handed
-out again, never lost.
+A consumer that takes a batch has exclusive use of the queue until it finishes the batch, or for `lock_timeout_ms`; then
+another consumer of the application gets the same messages. A failed message goes to the retry store, and consumption
+continues without it. Retry store, consume records and position are written in this order, so that after a crash in
+between messages are delivered again, but never lost.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _OUTCOMES = {
 
 
 class BatchLostError(StoreError):
-    """A batch whose time was over, or that was finished before: another consumer has its messages, or had them."""
+    """Error for a batch that has timed out or was finished: another consumer has, or had, its messages."""
 
 
 class Batch(NamedTuple):
-    """Messages that a consumer has.
+    """Messages that a consumer has taken.
 
     Attributes:
-        place: the application and its queue.
-        client: the consumer's address.
-        messages: in order of their queue offsets.
-        end: the queue offset behind them.
-        deadline: when another may get them, ms.
+        place: application and queue.
+        client: address of the consumer.
+        messages: messages in order of their queue offsets.
+        end: queue offset after the last message.
+        deadline: time after which another consumer may take them, ms.
     """
 
     place: ConsumedQueue
@@ -56,14 +56,14 @@ class Batch(NamedTuple):
 
 
 class Consuming:
-    """Hands messages out; several threads may use it.
+    """Consumption of messages in batches; several threads may use it.
 
     Attributes:
-        retries: the messages that come again, and the dead letters.
+        retries: retries and dead letters.
     """
 
     def __init__(self, store: JournalStore) -> None:
-        """Take up where the store's positions say; close it before the store."""
+        """Resume at the store's positions; close this object before the store."""
         self._store = store
         self.retries = RetryStore(store.path, store.options, store.clock)
         self._guard = threading.RLock()
@@ -71,15 +71,15 @@ class Consuming:
         self._retries_out: dict[int, int] = {}
 
     def close(self) -> None:
-        """Give the retry store's file back."""
+        """Close the retry store."""
         self.retries.close()
 
     def take(self, topic: str, app: str, queue_id: int, client: Host, max_messages: int) -> Batch | None:
-        """The next messages of a queue; None where there are none, or another consumer has the queue.
+        """Take the next messages of a queue; return None if there are none, or another consumer has the queue.
 
         Raises:
-            StoreFilesError: if one of the records is damaged; smaller batches, and `set_back`, go around it.
-            UnserializableError: for an application or an address that consume records have no room for.
+            StoreFilesError: if a record is damaged; use smaller batches and `set_back` to skip it.
+            UnserializableError: if the application or the address do not fit in consume records.
         """
         place, now = ConsumedQueue(topic, app, queue_id), self._store.clock()
         _check_consumer(topic, app, client)
@@ -93,7 +93,7 @@ class Consuming:
                 return None
             batch = Batch(place, client, found.messages, found.next_offset, now + self._store.options.lock_timeout_ms)
             if not found.messages:
-                # All of them are lost: nobody can tell us what became of them.
+                # All of these messages are lost, so there is nothing to deliver.
                 self._store.offsets.acknowledge(place, found.next_offset)
                 return self.take(topic, app, queue_id, client, max_messages)
             self._batches[place] = batch
@@ -101,14 +101,14 @@ class Consuming:
             return batch
 
     def finish(self, batch: Batch, failures: Mapping[int, str] | None = None) -> None:
-        """Say what became of a batch.
+        """Report the result of a batch.
 
         Args:
-            batch: as it was taken.
-            failures: by queue offset, why these messages failed; all the others were consumed.
+            batch: batch as it was taken.
+            failures: reasons of failed messages by queue offset; all other messages were consumed.
 
         Raises:
-            BatchLostError: if the batch is not the consumer's any more; nothing was noted.
+            BatchLostError: if the batch no longer belongs to the consumer; nothing was recorded.
         """
         failures = failures or {}
         with self._guard:
@@ -128,27 +128,27 @@ class Consuming:
     def _check(self, batch: Batch) -> None:
         if self._batches.get(batch.place) is not batch:
             what = f"the batch up to message {batch.end} of {batch.place}"
-            raise BatchLostError(f"expected {what} to be with {batch.client}, found it gone")
+            raise BatchLostError(f"expected {what} to belong to {batch.client}, but it has expired")
 
     def give_back(self, batch: Batch) -> None:
-        """Let another consumer have the messages at once.
+        """Release a batch, so that another consumer can take its messages at once.
 
         Raises:
-            BatchLostError: if another has them already.
+            BatchLostError: if the batch no longer belongs to the consumer.
         """
         with self._guard:
             self._check(batch)
             del self._batches[batch.place]
 
     def set_back(self, topic: str, app: str, queue_id: int, queue_offset: int) -> None:
-        """Let an application consume a queue from an offset on, again or leaving some out; who has a batch loses it."""
+        """Set an application's offset in a queue, backward or forward; a batch that is taken is lost."""
         place = ConsumedQueue(topic, app, queue_id)
         with self._guard:
             self._batches.pop(place, None)
             self._store.offsets.set_back(place, queue_offset)
 
     def take_retries(self, topic: str, app: str, max_messages: int) -> list[Retry]:
-        """Failed messages whose time has come again; nobody else gets them for `lock_timeout_ms`."""
+        """Take failed messages that are due; nobody else gets them for `lock_timeout_ms`."""
         now = self._store.clock()
         with self._guard:
             self._retries_out = {number: end for number, end in self._retries_out.items() if now < end}
@@ -158,21 +158,21 @@ class Consuming:
             return free
 
     def finish_retry(self, retry: Retry, client: Host, failure: str | None) -> RetryStatus:
-        """Say what became of a retry.
+        """Report the result of a retry.
 
         Args:
-            retry: as it was taken.
-            client: the consumer's address.
-            failure: why it failed; None if it was consumed.
+            retry: retry as it was taken.
+            client: address of the consumer.
+            failure: reason of the failure; None if the message was consumed.
 
         Raises:
-            BatchLostError: if it is not the consumer's any more; nothing was noted.
-            UnserializableError: for an address that consume records have no room for.
+            BatchLostError: if the retry no longer belongs to the consumer; nothing was recorded.
+            UnserializableError: if the address does not fit in consume records.
         """
         _check_consumer(retry.message.topic, retry.app, client)
         with self._guard:
             if self._retries_out.get(retry.id, 0) <= self._store.clock() or self.retries.get(retry.id) != retry:
-                raise BatchLostError(f"expected retry {retry.id} to be with {client}, found it gone")
+                raise BatchLostError(f"expected retry {retry.id} to belong to {client}, but it has expired")
             if failure is None:
                 status = RetryStatus.SUCCEEDED
                 self.retries.succeed(retry.id)
@@ -185,7 +185,7 @@ class Consuming:
 
 
 def _check_consumer(topic: str, app: str, client: Host) -> None:
-    """Refuse at once what could not be logged later."""
+    """Check in advance that a consumption can be recorded."""
     serialize_consumption(Consumption(topic, 0, 0, 0, app, Outcome.CONSUMED, 0, 1, client))
 
 

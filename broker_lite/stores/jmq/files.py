@@ -1,4 +1,4 @@
-"""Everything that the folder of a store in JMQ's layout holds, opened together."""
+"""All files of a store in JMQ's layout, opened together."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from commitlake.schemas.store_files import make_folders
 
 @dataclass(frozen=True)
 class JournalFiles:
-    """The files of one store.
+    """Files of one store.
 
     Attributes:
-        journal: the messages.
-        queues: every topic's queues.
-        offsets: how far each application has consumed them.
-        consume_log: what became of each message.
-        checkpoint: how far they are on the disk.
-        mappings: what maps them into memory.
+        journal: messages.
+        queues: queues of all topics.
+        offsets: positions of all applications.
+        consume_log: records of consumption.
+        checkpoint: positions up to which everything is on disk.
+        mappings: limits the number of mapped files.
     """
 
     journal: Journal
@@ -41,12 +41,12 @@ class JournalFiles:
 
     @classmethod
     def load(cls, root: Path, options: JournalOptions, clock: Callable[[], int]) -> JournalFiles:
-        """Open the files below `root`; folders that are missing are made.
+        """Open the files below `root`, and create missing folders.
 
         Raises:
             StoreFilesError: if files do not fit the options or one another.
-            UnsafeFileError: for a link, or something else that is no file, among them.
-            ConfigFileError: if the offset file is broken, and its `.bak` too.
+            UnsafeFileError: if one of them is a symbolic link or not a regular file.
+            ConfigFileError: if the offset file and its `.bak` are invalid.
         """
         for folder in (journal.FOLDER, jmq_queue.FOLDER, jmq_consumption.FOLDER):
             make_folders(root / folder, below=root)
@@ -61,11 +61,11 @@ class JournalFiles:
         )
 
     def delete_expired(self, min_journal_offset: int, written_seconds: float) -> None:
-        """Remove the files of queues that only lead before an offset of the journal, and of consume records.
+        """Delete queue files that only point before an offset of the journal, and old consume records.
 
         Args:
-            min_journal_offset: where the journal begins now.
-            written_seconds: when the last file before that was written to last, s since 1970.
+            min_journal_offset: first offset of the journal.
+            written_seconds: time of the last write to the newest deleted journal file, s since 1970.
         """
         self.queues.delete_expired(min_journal_offset)
         self.consume_log.delete_expired(written_seconds)

@@ -1,4 +1,4 @@
-"""Putting a store in JMQ's layout on the disk: the journal at once or twice a second, the rest every second."""
+"""Flushes of a store in JMQ's layout: the journal at once or twice a second, the rest every second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
 
 
 class JournalFlusher(LogFlusher):
-    """Syncs the files of a store, on demand and in a thread of its own."""
+    """Flusher of a store in JMQ's layout."""
 
     def __init__(
         self, options: JournalOptions, writer: JournalWriter, files: JournalFiles, save_beside: Callable[[], None]
@@ -32,7 +32,7 @@ class JournalFlusher(LogFlusher):
     def _sync_rest(self) -> None:
         with self._lock:
             progress, entries, consumed = self._writer.last, self._queues.entries, self._consume_log.files.end
-        # The checkpoint vouches for both, so both are synced up to where they were at one moment.
+        # The checkpoint confirms both, so both are flushed up to their state at one moment.
         self._sync_log()
         self._queues.sync()
         self._consume_log.files.sync(consumed)

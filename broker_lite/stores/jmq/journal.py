@@ -1,6 +1,6 @@
-"""The journal: every message of every topic, one after another, in files of one size.
+"""Journal: all messages of all topics in files of one size.
 
-The last 6 bytes of a file are reserved, for the FILLER that fills it; where fewer are left, nothing is written there.
+The last 6 bytes of a file are reserved for the FILLER; if fewer are left, nothing is written there.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _logger = logging.getLogger(__name__)
 
 
 class Journal(MessageLog[JournalMessage]):
-    """The journal files of a store.
+    """Journal files of a store.
 
     Attributes:
-        lost_bytes: damaged ones that `next_message` has gone past.
+        lost_bytes: number of damaged bytes that `next_message` has skipped.
     """
 
     filler = FILLER
     offset_field = "journal_offset"
 
     def __init__(self, root: Path, options: JournalOptions, mappings: Mappings) -> None:
-        """Open the files of the store at `root`; `files.truncate` must tell where the journal ends.
+        """Open the files of the store at `root`; `files.truncate` must set the end of the journal.
 
         Raises:
             StoreFilesError: if the files do not have the size of the options, or one is missing.
@@ -63,17 +63,17 @@ class Journal(MessageLog[JournalMessage]):
         return parsed
 
     def next_message(self, position: int, sound_end: int) -> JournalMessage:
-        """The first message at or behind an offset.
+        """Return the first message at or after an offset.
 
-        Where the journal goes on in the next file, that is followed. Before `sound_end` so is damage: what can be read
-        behind it is, and the loss is logged.
+        The search continues in the next file if this one has ended. Damage before `sound_end` is logged and skipped, up
+        to the next valid record.
 
         Args:
-            position: where a record should begin.
-            sound_end: up to here the journal is known to have been written.
+            position: offset at which a record should begin.
+            sound_end: offset up to which the journal is known to have been written.
 
         Raises:
-            LayoutError: what stands where the journal ends.
+            LayoutError: at the end of the journal; describes what is there.
         """
         while True:
             try:
@@ -84,13 +84,13 @@ class Journal(MessageLog[JournalMessage]):
                     following = self._behind_damage(position)
                     if following is not None:
                         self.lost_bytes += following - position
-                        _logger.warning("the journal is damaged from %d to %d: %s", position, following, error)
+                        _logger.warning("the journal is damaged from %d to %d, skipped: %s", position, following, error)
                 if following is None or following >= self.end:
                     raise
                 position = following
 
     def _behind_filler(self, position: int) -> int | None:
-        """Where the next file begins, if nothing more can be in this one."""
+        """Return the offset of the next file if this one has ended, else None."""
         if not self.start <= position < self.end:
             return None
         memory, at = self.files.locate(position)
@@ -100,7 +100,7 @@ class Journal(MessageLog[JournalMessage]):
         return self.files.file_end(position) if is_filler else None
 
     def _behind_damage(self, position: int) -> int | None:
-        """Where the next record begins that proves itself, in this file or at the start of the next."""
+        """Return the offset of the next valid record in this file, or of the next file, or None."""
         end = self.files.file_end(position)
         scanner, size = JournalScanner(position, Bounds(end, end)), _SEARCH_BYTES
         while not scanner.done:

@@ -15,33 +15,33 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 DEFAULT_SERVER_ADDRESS = Host.of("127.0.0.1", 50088)
 MAX_QUEUES = 255
-"""Queue 255 stays free."""
+"""Queue id 255 is not used."""
 RECORD_ALLOWANCE_BYTES = 128 << 10
-"""A record may be this much larger than the largest body: texts and properties are in it too."""
+"""A record may exceed the largest body by this, for texts and properties."""
 _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """What a store is like. File sizes must be those that the store's files already have.
+    """Settings of a store. File sizes must be those of the existing files.
 
     Attributes:
         journal_file_size_bytes: size of a journal file.
         queue_file_size_bytes: size of a queue file, a multiple of 22.
         consume_file_size_bytes: size of a file of consume records.
-        flush_mode: SYNC puts every message on the disk before `put` returns.
+        flush_mode: SYNC flushes every message to disk before `put` returns.
         flush_interval_ms: time between two flushes of the journal in ASYNC mode.
-        max_body_size_bytes: limit of a body as it is stored.
-        compression_level: of zlib, 1 to 9; 0 compresses nothing.
-        queue_count: queues of a topic.
-        queue_weights: by topic, how often each of its queues is chosen, relative to the others; as many queues as
-            numbers. Ordered messages do not care.
-        lock_timeout_ms: how long a consumer may keep a queue that it has pulled from.
-        retry_max_attempts: after so many failed deliveries out of the retry store a message is a dead letter.
-        retry_expiry_ms: and after this time, too.
-        broker_name: the name in message ids.
-        server_address: the broker's address, which records hold; IPv4.
-        retention: which files of the journal are deleted, and when; queue files and consume records go with them.
+        max_body_size_bytes: limit of a body in stored form.
+        compression_level: level of zlib, 1 to 9; 0 for no compression.
+        queue_count: number of queues of a topic.
+        queue_weights: weights of a topic's queues, by topic: one number for each queue. They do not apply to ordered
+            messages.
+        lock_timeout_ms: time for which a consumer may keep a batch.
+        retry_max_attempts: number of failed retries after which a message becomes a dead letter.
+        retry_expiry_ms: time after which a message becomes a dead letter.
+        broker_name: name in message ids.
+        server_address: IPv4 address of the broker, stored in records.
+        retention: settings of the deletion of old journal files; queue files and consume records are deleted with them.
     """
 
     journal_file_size_bytes: int = journal.DEFAULT_FILE_SIZE
@@ -61,16 +61,16 @@ class JournalOptions:
     retention: RetentionOptions = field(default_factory=RetentionOptions)
 
     def __post_init__(self) -> None:
-        """Refuse what no store can have.
+        """Check the values of all options.
 
         Raises:
-            OptionError: names the option, with what was expected and found.
+            OptionError: if an option's value is invalid.
         """
         most, unit = (1 << 31) - 1, jmq_queue.ENTRY.size
-        check_range("journal_file_size_bytes", self.journal_file_size_bytes, _LEAST_FILE_BYTES, most)
+        check_range("journal_file_size_bytes", self.journal_file_size_bytes, _MIN_FILE_BYTES, most)
         check_range("queue_file_size_bytes", self.queue_file_size_bytes, unit, most)
         if found := self.queue_file_size_bytes % unit:
-            raise OptionError(f"queue_file_size_bytes: expected a multiple of {unit}, found {found} bytes more")
+            raise OptionError(f"queue_file_size_bytes: expected a multiple of {unit}, found a remainder of {found}")
         check_range("consume_file_size_bytes", self.consume_file_size_bytes, jmq_consumption.MAX_RECORD_SIZE, most)
         check_range("flush_interval_ms", self.flush_interval_ms, 1, most)
         check_range("max_body_size_bytes", self.max_body_size_bytes, 0, most - RECORD_ALLOWANCE_BYTES)
@@ -90,12 +90,12 @@ class JournalOptions:
 
     @property
     def max_message_size_bytes(self) -> int:
-        """Limit of a body, as other layouts name it."""
+        """Limit of a body, under the name that other layouts use."""
         return self.max_body_size_bytes
 
     @property
     def settings(self) -> dict[str, object]:
-        """Options for administrators, under RocketMQ's names where it has them."""
+        """Options for administrators, under RocketMQ's names where those exist."""
         return {
             "storeLayout": "jmq",
             "mappedFileSizeCommitLog": self.journal_file_size_bytes,
@@ -106,9 +106,9 @@ class JournalOptions:
         }
 
     def queue_count_of(self, topic: str) -> int:
-        """How many queues a topic has."""
+        """Return the number of queues of a topic."""
         weights = self.queue_weights.get(topic)
         return self.queue_count if weights is None else len(weights)
 
 
-_LEAST_FILE_BYTES = journal.MIN_RECORD_SIZE + journal.END_RESERVE
+_MIN_FILE_BYTES = journal.MIN_RECORD_SIZE + journal.END_RESERVE

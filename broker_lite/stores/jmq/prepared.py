@@ -1,7 +1,7 @@
-"""Messages that are ready to be appended: checked, compressed, and with their record made but for its place and time.
+"""Messages prepared for an append: checked, compressed and serialized, except for their offsets and time.
 
-Everything that needs no lock is done here, once. What only the append knows (offsets, store time) is then packed into
-the record where it stands.
+Everything that needs no lock is done here, once. The values that only the append knows (offsets, store time) are then
+written into the serialized record.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _pack_place, _pack_stored = _PLACE.pack_into, _STORED.pack_into
 
 
 class PreparedMessage(NamedTuple):
-    """A message that only lacks its place.
+    """Serialized message that only lacks offsets and store time.
 
     Attributes:
-        record: as it will stand in the journal, but for its offsets and its store time.
+        record: serialized record, except for offsets and store time.
     """
 
     topic: str
@@ -43,17 +43,17 @@ class PreparedMessage(NamedTuple):
     record: bytearray
 
     def place(self, queue_offset: int, journal_offset: int, store_timestamp: int) -> None:
-        """Write the record's place and time into it."""
+        """Write offsets and store time into the record."""
         _pack_place(self.record, _AT_PLACE, journal_offset, self.queue_id, queue_offset)
         _pack_stored(self.record, _AT_STORED, delay_of(store_timestamp, self.send_timestamp))
 
     def recorded_timestamp(self, store_timestamp: int) -> int:
-        """Return the store time as the record says it, ms: within 24 days of the time that the producer gives."""
+        """Return the store time in the record, ms; it is at most 24 days from the send time."""
         return self.send_timestamp + delay_of(store_timestamp, self.send_timestamp)
 
 
-class JournalPreparing:
-    """Prepares messages, by a store's options."""
+class JournalMessagePreparer:
+    """Preparer of messages by a store's options."""
 
     def __init__(self, options: JournalOptions, routing: Routing, clock: Callable[[], int], max_record: int) -> None:
         self._options = options
@@ -62,14 +62,14 @@ class JournalPreparing:
         self._max_record_bytes = max_record
 
     def prepare(self, message: NewJournalMessage, queue_id: int | None = None) -> PreparedMessage:
-        """A message, which is received now.
+        """Prepare a message, with the current time as its receive time.
 
         Args:
-            message: as its producer sent it.
-            queue_id: the queue that the producer has chosen; None where the store is to choose.
+            message: message of a producer.
+            queue_id: queue that the producer chose; None if the store chooses.
 
         Raises:
-            MessageRefusedError: if a broker would refuse it, or its fields do not fit a record.
+            MessageRefusedError: if a broker would refuse the message, or its fields do not fit in a record.
         """
         received = self._clock()
         _check_topic(message.topic)
@@ -79,7 +79,7 @@ class JournalPreparing:
             if is_compressed:
                 message = replace(message, body=body, is_compressed=True)
         if len(message.body) > (most := self._options.max_body_size_bytes):
-            raise MessageRefusedError(f"body: expected at most {most} bytes as stored, found {len(message.body)}")
+            raise MessageRefusedError(f"body: expected at most {most} bytes in stored form, found {len(message.body)}")
         try:
             record = serialize_message(
                 message,

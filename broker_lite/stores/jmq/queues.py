@@ -1,9 +1,9 @@
-"""The queues: for every topic and queue, where its messages stand in the journal.
+"""Queues of a store: the positions of each queue's messages in the journal.
 
-`queue/<topic>/<queueId>/`. A queue is an index: what it says follows from the journal, and it is written from there
-again where there is any doubt. Entry number i stands at byte 22 * i, and a file is named by the position of its first
-entry: a queue whose first known message is not number 0 begins with a file of that name. The entry of a message that
-the journal has lost has the size 0.
+`queue/<topic>/<queueId>/`. A queue is an index: its content is derived from the journal, and it is rebuilt from the
+journal when in doubt. Entry i is at byte 22 * i, and a file is named by the position of its first entry: a queue whose
+first known message is not number 0 begins with a file of that name. The entry of a message that is lost from the
+journal has size 0.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _logger = logging.getLogger(__name__)
 
 
 class JournalQueue(NumberedQueue):
-    """The entries of one queue; `recover` must tell where it ends."""
+    """Entries of one queue; `recover` must set its end."""
 
     entry_size = ENTRY.size
 
     def log_offset_at(self, number: int) -> int:
-        """Offset of the record that an entry leads to."""
+        """Return the offset of the record that an entry points to."""
         return self.entry(number).journal_offset
 
     def _leads_before(self, place: int, log_offset: int) -> bool:
@@ -46,10 +46,10 @@ class JournalQueue(NumberedQueue):
         return count_valid(data)
 
     def entry(self, number: int) -> Entry:
-        """The entry with a queue offset from `first_number` to `max_offset` - 1.
+        """Return the entry at a queue offset from `first_number` to `max_offset` - 1.
 
         Raises:
-            StoreFilesError: if it is damaged.
+            StoreFilesError: if the entry is damaged.
         """
         try:
             entry = parse_entry(*self.files.locate(number * ENTRY.size))
@@ -57,7 +57,7 @@ class JournalQueue(NumberedQueue):
         except LayoutError as error:
             entry, found = None, str(error)
         if entry is None:
-            hint = f"remove {self.files.folder} and open the store anew, which builds it again"
+            hint = f"delete {self.files.folder} and open the store again to rebuild it"
             raise StoreFilesError(f"message {number} of {self.name}: {found}; {hint}")
         return entry
 
@@ -76,19 +76,18 @@ class JournalQueue(NumberedQueue):
     def append_again(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
         """Append the entry of a record that was read from the journal.
 
-        Nothing but its place and its body vouches for a record: one whose queue or number was damaged must not keep
-        those behind it out. So numbers may be missing, as many as there was room for; they count as lost until a record
-        with that number comes.
+        A record's checksum only covers its body: a record with a damaged queue id or offset must not prevent later
+        records from being entered. So offsets may be missing, as many as there was room for; they count as lost until a
+        record with that offset comes.
 
         Args:
             message: the record.
-            from_journal_start: whether everything before it that the journal has was read, too.
-            journal_start: where the journal begins.
+            from_journal_start: whether all earlier records of the journal were read, too.
+            journal_start: first offset of the journal.
 
         Raises:
-            QueueGapError: if the queue ends before the record's queue offset, and the records between may be in the
-                part of the journal that was not read.
-            LayoutError: if the record has a number that it cannot have.
+            QueueGapError: if the queue ends before the record's queue offset, and the missing records may be in the
+            part of the journal that was not read. LayoutError: if the record has an impossible queue offset.
         """
         number, offset = message.queue_offset, message.journal_offset
         if number > self.max_offset and not from_journal_start:
@@ -99,7 +98,7 @@ class JournalQueue(NumberedQueue):
         missing = number - self.max_offset
         behind = journal_start if self.is_empty else self.entry(self.max_offset - 1).journal_offset
         if missing > (most := max(0, offset - behind) // MIN_RECORD_SIZE) or not self._is_free(number):
-            expected = f"a message of {self.name} that is not there, from {self.first_number} to"
+            expected = f"a missing message of {self.name}, from {self.first_number} to"
             raise LayoutError("queue_offset", offset, f"{expected} {self.max_offset + most}", f"{number}")
         if missing < 0:
             self._write(number * ENTRY.size, offset, message.size)
@@ -111,7 +110,7 @@ class JournalQueue(NumberedQueue):
         self.append(offset, message.size)
 
     def _must_begin_at(self, number: int, journal_start: int) -> bool:
-        """Whether this is the first message that is left; not so where only one other has said that it is."""
+        """Return whether the queue must restart at this message; a single contradicting record does not prevent it."""
         if self.is_empty:
             return journal_start > 0 and number != self.max_offset
         return number < self.first_number == self.max_offset - 1
@@ -120,10 +119,10 @@ class JournalQueue(NumberedQueue):
         return number >= self.max_offset or (number >= self.first_number and self.entry(number).is_lost)
 
     def recover(self, journal_offset: int) -> None:
-        """Find the end, and drop the entries of records at or behind an offset of the journal.
+        """Find the end of the queue, and drop the entries of records at or after an offset of the journal.
 
-        What leads before it was on the disk, and has no hole: the file to begin with is the last one whose first entry
-        does. Entries behind it are erased: once the journal has gone on, they would pass for entries again.
+        Entries that point before the offset were flushed and have no gap, so the search starts in the last file whose
+        first entry does. Entries after it are erased, or they would be taken for valid ones once the journal has grown.
         """
         starts = self.files.file_starts
         first = next(
@@ -144,7 +143,7 @@ class JournalQueues(QueueTable[JournalQueue]):
     """All queues of a store."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
-        """Open the queues that the store at `root` has, see `QueueTable`; `recover` must tell where they end."""
+        """Open the queues of the store at `root`, see `QueueTable`; `recover` must set their ends."""
         super().__init__(root / FOLDER, file_size, "queue_file_size_bytes", mappings)
         self._refused: set[str] = set()
 
@@ -153,28 +152,30 @@ class JournalQueues(QueueTable[JournalQueue]):
 
     @property
     def entries(self) -> int:
-        """The next queue offsets of all queues, added up: a queue that is missing, or has lost something, shows."""
+        """Sum of the next queue offsets of all queues, which shows if a queue is missing or has lost entries."""
         return sum(queue.max_offset for queue in self)
 
     def dispatch_again(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
         """Append a record that was read from the journal to its queue.
 
-        A journal may come from anywhere, and its topics become folders: a record with a name that this store would not
-        accept gets no entry, nor one with a number that cannot be.
+        A journal may come from an untrusted source, and its topics become folders: a record with an invalid topic name
+        or an impossible queue offset gets no entry.
 
         Raises:
             QueueGapError: see `JournalQueue.append_again`.
         """
         if not is_valid_topic(message.topic) or message.queue_offset > _MAX_QUEUE_OFFSET:
             if message.topic not in self._refused:
-                _logger.warning("no queue is kept for %r/%d", message.topic[:100], message.queue_id)
+                _logger.warning(
+                    "messages of %r/%d get no queue: invalid topic or offset", message.topic[:100], message.queue_id
+                )
                 self._refused.add(message.topic)
             return
         queue = self.find_or_create(message.topic, message.queue_id)
         try:
             queue.append_again(message, from_journal_start=from_journal_start, journal_start=journal_start)
         except LayoutError as error:
-            _logger.warning("message %d of %s gets no entry: %s", message.queue_offset, message.topic, error)
+            _logger.warning("message %d of %s is not entered: %s", message.queue_offset, message.topic, error)
 
     def recover(self, journal_offset: int) -> None:
         """Find the ends of all queues, before an offset of the journal."""
@@ -182,5 +183,5 @@ class JournalQueues(QueueTable[JournalQueue]):
             try:
                 queue.recover(journal_offset)
             except StoreFilesError as error:
-                _logger.warning("%s/%d is built anew: %s", queue.topic, queue.queue_id, error)
+                _logger.warning("rebuilding %s/%d: %s", queue.topic, queue.queue_id, error)
                 queue.truncate_to(queue.files.start)

@@ -1,6 +1,6 @@
-"""Finding messages in a store: by queue and number, by time, by id.
+"""Queries for messages of a store: by queue and offset, by time, by id.
 
-Queues lead to records; every record that is handed out has proved itself (magic, own offset, lengths, CRC).
+Queues point to records; every record is verified before it is returned (magic, own offset, lengths, CRC).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from commitlake.broker_lite.stores.engine.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
-from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, place_in
+from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, position_in
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.queues import JournalQueue
 from commitlake.schemas.layouts.errors import LayoutError
@@ -18,11 +18,11 @@ from commitlake.schemas.layouts.jmq.message_id import parse_message_id
 from commitlake.schemas.layouts.jmq.queue import Entry
 
 Form = Callable[[JournalMessage], bytes | None]
-"""The form in which a message is handed out; None for one that is not wanted."""
+"""Function that converts a message to the form in which it is delivered; None for an unwanted message."""
 
 
 class JournalReader(QueueReader[JournalMessage, JournalQueue]):
-    """Looks things up; the caller holds the store's lock."""
+    """Reader of a store in JMQ's layout; the caller holds the store's lock."""
 
     def __init__(self, files: JournalFiles, broker_name: str) -> None:
         super().__init__(files.journal, files.queues)
@@ -30,9 +30,9 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         self._broker = broker_name
 
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult[JournalMessage]:
-        """Messages of a queue from a queue offset on; see `JournalStore.get`."""
+        """Return messages of a queue from a queue offset on; see `JournalStore.get`."""
         queue = self._queues.find(topic, queue_id)
-        where = place_in(queue, self._journal.start, queue_offset)
+        where = position_in(queue, self._journal.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:
             return GetResult(where.status, [], *where[1:])
         following = min(where.max_offset, queue_offset + max(0, max_messages))
@@ -48,9 +48,9 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         return GetResult(status, messages, following, where.min_offset, where.max_offset)
 
     def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, form: Form) -> PullResult:
-        """Messages of a queue in the form in which they are handed out; see `JournalStore.pull`."""
+        """Return messages of a queue in the form in which they are delivered; see `JournalStore.pull`."""
         queue = self._queues.find(topic, queue_id)
-        where = place_in(queue, self._journal.start, queue_offset)
+        where = position_in(queue, self._journal.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:
             return PullResult(where.status, [], *where[1:])
         records: list[bytes] = []
@@ -70,7 +70,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
                 record = form(self._message_of(entry, f"message {number} of {topic}/{queue_id}"))
             except StoreFilesError:
                 if number > queue_offset:
-                    break  # what is before it can be had
+                    break  # return the messages before it
                 raise
             if record is not None:
                 records.append(record)
@@ -90,7 +90,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         return message
 
     def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, Entry]]:
-        """Those of a queue's entries in a range of numbers that lead to messages, and their numbers."""
+        """Return the entries of a queue in a range of offsets, with their offsets, without those of lost messages."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return []
@@ -98,7 +98,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         return [(number, entry) for number in there if not (entry := queue.entry(number)).is_lost]
 
     def read_journal(self, journal_offset: int, max_messages: int) -> tuple[list[JournalMessage], int]:
-        """Messages that are on the disk, from a journal offset on, and where to go on."""
+        """Return flushed messages from a journal offset on, and the offset to continue at."""
         end = self._journal.files.synced
         messages: list[JournalMessage] = []
         position = max(journal_offset, self._journal.start)
@@ -115,7 +115,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         return messages, position
 
     def by_id(self, message_id: str) -> JournalMessage | None:
-        """The message with an id, if the broker that the id names is this one."""
+        """Return the message with an id, or None if the id names another broker or no message."""
         place = parse_message_id(message_id)
         if place.broker != self._broker or place.queue_offset not in self.bounds(place.topic, place.queue_id):
             return None

@@ -1,14 +1,13 @@
-"""Bringing journal and queues together when a store is opened.
+"""Recovery at the opening of a store: makes journal and queues consistent.
 
-The journal is read from where the checkpoint says that all before it was on the disk, queues too; without a checkpoint
-that can be believed, from its start. What is read is entered into the queues, which have dropped what they had from
-there on. Queues that do not have as many messages as the checkpoint has counted, or that lack one in front of what is
-read, are built anew from the journal's start; entries of expired messages stay, because they carry the numbers on.
+The journal is read from the offset up to which the checkpoint confirms journal and queues; without a valid checkpoint,
+from its start. The records are entered into the queues, whose later entries were dropped. If the queues have fewer
+messages than the checkpoint counted, or lack one before the part that is read, they are rebuilt from the journal's
+start; entries of expired messages stay, to keep the numbering.
 
-The journal ends behind the last record that proves itself, in the last file too: after a crash, pages of zeros can lie
-before records that were acknowledged. What cannot be read before that is damage: it is skipped, and the messages that
-were in it are lost, but none that can be read. What stands behind the end stays in the file until the first message is
-put.
+The journal ends after the last valid record, even in the last file: after a crash, pages of zeros can precede records
+that were acknowledged. Unreadable bytes before that are damage: they are skipped, and only the messages in them are
+lost. Bytes after the end stay in the file until the first append.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _logger = logging.getLogger(__name__)
 
 
 def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
-    """Find the journal's end, and make the queues agree with the journal.
+    """Find the journal's end, and make the queues consistent with the journal.
 
     Args:
-        files: the store's.
-        crashed: whether `abort` was found.
+        files: files of the store.
+        crashed: True if the `abort` file was found.
     """
     journal, queues = files.journal, files.queues
     if journal.files.is_empty:
@@ -38,19 +37,19 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
     if known.log_end:
         queues.recover(known.log_end)
         if files.checkpoint.value is None or queues.entries != files.checkpoint.value.entries:
-            _logger.warning("all queues are built anew: they do not have what the checkpoint has counted")
+            _logger.warning("rebuilding all queues: they do not match the count in the checkpoint")
             known = Progress()
     try:
         report = _read(files, crashed, known)
     except QueueGapError as error:
-        _logger.warning("all queues are built anew: %s", error)
+        _logger.warning("rebuilding all queues: %s", error)
         report = _read(files, crashed, Progress())
     journal.files.truncate(report.end)
     return report
 
 
 def _known_progress(files: JournalFiles) -> Progress:
-    """What the checkpoint vouches for; zeros where it is of another journal, or of none."""
+    """Return the progress that the checkpoint confirms; zeros if it is missing or belongs to another journal."""
     checkpoint, journal = files.checkpoint.value, files.journal
     if checkpoint is None or not journal.start < checkpoint.journal_end <= journal.end:
         return Progress()

@@ -1,11 +1,10 @@
-"""The retry store: messages that an application has failed on, and when each comes again.
+"""Retry store: messages that an application failed to consume, and the times of their retries.
 
 The first retry comes 1 s after the failure, the next 3 s after that has failed, then 9 s, 27 s and so on: 3^n. A
-message whose attempts or whose time are used up is a dead letter; it stays here until somebody revives or deletes it.
-What was consumed or deleted stays as long as the journal has the message.
-JMQ keeps retries in a database of their own, and has no topic for dead letters; here both are in `retry/retry.db`
-(SQLite), with the whole record, so that a message can outlive its journal file. What `place` and `is_passed` are for,
-`retry_queues` says.
+message whose attempts or time are used up is a dead letter; it stays here until it is revived or deleted. Consumed and
+deleted retries stay as long as the journal has the message. JMQ keeps retries in a separate database, and has no topic
+for dead letters; here both are in `retry/retry.db` (SQLite), with the whole record, so that a message can outlive its
+journal file. The columns `place` and `is_passed` are described in `retry_queues`.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ _COLUMNS = "id, app, status, retry_count, retry_time, expire_time, exception, da
 
 
 class RetryStatus(IntEnum):
-    """What has become of a message here."""
+    """Status of a message in the retry store."""
 
     RETRYING = 1
     SUCCEEDED = 0
@@ -75,18 +74,18 @@ class RetryStatus(IntEnum):
 
 
 class Retry(NamedTuple):
-    """One application's trouble with one message.
+    """Failed message of one application.
 
     Attributes:
-        id: its number in the retry store.
-        app: the application.
-        status: whether it comes again.
-        failed_retries: how many of the retries have failed; the first delivery does not count.
-        retry_time: when it comes again, ms.
-        expire_time: when it is given up, ms.
-        exception: why the last delivery failed.
-        message: as it stands in the journal, or stood.
-        place: its number in the queue of the application's retries, or of its dead letters; None where it is in none.
+        id: number in the retry store.
+        app: application.
+        status: status of the message.
+        failed_retries: number of failed retries, without the first delivery.
+        retry_time: time of the next retry, ms.
+        expire_time: time at which it becomes a dead letter, ms.
+        exception: reason of the last failure.
+        message: message as it is, or was, in the journal.
+        place: offset in the application's queue of retries, or of dead letters; None if it is in neither.
     """
 
     id: int
@@ -101,38 +100,38 @@ class Retry(NamedTuple):
 
     @property
     def attempt(self) -> int:
-        """Number of the delivery that comes, or came, last: 2 for the first retry."""
+        """Number of the last or next delivery: 2 for the first retry."""
         return self.failed_retries + 2
 
 
 def retry_delay_ms(attempt: int) -> int:
-    """How long a retry waits: 3^n seconds, n = 0 for the first."""
+    """Return the delay of a retry: 3^n seconds, n = 0 for the first."""
     return 1000 * int(3 ** min(attempt - 1, _MAX_EXPONENT))
 
 
 def _text(exception: str) -> str:
-    """A reason as it is kept: not all of a long one, and only what UTF-8 can say."""
+    """Return a reason in stored form: limited in length, and valid UTF-8."""
     return exception[:_MAX_REASON].encode("utf-8", "replace").decode()
 
 
 def _prepare_files(path: Path, root: Path) -> None:
-    """Create the database's file, or see that it and those which SQLite keeps beside it can be written to."""
+    """Create the database's file, and check that it and the further files of SQLite are writable."""
     make_folders(path.parent, below=root)
     for suffix in ("-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
             os.close(open_file(path.with_name(path.name + suffix), os.O_RDWR))
-    os.close(open_or_create(path))  # SQLite gives the others the mode that this one has
+    os.close(open_or_create(path))  # SQLite creates its further files with the mode of this one
 
 
 class RetryStore:
-    """The retries of a store; several threads may use it."""
+    """Retries of a store; several threads may use it."""
 
     def __init__(self, root: Path, options: JournalOptions, clock: Callable[[], int]) -> None:
-        """Open the database, which is created if it is not there.
+        """Open the database, and create it if necessary.
 
         Raises:
-            StoreFilesError: if it is no database of this kind.
-            UnsafeFileError: if one of its files is a link or no file.
+            StoreFilesError: if the file is not a retry store.
+            UnsafeFileError: if one of its files is a symbolic link or not a regular file.
         """
         self._options = options
         self._clock = clock
@@ -158,16 +157,16 @@ class RetryStore:
             elif version != VERSION:
                 raise StoreFilesError(f"{self.path}: expected a retry store of version {VERSION}, found {version}")
         except sqlite3.DatabaseError as error:
-            raise StoreFilesError(f"{self.path}: expected a retry store, found: {error}") from error
+            raise StoreFilesError(f"{self.path}: cannot open the retry store: {error}") from error
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the database."""
         with self._guard:
             self._database.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing; on the disk at its end in SYNC mode."""
+        """Run a transaction; in SYNC mode it is on disk at its end."""
         with self._guard:
             try:
                 self._database.execute("BEGIN IMMEDIATE")
@@ -178,13 +177,13 @@ class RetryStore:
                     raise
                 self._database.execute("COMMIT")
             except sqlite3.DatabaseError as error:
-                raise StoreFilesError(f"{self.path}: expected a sound retry store, found: {error}") from error
+                raise StoreFilesError(f"{self.path}: cannot use the retry store: {error}") from error
 
     def add(self, app: str, failures: Sequence[tuple[JournalMessage, bytes, str]]) -> None:
-        """Take messages whose first delivery has failed; one that is waiting here already stays as it is.
+        """Add messages whose first delivery has failed; those that are already waiting stay as they are.
 
         Args:
-            app: whose failures they are.
+            app: application that failed.
             failures: each message with its record and the reason.
         """
         now = self._clock()
@@ -206,24 +205,24 @@ class RetryStore:
                 )  # fmt: skip
 
     def due(self, topic: str, app: str, max_messages: int) -> list[Retry]:
-        """The retries of an application whose time has come, the longest due first; the caller locks them."""
+        """Return the due retries of an application, longest due first; the caller locks them."""
         return self.select(
             "topic = ? AND app = ? AND status = ? AND retry_time <= ? ORDER BY retry_time, id LIMIT ?",
             (topic, app, RetryStatus.RETRYING, self._clock(), max_messages),
         )
 
     def get(self, number: int) -> Retry | None:
-        """The retry with a number."""
+        """Return the retry with a number, or None."""
         return next(iter(self.select("id = ?", (number,))), None)
 
     def dead_letters(self, topic: str, app: str, max_messages: int = 100, after: int = 0) -> list[Retry]:
-        """The messages that an application has been given up on.
+        """Return the dead letters of an application.
 
         Args:
-            topic: their topic.
-            app: the application.
-            max_messages: how many at most.
-            after: the `id` of the last one that was seen.
+            topic: topic of the messages.
+            app: application.
+            max_messages: maximum number of messages.
+            after: `id` of the last one already seen.
         """
         return self.select(
             "topic = ? AND app = ? AND status = ? AND id > ? ORDER BY id LIMIT ?",
@@ -231,7 +230,7 @@ class RetryStore:
         )
 
     def next_due_ms(self, topic: str, app: str) -> int | None:
-        """When the next retry of an application is due; None where none waits."""
+        """Return the time at which an application's next retry is due, or None if there is none."""
         with self._guard:
             row = self._database.execute(
                 "SELECT min(retry_time) FROM message_retry WHERE topic = ? AND app = ? AND status = ?",
@@ -240,7 +239,7 @@ class RetryStore:
         return None if row[0] is None else int(row[0])
 
     def select(self, condition: str, values: tuple[object, ...]) -> list[Retry]:
-        """The retries that fulfil a condition.
+        """Return the retries that match an SQL condition.
 
         Raises:
             StoreFilesError: if the database, or a record in it, is damaged.
@@ -250,7 +249,7 @@ class RetryStore:
                 rows = self._database.execute(f"SELECT {_COLUMNS} FROM message_retry WHERE {condition}", values)
                 return [self._retry(*row) for row in rows.fetchall()]
             except sqlite3.DatabaseError as error:
-                raise StoreFilesError(f"{self.path}: expected a sound retry store, found: {error}") from error
+                raise StoreFilesError(f"{self.path}: cannot use the retry store: {error}") from error
 
     def _retry(
         self,
@@ -266,20 +265,20 @@ class RetryStore:
     ) -> Retry:
         parsed = parse_message(data)
         if parsed is None:
-            raise StoreFilesError(f"{self.path}: expected a whole record in row {number}, found {len(data)} bytes")
+            raise StoreFilesError(f"{self.path}: expected a complete record in row {number}, found {len(data)} bytes")
         return Retry(number, app, RetryStatus(status), count, due, expires, exception, parsed[0], place)
 
     def succeed(self, number: int) -> None:
-        """Note that a retry was consumed."""
+        """Record that a retry was consumed."""
         self._set("status = ?, update_time = ?", (RetryStatus.SUCCEEDED, self._clock()), [number])
 
     def fail(self, retry: Retry, exception: str, max_attempts: int | None = None) -> RetryStatus:
-        """Note that a retry has failed; it comes again later, or is dead now.
+        """Record that a retry has failed, and schedule the next one or make it a dead letter.
 
         Args:
-            retry: as it was handed out; what was noted already is not noted twice.
-            exception: why it failed.
-            max_attempts: how many retries there are, where somebody wants fewer than the store's options.
+            retry: retry as it was handed out; a second report for it has no effect.
+            exception: reason of the failure.
+            max_attempts: maximum number of retries, if lower than in the store's options.
         """
         now, failed = self._clock(), retry.failed_retries + 1
         most = self._options.retry_max_attempts if max_attempts is None else max_attempts
@@ -295,24 +294,24 @@ class RetryStore:
         return status
 
     def revive(self, numbers: Iterable[int]) -> None:
-        """Let dead letters come again at once, with all their attempts."""
+        """Schedule dead letters for delivery at once, with all their attempts."""
         now = self._clock()
         values = (RetryStatus.RETRYING, now, now + self._options.retry_expiry_ms, now)
         assignments = "status = ?, retry_count = 0, retry_time = ?, expire_time = ?, update_time = ?, place = NULL"
         self._set(assignments, values, numbers)
 
     def give_up(self, numbers: Iterable[int]) -> None:
-        """Make dead letters of messages that are not to come again at all."""
+        """Turn messages into dead letters without further retries."""
         self._set("status = ?, update_time = ?, place = NULL", (RetryStatus.DEAD, self._clock()), numbers)
 
     def delete(self, numbers: Iterable[int]) -> None:
-        """Let messages not come again; the rows stay."""
+        """Mark messages as deleted, so that they are not retried; the rows stay."""
         self._set("status = ?, update_time = ?", (RetryStatus.DELETED, self._clock()), numbers)
 
     def forget(self, journal_offset: int) -> None:
-        """Remove what came to an end, by success or deletion, of messages before an offset of the journal.
+        """Remove consumed and deleted retries of messages before an offset of the journal.
 
-        Such a message is in the journal no more, and nobody can fail on it again. Dead letters stay.
+        Such a message is no longer in the journal, so it cannot fail again. Dead letters stay.
         """
         ended = (RetryStatus.SUCCEEDED, RetryStatus.DELETED, journal_offset)
         with self.transaction() as database:

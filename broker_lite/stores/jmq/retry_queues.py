@@ -1,12 +1,12 @@
-"""An application's retries, and its dead letters, as queues: for consumers that know nothing but queues and offsets.
+"""Queues of an application's retries and dead letters, for consumers that know only queues and offsets.
 
-A retry whose time has come gets the next number of its application's queue of retries, and a dead letter that of the
-queue of dead letters; both stand in `place`. No number is given twice, so a consumer that goes on where it was misses
-nothing, also when the broker was killed meanwhile. A retry that fails leaves the queue, and comes again under another
-number. Whoever says that he is done with everything before a number has consumed all of it that has not left.
+A retry that is due gets the next offset in its application's queue of retries, and a dead letter in the queue of dead
+letters; the column `place` stores it. Offsets are never reused, so a consumer that resumes misses nothing, even after a
+crash of the broker. A retry that fails leaves the queue, and later gets a new offset. A consumer that acknowledges an
+offset has consumed all retries before it that are still in the queue.
 
-`is_passed` tells whether the application has also gone past the first delivery of a message, which failed: only then is
-the next delivery of the same message another one (see `take_failed`).
+`is_passed` is set when the application has also acknowledged the first, failed delivery of a message: only then is the
+next delivery of the same message a new one (see `take_failed`).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 
 
 class RetryQueue(NamedTuple):
-    """Whose queue, and of what: RETRYING or DEAD."""
+    """Queue of an application with its status: RETRYING or DEAD."""
 
     app: str
     status: RetryStatus
 
 
 def topic_of(queue: RetryQueue) -> str:
-    """The topic that shows a queue of the retry store."""
+    """Return the topic that shows a queue of the retry store."""
     return f"{DLQ_PREFIX if queue.status is RetryStatus.DEAD else RETRY_PREFIX}{queue.app}"
 
 
 def retry_queue_of(topic: str) -> RetryQueue | None:
-    """The queue of the retry store that a topic shows; None for a topic of the journal."""
+    """Return the queue of the retry store that a topic shows, or None for a topic of the journal."""
     for prefix, status in ((RETRY_PREFIX, RetryStatus.RETRYING), (DLQ_PREFIX, RetryStatus.DEAD)):
         if topic.startswith(prefix):
             return RetryQueue(topic.removeprefix(prefix), status)
@@ -40,19 +40,19 @@ def retry_queue_of(topic: str) -> RetryQueue | None:
 
 
 class RetryQueues:
-    """The queues of a retry store; several threads may use it."""
+    """Queues of a retry store; several threads may use it."""
 
     def __init__(self, retries: RetryStore) -> None:
         self._retries = retries
 
     def all(self) -> list[RetryQueue]:
-        """The queues that have ever had a message."""
+        """Return the queues that have ever had a message."""
         with self._retries.transaction() as database:
             rows = database.execute("SELECT app, status FROM retry_queue").fetchall()
         return [RetryQueue(app, RetryStatus(status)) for app, status in rows]
 
     def next_due_ms(self) -> int | None:
-        """When the next message is to be entered into a queue; None where none waits."""
+        """Return the time at which the next message must be entered into a queue, or None."""
         with self._retries.transaction() as database:
             if _first(database, "SELECT 1 FROM message_retry WHERE status = ? AND place IS NULL LIMIT 1", _DEAD):
                 return 0
@@ -61,14 +61,14 @@ class RetryQueues:
             )
 
     def enter_due(self, now_ms: int, limit: int) -> dict[RetryQueue, int]:
-        """Enter the retries whose time has come, those due first coming first, and all dead letters.
+        """Enter the retries that are due, longest due first, and all dead letters.
 
         Args:
-            now_ms: what was due by then.
-            limit: how many of each kind at most.
+            now_ms: current time.
+            limit: maximum number of each kind.
 
         Returns:
-            The queues that have got some, and how many.
+            Number of entered messages by queue.
         """
         entered: dict[RetryQueue, int] = {}
         with self._retries.transaction() as database:
@@ -87,7 +87,7 @@ class RetryQueues:
         return entered
 
     def bounds(self, queue: RetryQueue) -> range:
-        """The numbers of a queue, from the first message that is still in it."""
+        """Return the offsets of a queue, from the first message that is still in it."""
         with self._retries.transaction() as database:
             following = _first(database, "SELECT following FROM retry_queue WHERE app = ? AND status = ?", *queue) or 0
             first = _first(
@@ -96,12 +96,12 @@ class RetryQueues:
         return range(following if first is None else first, following)
 
     def get(self, queue: RetryQueue, place: int, max_messages: int) -> list[Retry]:
-        """Messages of a queue, from a number on."""
+        """Return messages of a queue from an offset on."""
         condition = "app = ? AND status = ? AND place >= ? ORDER BY place LIMIT ?"
         return self._retries.select(condition, (*queue, place, max_messages))
 
     def acknowledge(self, app: str, place: int) -> list[Retry]:
-        """Note that an application has consumed all retries before a number; gives those that were not noted before."""
+        """Record that an application has consumed all retries before an offset; return the newly recorded ones."""
         condition = "app = ? AND status = ? AND place < ? ORDER BY place"
         done = self._retries.select(condition, (app, RetryStatus.RETRYING, place))
         for retry in done:
@@ -109,21 +109,21 @@ class RetryQueues:
         return done
 
     def find(self, app: str, journal_offset: int) -> Retry | None:
-        """What has become of an application's failure on the message of a record."""
+        """Return an application's retry of the message at a journal offset, or None."""
         return next(iter(self._retries.select("app = ? AND journal_offset = ?", (app, journal_offset))), None)
 
     def drop(self, queue: RetryQueue) -> None:
-        """Let the messages of a queue not come again, and those not that are still to be entered."""
+        """Delete the messages of a queue, and those that are still to be entered."""
         rows = self._retries.select("app = ? AND status = ?", tuple(queue))
         self._retries.delete([retry.id for retry in rows])
 
     def take_failed(self, place: ConsumedQueue, start: int, end: int) -> set[int]:
-        """Which of the messages that an application goes past it has failed on, once for each time that it fails.
+        """Return the offsets of acknowledged messages that the application failed to consume; each failure counts once.
 
         Args:
-            place: the application and its queue.
+            place: application and queue.
             start: queue offset of the first message.
-            end: queue offset behind the last.
+            end: queue offset after the last message.
         """
         where = "topic = ? AND app = ? AND queue_id = ? AND queue_offset >= ? AND queue_offset < ? AND is_passed = 0"
         with self._retries.transaction() as database:

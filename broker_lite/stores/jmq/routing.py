@@ -1,10 +1,10 @@
-"""Which queue a message goes to.
+"""Choice of a message's queue.
 
-An ordered message goes where the hash of its business id says, so that all messages of one id are in one queue, in
-order. Any other goes to a queue by chance, by the weights of the topic's queues where it has some. When a topic gets
-another number of queues, ids change their queues.
+The queue of an ordered message is determined by the hash of its business id, so that all messages of one id are in one
+queue, in order. Any other message goes to a random queue, by the weights of the topic's queues if it has some. If the
+number of a topic's queues changes, ids move to other queues.
 
-JMQ's clients choose like this; which hash they use is not published. Here it is Java's of a string, its sign cleared.
+JMQ's clients work like this, but their hash is not published. Here it is Java's hash of a string, without its sign.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def ordered_queue(business_id: str, queue_count: int) -> int:
-    """The queue of an ordered message."""
+    """Return the queue of an ordered message."""
     return (java_hash(business_id) & _POSITIVE) % queue_count
 
 
 class Routing:
-    """Chooses queues; several threads may use it."""
+    """Selector of queues; several threads may use it."""
 
     def __init__(
         self,
@@ -36,27 +36,27 @@ class Routing:
         chance: random.Random | None = None,
         queue_count_of: Callable[[str], int] | None = None,
     ) -> None:
-        """Choose by a store's options.
+        """Use the queues of a store's options.
 
         Args:
-            options: the store's.
-            chance: what decides where nothing else does.
-            queue_count_of: how many queues a topic has, where the options do not say it.
+            options: options of the store.
+            chance: source of randomness.
+            queue_count_of: returns the number of queues of a topic, if the options do not determine it.
         """
         self._queue_count_of = queue_count_of or options.queue_count_of
-        self._chance = chance or random.Random()  # noqa: S311 (no secret)
+        self._chance = chance or random.Random()  # noqa: S311 (not for security)
         self._cumulated = {topic: tuple(accumulate(weights)) for topic, weights in options.queue_weights.items()}
 
     def queue_of(self, message: NewJournalMessage, wanted: int | None = None) -> int:
-        """The queue that a message goes to.
+        """Return the queue of a message.
 
         Args:
             message: the message.
-            wanted: the queue that its producer has chosen, if it has.
+            wanted: queue that its producer chose; None if the store chooses.
 
         Raises:
-            MessageRefusedError: if an ordered message has no business id, or belongs into another queue than the wanted
-                one; or if the topic has no such queue.
+            MessageRefusedError: if an ordered message has no business id, or belongs to another queue than the wanted
+            one; or if the topic has no such queue.
         """
         count = self._queue_count_of(message.topic)
         if wanted is not None and not 0 <= wanted < count:
@@ -73,7 +73,7 @@ class Routing:
     @staticmethod
     def _ordered(message: NewJournalMessage, count: int, wanted: int | None) -> int:
         if not message.business_id:
-            raise MessageRefusedError("business_id: expected one in an ordered message, found none")
+            raise MessageRefusedError("business_id: expected a business id in an ordered message, found none")
         queue_id = ordered_queue(message.business_id, count)
         if wanted not in (None, queue_id):
             raise MessageRefusedError(

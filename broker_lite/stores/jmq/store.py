@@ -1,10 +1,10 @@
-"""A message store in JMQ's layout: one folder with the files of a JMQ broker, in one process.
+"""Message store in JMQ's layout: one folder with the files of a JMQ broker, in one process.
 
     with JournalStore.open(folder, JournalOptions(journal_file_size_bytes=1 << 20)) as store:
         result = store.put(NewJournalMessage("orders", b"{}", sent, client, business_id="order-4711", is_ordered=True))
         store.get("orders", result.queue_id, result.queue_offset).messages
 
-The folder holds `journal/`, `queue/`, `offset/`, `consume/`, `retry/`, `checkpoint`, `lock` and, while it is open,
+The folder contains `journal/`, `queue/`, `offset/`, `consume/`, `retry/`, `checkpoint`, `lock` and, while it is open,
 `abort`.
 """
 
@@ -24,7 +24,7 @@ from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.flushing import JournalFlusher
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
-from commitlake.broker_lite.stores.jmq.prepared import JournalPreparing, PreparedMessage
+from commitlake.broker_lite.stores.jmq.prepared import JournalMessagePreparer, PreparedMessage
 from commitlake.broker_lite.stores.jmq.reading import Form, JournalReader
 from commitlake.broker_lite.stores.jmq.recovery import recover
 from commitlake.broker_lite.stores.jmq.routing import Routing
@@ -36,14 +36,14 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 
 class JournalStore(OpenStore[JournalMessage, JournalReader]):
-    """An open store; several threads may use it.
+    """Open store in JMQ's layout; several threads may use it.
 
     Attributes:
-        path: its folder.
-        options: its settings.
-        clock: gives the receive and store time of messages, ms.
-        recovery: what was found when it was opened.
-        preparing: makes records of messages, for `append`.
+        path: folder of the store.
+        options: settings of the store.
+        clock: returns the receive and store time of messages, ms.
+        recovery: report of recovery at the opening.
+        preparing: prepares messages for `append`.
     """
 
     options: JournalOptions
@@ -58,7 +58,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         routing: Routing,
         save_beside: Callable[[], None],
     ) -> None:
-        """Load and recover the files of a folder whose lock is held; use `open`."""
+        """Load and recover the files of a locked folder; use `open` instead."""
         self.path = path
         self.options = options
         self.clock = clock
@@ -66,7 +66,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         self._abort = AbortMark(path)
         self._files = JournalFiles.load(path, options, clock)
         self._mappings = self._files.mappings
-        # From here on files are changed: whoever finds them in the middle of it must know.
+        # Files are changed from here on, so a crash must be detectable.
         self._abort.set()
         self.recovery = recover(self._files, crashed=self._abort.was_found)
         self._writer = JournalWriter(options, clock, self._files, self.recovery.progress)
@@ -74,11 +74,11 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         self._flusher = JournalFlusher(options, self._writer, self._files, save_beside)
         self._retention = Retention(path, self._files.journal.files, self._files.delete_expired, options.retention)
         max_record_bytes = self._files.journal.max_record_bytes
-        self.preparing = JournalPreparing(options, routing, clock, max_record_bytes)
+        self.preparing = JournalMessagePreparer(options, routing, clock, max_record_bytes)
         self.offsets.clamp(self._end_of_positions)
 
     def _end_of_positions(self, topic: str, queue_id: int) -> int:
-        """What no position in a queue is behind; dead letters are in the retry store, not in queues."""
+        """Return the largest offset that a consumer may hold; no limit applies to dead letters, kept elsewhere."""
         return sys.maxsize if topic.startswith(DLQ_PREFIX) else self.max_offset(topic, queue_id)
 
     @classmethod
@@ -92,21 +92,22 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         queue_count_of: Callable[[str], int] | None = None,
         save_beside: Callable[[], None] = lambda: None,
     ) -> JournalStore:
-        """Open a folder, which is created if it is not there, and recover what is in it.
+        """Open a folder, create it if necessary, and recover its content.
 
         Args:
-            path: the store's root.
-            options: its settings; file sizes must be those of the files that are there.
-            clock: gives ms since 1970.
+            path: folder of the store.
+            options: settings; file sizes must be those of the existing files.
+            clock: returns ms since 1970.
             chance: chooses the queues of messages that are not ordered.
-            queue_count_of: how many queues a topic has, where somebody else keeps topics; None for the options.
-            save_beside: writes what somebody else keeps in the same folder; called every few seconds.
+            queue_count_of: returns the number of queues of a topic, if topics are stored elsewhere; None for the
+                options.
+            save_beside: saves further files in the same folder; called every few seconds.
 
         Raises:
-            StoreLockedError: if another store has it open.
+            StoreLockedError: if another store has the folder open.
             StoreFilesError: if its files do not fit the options or one another.
-            UnsafeFileError: for a link, or something else that is no file, among them.
-            ConfigFileError: if the offset file is broken, and its `.bak` too.
+            UnsafeFileError: if one of them is a symbolic link or not a regular file.
+            ConfigFileError: if the offset file and its `.bak` are invalid.
         """
         root = Path(path)
         with holding(root) as lock:
@@ -122,20 +123,20 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         """Store a message.
 
         Args:
-            message: as its producer sent it; its body is compressed if that helps.
-            queue_id: its queue; None where the store is to choose, by business id, weights or chance.
+            message: message of a producer; its body is compressed if that makes it smaller.
+            queue_id: its queue; None if the store chooses, by business id, weights or at random.
 
         Raises:
-            MessageRefusedError: if a broker would refuse it; nothing was written.
-            DiskFullError: if there is no room for it; nothing was written.
+            MessageRefusedError: if a broker would refuse the message; nothing was written.
+            DiskFullError: if the disk has no room for it; nothing was written.
             StoreUnusableError: if the store is closed, or its disk failed.
         """
         return self._waited(self._writer.append([self.preparing.prepare(message, queue_id)]))[0]
 
     def put_batch(self, messages: Sequence[NewJournalMessage], queue_id: int | None = None) -> list[JournalPutResult]:
-        """Store messages of one queue together: one after another, in one file, or none; see `put`.
+        """Store messages of one queue consecutively in one file, or none of them; see `put`.
 
-        Where the store is to choose, all go to the queue of the first.
+        If the store chooses the queue, all go to the queue of the first.
         """
         prepared: list[PreparedMessage] = []
         for message in messages:
@@ -148,61 +149,61 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         return results
 
     def append(self, message: PreparedMessage) -> JournalPutResult:
-        """Store a prepared message, without waiting for the disk in any mode; see `put`."""
+        """Store a prepared message without waiting for the disk, even in SYNC mode; see `put`."""
         return self._writer.append([message])[0]
 
     def append_batch(self, messages: Sequence[PreparedMessage]) -> list[JournalPutResult]:
-        """Store prepared messages of one queue together, as `append`."""
+        """Store all prepared messages of a batch in one queue, or none of them, as `append` does."""
         return self._writer.append(messages)
 
     @property
     def offsets(self) -> OffsetFile:
-        """How far each application has consumed each queue."""
+        """Positions of all applications in all queues."""
         return self._files.offsets
 
     def get(
         self, topic: str, queue_id: int, queue_offset: int, max_messages: int = DEFAULT_MAX_MESSAGES
     ) -> GetResult[JournalMessage]:
-        """Messages of a queue, from a queue offset on.
+        """Return messages of a queue, from a queue offset on.
 
         Raises:
-            StoreFilesError: if the queue, or a record that it leads to, is damaged.
+            StoreFilesError: if the queue or a record of it is damaged.
         """
         with self._reading() as reader:
             return reader.get(topic, queue_id, queue_offset, max_messages)
 
     def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, form: Form) -> PullResult:
-        """Messages of a queue from a queue offset on, in the form in which they are handed out.
+        """Return messages of a queue from a queue offset on, in the form in which they are delivered.
 
         Raises:
-            StoreFilesError: if the first of them is damaged; what is before a damaged one is given.
+            StoreFilesError: if the first of them is damaged; messages before a damaged one are returned.
         """
         with self._reading() as reader:
             return reader.pull(topic, queue_id, queue_offset, limits, form)
 
     def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, Entry]]:
-        """Where those of a queue's messages stand whose queue offsets are in a range, as far as they are there."""
+        """Return the entries of a queue in a range of offsets, with their offsets, as far as they exist."""
         with self._reading() as reader:
             return reader.entries(topic, queue_id, numbers)
 
     def get_by_id(self, message_id: str) -> JournalMessage | None:
-        """The message with an id; None where this store has none.
+        """Return the message with an id, or None if this store does not have it.
 
         Raises:
-            LayoutError: if the text is no such id.
+            LayoutError: if the text is not a message id.
         """
         with self._reading() as reader:
             return reader.by_id(message_id)
 
     @property
     def min_journal_offset(self) -> int:
-        """Journal offset of the first byte that the journal has."""
+        """Journal offset of the first byte of the journal."""
         with self._reading() as reader:
             return reader.log_start
 
     @property
     def max_journal_offset(self) -> int:
-        """Journal offset behind the last record: where the next one goes, unless it must go to a new file."""
+        """Journal offset of the end of the last record; the next one goes there, or to a new file."""
         with self._reading() as reader:
             return reader.log_end
 
@@ -210,8 +211,8 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         """Append consume records.
 
         Raises:
-            UnserializableError: if one does not fit its format; nothing was written.
-            DiskFullError: if there is no room.
+            UnserializableError: if one does not fit the format; nothing was written.
+            DiskFullError: if the disk is full.
         """
         records = [serialize_consumption(consumption) for consumption in consumptions]
         with self._reading():
@@ -219,12 +220,12 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
                 self._files.consume_log.append((record,))
 
     def read_consumptions(self, offset: int, max_records: int) -> tuple[list[Consumption], int]:
-        """Consume records that are on the disk, from an offset on, and where to go on; see `ArchiveView`."""
+        """Return flushed consume records from an offset on, and the offset to continue at; see `ArchiveView`."""
         with self._reading():
             log = self._files.consume_log
             return log.read(offset, log.files.synced, max_records)
 
     def read_journal(self, journal_offset: int, max_messages: int) -> tuple[list[JournalMessage], int]:
-        """Messages that are on the disk, from a journal offset on, and where to go on; see `ArchiveView`."""
+        """Return flushed messages from a journal offset on, and the offset to continue at; see `ArchiveView`."""
         with self._reading() as reader:
             return reader.read_journal(journal_offset, max_messages)

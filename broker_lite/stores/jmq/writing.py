@@ -1,8 +1,9 @@
-"""Putting messages into a store: one lock, within which the journal and the queue get their parts.
+"""Writer of a store: it appends to the journal and the queue under one lock.
 
-A message has its queue offset and its place in the journal in the same moment, so the journal's order is every queue's
-order. What can be refused is refused before anything is written, a full disk too; what fails later (a disk that breaks)
-makes the store unusable until it is opened anew, because recovery alone can bring journal and queues together again.
+A message gets its queue offset and its position in the journal at the same moment, so the order of the journal is the
+order of every queue. Everything that can be refused is refused before anything is written, including a full disk. A
+later failure, such as a disk error, makes the store unusable until it is opened again, because only recovery can make
+journal and queues consistent again.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from commitlake.schemas.layouts.jmq.queue import ENTRY
 
 
 class JournalPutResult(NamedTuple):
-    """Where a message was stored.
+    """Position of a stored message.
 
     Attributes:
-        journal_offset: of its record.
-        size: of its record.
-        queue_offset: its number in its queue.
-        store_timestamp: the store's clock, ms.
+        journal_offset: journal offset of its record.
+        size: size of its record.
+        queue_offset: queue offset.
+        store_timestamp: store time, ms.
     """
 
     topic: str
@@ -40,12 +41,12 @@ class JournalPutResult(NamedTuple):
 
     @property
     def message_id(self) -> str:
-        """The message's id."""
+        """Id of the message."""
         return serialize_message_id(MessagePlace(self.topic, self.queue_id, self.queue_offset, self.broker))
 
 
 class JournalWriter(LogWriter):
-    """Appends messages."""
+    """Writer of messages to a store in JMQ's layout."""
 
     def __init__(self, options: JournalOptions, clock: Callable[[], int], files: JournalFiles, last: Progress) -> None:
         super().__init__(last)
@@ -55,12 +56,12 @@ class JournalWriter(LogWriter):
         self._queues = files.queues
 
     def append(self, messages: Sequence[PreparedMessage]) -> list[JournalPutResult]:
-        """Append prepared messages of one queue, together.
+        """Append prepared messages of one queue, all or none.
 
         Raises:
-            MessageRefusedError: if there is none, if they are of several queues, or too large together for a file.
-            DiskFullError: if there is no room; nothing was written.
-            StoreUnusableError: if the store was closed, or failed before.
+            MessageRefusedError: if there are none, if they are for several queues, or too large together for a file.
+            DiskFullError: if the disk is full; nothing was written.
+            StoreUnusableError: if the store is closed, or a write failed before.
         """
         places = {(message.topic, message.queue_id) for message in messages}
         if len(places) != 1:

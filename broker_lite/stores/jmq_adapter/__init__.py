@@ -1,4 +1,4 @@
-"""A store in JMQ's layout behind RocketMQ's protocol."""
+"""Store in JMQ's layout, served over RocketMQ's protocol."""
 
 from commitlake.broker_lite.stores.jmq_adapter.store import JmqStore
 

@@ -1,11 +1,10 @@
-"""A store in JMQ's layout as RocketMQ's clients see it.
+"""Store in JMQ's layout for RocketMQ's clients.
 
     with JmqStore.open(folder, JournalOptions()) as store:
         run_server(store, ServerOptions(...))
 
-Topics are the journal's, and beside them every group's retries and dead letters (see `retrying`). What RocketMQ's
-layout has and JMQ's has not is refused with `UnsupportedError`: transactions, delays and timers, look-ups by key,
-slaves.
+Topics are those of the journal, and every group's retries and dead letters (see `failed_messages`). Features that
+JMQ's layout lacks raise `UnsupportedError`: transactions, delays and timers, queries by key, slaves.
 """
 
 from __future__ import annotations
@@ -23,42 +22,42 @@ from commitlake.broker_lite.stores.jmq.options import MAX_QUEUES
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, retry_queue_of, topic_of
 from commitlake.broker_lite.stores.jmq_adapter import wire
 from commitlake.broker_lite.stores.jmq_adapter.config import JmqConfig, Registry
-from commitlake.broker_lite.stores.jmq_adapter.consumed import RECORDED_AT_ONCE, ConsumedOffsets
-from commitlake.broker_lite.stores.jmq_adapter.lookups import LookUps
-from commitlake.broker_lite.stores.jmq_adapter.retrying import Retrying
+from commitlake.broker_lite.stores.jmq_adapter.consumed_offsets import RECORDS_PER_ANSWER, ConsumedOffsets
+from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
+from commitlake.broker_lite.stores.jmq_adapter.queries import JmqQueries
 from commitlake.broker_lite.stores.rocketmq import PutResult
 from commitlake.broker_lite.stores.rocketmq.dispatch import parse_delay_level
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
-_NOBODY = Host.of("0.0.0.0", 0)  # noqa: S104 (nobody listens there)
+_NOBODY = Host.of("0.0.0.0", 0)  # noqa: S104 (an unknown client)
 _NO_TRANSACTIONS = "a journal has no transactions: send the message without one"
 
 
-class JmqStore(LookUps):
-    """An open store: the broker's messages, and what becomes of those that fail.
+class JmqStore(JmqQueries):
+    """Open store with the broker's messages and their retries.
 
     Attributes:
-        path: its folder.
-        clock: gives the receive and store time of messages, ms.
+        path: folder of the store.
+        clock: returns the receive and store time of messages, ms.
         config: topics, groups and offsets.
     """
 
     def __init__(self, journal: JournalStore, registry: Registry, cluster: str) -> None:
-        """Serve an open journal; use `open`."""
+        """Use an open journal; use `open` instead."""
         self._marks = {wire.CLUSTER: cluster} if cluster else {}
         self.path = journal.path
         self.clock = journal.clock
         self._journal = journal
         self._registry = registry
-        self._retrying = Retrying(journal)
-        self._consumed = ConsumedOffsets(journal, self._retrying)
-        self.config = JmqConfig(journal.path, journal.clock, registry, self._consumed)
+        self._failures = FailedMessages(journal)
+        self._offsets_of_groups = ConsumedOffsets(journal, self._failures)
+        self.config = JmqConfig(journal.path, journal.clock, registry, self._offsets_of_groups)
         self._is_closed = False
         for topic, queue_id in journal.queues:
             self.config.topics.ensure(topic, queue_id)
-        for queue in self._retrying.queues.all():
+        for queue in self._failures.queues.all():
             self.config.topics.ensure(topic_of(queue))
 
     @classmethod
@@ -70,18 +69,18 @@ class JmqStore(LookUps):
         clock: Callable[[], int] = system_clock,
         cluster: str = "",
     ) -> JmqStore:
-        """Open a folder, which is created if it is not there, and recover what is in it.
+        """Open a folder, create it if necessary, and recover its content.
 
         Args:
-            path: the store's root.
-            options: its settings; file sizes must be those of the files that are there.
-            clock: gives ms since 1970.
-            cluster: the broker's; consumers that answer a request find its name in the message.
+            path: folder of the store.
+            options: settings; file sizes must be those of the existing files.
+            clock: returns ms since 1970.
+            cluster: cluster of the broker; consumers that reply to a request read it from the message.
 
         Raises:
-            StoreLockedError: if another store has it open.
+            StoreLockedError: if another store has the folder open.
             StoreFilesError: if its files do not fit the options or one another.
-            ConfigFileError: if a file of topics, groups or positions is broken, and its `.bak` too.
+            ConfigFileError: if a file of topics, groups or positions and its `.bak` are invalid.
         """
         options = options or JournalOptions()
         registry = Registry(Path(path), clock, options)
@@ -103,60 +102,60 @@ class JmqStore(LookUps):
         self.close()
 
     def close(self) -> None:
-        """Put everything on the disk and give the folder back."""
+        """Flush everything to disk and release the folder."""
         if self._is_closed:
             return
         self._is_closed = True
         try:
-            self._consumed.record()
+            self._offsets_of_groups.record()
             self._registry.save_changed()
         finally:
-            self._retrying.close()
+            self._failures.close()
             self._journal.close()
 
     @property
     def journal(self) -> JournalStore:
-        """The journal itself, for whoever archives it."""
+        """Journal of the store, for an archive."""
         return self._journal
 
     @property
     def options(self) -> JournalOptions:
-        """Its settings."""
+        """Settings of the store."""
         return self._journal.options
 
     @property
     def has_batch_queues(self) -> bool:
-        """Whether a topic may have `queue.type=BatchCQ`: a queue's entry in this layout is one message's."""
+        """False, because a queue entry in this layout is for one message."""
         return False
 
     @property
     def timer_checkpoint(self) -> None:
-        """Nothing: this layout has no timers."""
+        """None, because this layout has no timers."""
         return None
 
     @property
     def max_queues(self) -> int:
-        """How many queues a topic may have: a record has one byte for their number."""
+        """Maximum number of queues of a topic: a record has one byte for the queue id."""
         return MAX_QUEUES
 
     def send(self, message: SentMessage) -> PutResult:
-        """Store a producer's message; an ordered one goes to the queue of its business id, whoever else was chosen.
+        """Store a producer's message; an ordered one always goes to the queue of its business id.
 
         Raises:
-            MessageRefusedError: if a broker would refuse it; nothing was written.
+            MessageRefusedError: if a broker would refuse the message; nothing was written.
             UnsupportedError: if it is for a topic of retries or dead letters, or part of a transaction.
-            DiskFullError: if there is no room for it; nothing was written.
+            DiskFullError: if the disk has no room for it; nothing was written.
             StoreUnusableError: if the store is closed, or its disk failed.
         """
         return self.send_batch([message])[0]
 
     def send_batch(self, messages: Sequence[SentMessage]) -> list[PutResult]:
-        """Store messages of one queue together, or none of them; see `send`."""
+        """Store all messages of a batch in one queue, or none of them; see `send`."""
         prepared = []
         queue_id: int | None = None
         for message in messages:
             if retry_queue_of(message.topic) is not None:
-                raise UnsupportedError(f"{message.topic}: JMQ keeps failures in its retry store; send messages back")
+                raise UnsupportedError(f"{message.topic}: expected another topic; use send-back for failures")
             new = wire.to_journal(message)
             if queue_id is None and not new.is_ordered:
                 queue_id = message.queue_id
@@ -176,25 +175,25 @@ class JmqStore(LookUps):
 
     @property
     def delay_levels(self) -> int:
-        """How many delay levels there are: none."""
+        """Number of delay levels: 0."""
         return 0
 
     @property
     def schedule_topic(self) -> str:
-        """Where messages wait: nowhere."""
+        """Topic of delayed messages: none."""
         return ""
 
     def take(self, message: SentMessage) -> PutResult:
-        """Take a producer's message that may be one that waits or is decided later; see `send`.
+        """Store a producer's message; refuse one that is delayed or part of a transaction. See `send`.
 
         Raises:
-            UnsupportedError: if it is.
+            UnsupportedError: if the message is delayed or part of a transaction.
         """
         known = dict(message.properties)
         if known.get(props.TRAN_MSG, "").lower() == "true":
             raise UnsupportedError(_NO_TRANSACTIONS)
         if (parse_delay_level(known.get(props.DELAY)) or 0) > 0 or asks_for_timer(known):
-            raise UnsupportedError("a journal's messages cannot wait: send the message without a delay")
+            raise UnsupportedError("a journal does not support delays: send the message without a delay")
         return self.send(message)
 
     def send_back(
@@ -206,66 +205,66 @@ class JmqStore(LookUps):
         max_reconsume_times: int | None = None,
         client: Host | None = None,
     ) -> RetryStatus | None:
-        """Take back a message that a consumer has failed on: it comes again after 3^n seconds, or is dead.
+        """Schedule a retry of a message that a consumer failed to consume after 3^n seconds, or make it a dead letter.
 
         Args:
-            group: the consumer's.
-            physical_offset: of the message's record in the journal.
-            delay_level: below 0 for a dead letter at once; other levels JMQ does not have.
-            max_reconsume_times: how many retries there are at most; else what the group has. The store's own limits
-                hold, too.
-            client: the consumer.
+            group: group of the consumer.
+            physical_offset: journal offset of the message's record.
+            delay_level: negative for a dead letter at once; JMQ has no other levels.
+            max_reconsume_times: maximum number of retries; None for the group's setting. The store's own limits also
+                apply.
+            client: address of the consumer.
 
         Raises:
-            SendBackError: if there is no such message.
+            SendBackError: if there is no message at the offset.
         """
         limit = self.config.groups.ensure(group).retry_max_times if max_reconsume_times is None else max_reconsume_times
         most = 0 if delay_level < 0 else limit
-        status = self._retrying.send_back(group, physical_offset, most, client or _NOBODY)
+        status = self._failures.send_back(group, physical_offset, most, client or _NOBODY)
         if status is RetryStatus.DEAD:
             self.config.topics.ensure(topic_of(RetryQueue(group, status)))
         return status
 
     def next_due_ms(self) -> int | None:
-        """When the next retry is due, or something else is to be done."""
-        return 0 if self._consumed.is_behind else self._retrying.queues.next_due_ms()
+        """Return the time at which the next retry is due or other work must be done, or None."""
+        return 0 if self._offsets_of_groups.has_unrecorded else self._failures.queues.next_due_ms()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> range:
-        """Let consumers have the retries whose time has come, and record what they have consumed."""
-        limit = RECORDED_AT_ONCE if limit is None else limit
-        self._consumed.record(limit)
-        return range(self._retrying.enter_due(now_ms, limit))
+        """Deliver the retries that are due, and write records of consumption."""
+        limit = RECORDS_PER_ANSWER if limit is None else limit
+        self._offsets_of_groups.record(limit)
+        return range(self._failures.enter_due(now_ms, limit))
 
     def find_half(self, physical_offset: int) -> Never:  # noqa: ARG002
-        """Refuse to look for a half message.
+        """Raise an error, because a journal has no transactions.
 
         Raises:
-            UnsupportedError: in any case.
+            UnsupportedError: always.
         """
         raise UnsupportedError(_NO_TRANSACTIONS)
 
     def commit(self, producer_group: str, half_offset: int) -> Never:  # noqa: ARG002
-        """Refuse to commit; see `find_half`."""
+        """Raise an error, because a journal has no transactions; see `find_half`."""
         raise UnsupportedError(_NO_TRANSACTIONS)
 
     def rollback(self, producer_group: str, half_offset: int) -> Never:  # noqa: ARG002
-        """Refuse to roll back; see `find_half`."""
+        """Raise an error, because a journal has no transactions; see `find_half`."""
         raise UnsupportedError(_NO_TRANSACTIONS)
 
     def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[None]:  # noqa: ARG002
-        """No halves: there are none."""
+        """Return an empty iterator, because a journal has no half messages."""
         return iter(())
 
     def take_arrived(self) -> set[tuple[str, int]]:
-        """Topic and number of the queues that got messages since the last call."""
+        """Return the (topic, queue id) pairs that received messages since the last call."""
         arrived = self._journal.take_arrived()
-        if self._retrying.arrived:
-            arrived |= self._retrying.arrived
-            self._retrying.arrived = set()
+        if self._failures.arrived:
+            arrived |= self._failures.arrived
+            self._failures.arrived = set()
         return arrived
 
     def sync_log(self) -> int:
-        """Put the journal on the disk; gives the offset up to which it is there.
+        """Flush the journal to disk, and return the offset up to which it is flushed.
 
         Raises:
             StoreUnusableError: if the disk failed.
@@ -273,21 +272,21 @@ class JmqStore(LookUps):
         return self._journal.sync_log()
 
     def delete_queues(self, topic: str) -> None:
-        """Let retries or dead letters not come again.
+        """Delete the retries or dead letters that a topic shows.
 
-        A queue of the journal stays: what is built anew from the journal has all of its messages, so a topic that is
-        made again goes on behind them.
+        A queue of the journal stays: a rebuilt queue contains all of the topic's messages in the journal, so a topic
+        that is created again continues after them.
         """
-        self._retrying.drop(topic)
+        self._failures.drop(topic)
 
     def clean(self, now_seconds: float) -> int:
-        """Delete the files that may go; tells how many of the journal went."""
+        """Delete expired files, and return the number of journal files deleted."""
         count = self._journal.clean(now_seconds)
         if count:
-            self._retrying.forget_expired()
+            self._failures.forget_expired()
         return count
 
     @property
     def is_disk_full(self) -> bool:
-        """Whether the disk is too full for more messages."""
+        """True if the disk is too full for more messages."""
         return self._journal.is_disk_full

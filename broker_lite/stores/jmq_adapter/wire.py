@@ -1,17 +1,17 @@
-"""Messages of RocketMQ's clients as a journal keeps them, and as clients get them back.
+"""Conversion of messages between RocketMQ's clients and a journal.
 
     journal             client
     app                 producer group
-    business id         __SHARDINGKEY of a message that has one, which is ordered then; else the first of KEYS
+    business id         __SHARDINGKEY, if the message has one, which makes it ordered; else the first of KEYS
     business tag        flag, 0 to 65,535
-    priority            the property _SYS_MSG_PRIORITY_, where it is 0 to 255
-    properties          all properties of the client, but not what a RocketMQ broker adds of its own
-    compressed body     zlib; the journal's store compresses what its producer has not
-    journal offset      commitLogOffset, which is in the offset message id, too
-    queue, and number   the same
+    priority            property _SYS_MSG_PRIORITY_, if it is 0 to 255
+    properties          all properties of the client, without those that a RocketMQ broker adds
+    compressed body     zlib; the store compresses bodies that the producer has not compressed
+    journal offset      commitLogOffset, also in the offset message id
+    queue id, offset    the same
 
-A retry and a dead letter are RocketMQ's, too: the message under the group's topic, with how often it has failed, and
-where it was first.
+Retries and dead letters also have RocketMQ's form: the message under the group's topic, with its number of failures and
+its original topic.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _ZLIB = compression_bits(BodyCodec.ZLIB)
 
 
 def to_journal(message: SentMessage) -> NewJournalMessage:
-    """A producer's message as a journal keeps it.
+    """Return a producer's message in the journal's form.
 
     Raises:
-        MessageRefusedError: if its body is compressed by something else than zlib.
+        MessageRefusedError: if its body is compressed by another method than zlib.
         UnsupportedError: if it is part of a transaction.
     """
     if message.sys_flag & TRANSACTION_MASK:
         raise UnsupportedError("a journal has no transactions: send the message without one")
     codec = body_codec(message.sys_flag)
     if codec not in (BodyCodec.NONE, BodyCodec.ZLIB):
-        raise MessageRefusedError(f"body: expected none or zlib as its compression in a journal, found {codec}")
+        raise MessageRefusedError(f"body: expected no compression or zlib, found {codec}")
     known = message.properties
     sharding_key = known.get(SHARDING_KEY, "")
     keys = props.split_keys(known.get(props.KEYS, ""))
@@ -68,11 +68,11 @@ def to_journal(message: SentMessage) -> NewJournalMessage:
 
 
 def client_properties(message: JournalMessage, marks: Mapping[str, str]) -> dict[str, str]:
-    """What a client gets of a message's properties; its business id is one of its keys, whoever has sent it.
+    """Return a message's properties for a client; the business id becomes a key.
 
     Args:
-        message: as it stands in the journal.
-        marks: what the broker says of itself.
+        message: message in the journal.
+        marks: properties that the broker adds.
     """
     known = message.properties
     if message.business_id and props.KEYS not in known and SHARDING_KEY not in known:
@@ -82,24 +82,24 @@ def client_properties(message: JournalMessage, marks: Mapping[str, str]) -> dict
 
 
 def record_of(message: JournalMessage, known: dict[str, str]) -> bytes:
-    """The record that clients get of a message.
+    """Return a message's record for clients.
 
     Args:
-        message: as it stands in the journal.
+        message: message in the journal.
         known: its `client_properties`.
     """
     return _record(message, (message.topic, message.queue_id, message.queue_offset), 0, known)
 
 
 def record_of_retry(retry: Retry, marks: Mapping[str, str]) -> bytes:
-    """The record that clients get of a retry, or a dead letter, that is in a queue."""
+    """Return the record for clients of a retry or dead letter that is in a queue."""
     message, failures = retry.message, retry.failed_retries + 1
     changes = {
         props.RETRY_TOPIC: message.topic,
         props.ORIGIN_MESSAGE_ID: serialize_message_id(message.server_address, message.journal_offset),
     }
     known = {key: value for key, value in client_properties(message, marks).items() if key not in changes}
-    assert retry.place is not None, "a retry that is in no queue has no place"
+    assert retry.place is not None, "expected a retry that is in a queue"
     return _record(message, (topic_of(RetryQueue(retry.app, retry.status)), 0, retry.place), failures, changes | known)
 
 
@@ -119,16 +119,16 @@ def _record(message: JournalMessage, place: tuple[str, int, int], failures: int,
         ),
         queue_offset=queue_offset,
         physical_offset=message.journal_offset,
-        # A forged one may be further from the time of sending than an int64 reaches.
+        # In a forged message the times may be further apart than an int64 allows.
         store_timestamp=max(-_INT63, min(message.store_timestamp, _INT63 - 1)),
         store_host=message.server_address,
     )
 
 
 def _that_fit(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """The properties that RocketMQ's record can hold: not empty, without its separators, and not too large together.
+    """Return the properties that fit in RocketMQ's record: not empty, without its separators, and not too large.
 
-    Those of RocketMQ's clients do. Others can be put into a journal, and must not keep consumers from going on.
+    Properties of RocketMQ's clients always do. Other producers' may not, and must not block consumers.
     """
     pairs = tuple(known.items())
     text = "".join([f"{key}\x01{value}\x02" for key, value in pairs])

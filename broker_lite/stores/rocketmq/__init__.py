@@ -1,4 +1,4 @@
-"""The files of a broker: CommitLog, ConsumeQueue, IndexFile, checkpoint and config, written as RocketMQ writes them."""
+"""Store in RocketMQ's layout: CommitLog, ConsumeQueue, IndexFile, checkpoint and config, as RocketMQ writes them."""
 
 from commitlake.broker_lite.stores.engine.errors import (
     ConfigFileError,

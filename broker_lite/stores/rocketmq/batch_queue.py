@@ -1,7 +1,8 @@
-"""BatchConsumeQueues: the queues of topics whose records may hold several messages (`queue.type=BatchCQ`, 5.x).
+"""BatchConsumeQueues: queues of topics whose records may contain several messages (`queue.type=BatchCQ`, 5.x).
 
-`batchconsumequeue/<topic>/<queueId>/`. An entry is a record's, however many messages it holds, so a message is found by
-a search for the last entry that does not begin after it. Like a ConsumeQueue it follows from the log. Source:
+`batchconsumequeue/<topic>/<queueId>/`. There is one entry per record, however many messages it contains, so a message
+is found by a binary search for the last entry that begins at or before it. Like a ConsumeQueue it is derived from the
+log. Source:
 org.apache.rocketmq.store.queue.BatchConsumeQueue (5.5.0).
 """
 
@@ -31,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BatchConsumeQueue(CommitLogQueue):
-    """The entries of one queue.
+    """Entries of one queue.
 
     Attributes:
         max_offset: queue offset of the next message.
@@ -40,7 +41,7 @@ class BatchConsumeQueue(CommitLogQueue):
     entry_size = ENTRY.size
 
     def __init__(self, topic: str, queue_id: int, files: FileQueue) -> None:
-        """Take the entries that the files hold, up to the first that is not valid."""
+        """Load the entries of the files, up to the first invalid one."""
         self.max_offset = 0
         super().__init__(topic, queue_id, files)
 
@@ -48,12 +49,12 @@ class BatchConsumeQueue(CommitLogQueue):
         return parse_entry(*self.files.locate(place * ENTRY.size))
 
     def min_offset(self, min_physical_offset: int) -> int:
-        """Return the queue offset of the first message that the log still has; `max_offset` where there is none."""
+        """Return the queue offset of the first message that is still in the log, or `max_offset` if there is none."""
         place = self.first_place(min_physical_offset)
         return self._entry(place).message_base_offset if place < self.places.stop else self.max_offset
 
     def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
-        """Yield the records from the one with a message's number on, or from the next one where no record has it."""
+        """Yield the records from the one that contains a queue offset on, or from the next one if there is none."""
         places = self.places
         after = bisect_right(places, queue_offset, key=lambda place: self._entry(place).message_base_offset)
         first = max(places.start, places.start + after - 1)
@@ -63,7 +64,7 @@ class BatchConsumeQueue(CommitLogQueue):
                 yield QueueUnit(SimpleEntry(physical_offset, size, tags_code), base, base + count)
 
     def number_by_time(self, timestamp_ms: int, log: MessageLog[Any]) -> int:
-        """Return the queue offset of the first message stored at or after a time; `max_offset` where there is none."""
+        """Return the queue offset of the first message stored at or after a time, or `max_offset` if there is none."""
         places = self.places
         after = bisect_left(places, timestamp_ms, key=lambda place: self._entry(place).store_timestamp)
         found = self._entry(places[after]).message_base_offset if after < len(places) else self.max_offset
@@ -72,11 +73,11 @@ class BatchConsumeQueue(CommitLogQueue):
     def append(
         self, physical_offset: int, size: int, tags_code: int, store_timestamp: int, message_count: int = 1
     ) -> None:
-        """Append the entry of a record with the next messages."""
+        """Append the entry of a record that contains the next messages."""
         self._append(Entry(physical_offset, size, tags_code, store_timestamp, self.max_offset, message_count))
 
     def append_all(self, entries: Sequence[tuple[int, int, int]], store_timestamp: int) -> None:
-        """Append entries of records with one message each: physical offset, size and code of tags."""
+        """Append entries of records with one message each: physical offset, size and tag hash."""
         for entry in entries:
             self.append(*entry, store_timestamp)
 
@@ -92,23 +93,23 @@ class BatchConsumeQueue(CommitLogQueue):
         self.max_offset = entry.message_base_offset + entry.batch_size
 
     def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
-        """Append the entry of a record that was read from the log, unless the queue has it already.
+        """Append the entry of a record that was read from the log, unless the queue already has it.
 
         Raises:
-            QueueGapError: if the queue ends before the record's first message, and the records between may be in the
-                part of the log that was not read.
+            QueueGapError: if the queue ends before the record's first message, and the missing records may be in the
+            part of the log that was not read.
         """
         if record.physical_offset <= self.last_record or record.base_offset < self.max_offset:
             return
         if record.base_offset > MAX_QUEUE_OFFSET:
             found = f"{self.name}: expected a message up to {MAX_QUEUE_OFFSET}"
-            _logger.warning("%s, found %d, which gets no entry", found, record.base_offset)
+            _logger.warning("%s, found %d, which is not entered", found, record.base_offset)
             return
         if record.base_offset > self.max_offset and not (self.is_empty and from_log_start):
             found = f"{self.name}: expected message {self.max_offset}, found {record.base_offset}"
             if not from_log_start:
                 raise QueueGapError(found)
-            _logger.warning("%s", found)  # the log itself lacks messages of this queue
+            _logger.warning("%s", found)  # messages of this queue are missing in the log itself
         self._append(
             Entry(
                 record.physical_offset,
@@ -122,7 +123,7 @@ class BatchConsumeQueue(CommitLogQueue):
         )
 
     def drop_unproven_tail(self, log: CommitLog) -> None:
-        """Drop entries from the end while they lead to no record; see `ConsumeQueue.drop_unproven_tail`."""
+        """Drop entries from the end while they point to no valid record; see `ConsumeQueue.drop_unproven_tail`."""
         while not self.is_empty and self.last_record >= log.start:
             message = log.message_at(self.last_record)
             if message is not None and self.last_record + message.size == self.max_physical_offset:
@@ -130,7 +131,7 @@ class BatchConsumeQueue(CommitLogQueue):
             self.truncate_to(self.files.end - ENTRY.size)
 
     def truncate_to(self, end: int) -> None:
-        """Let the queue end at a byte position; entries after it are erased."""
+        """Truncate the queue to a byte position, and erase the entries after it."""
         super().truncate_to(end)
         if self.is_empty:
             self.last_record = self.max_physical_offset = -1
@@ -139,7 +140,7 @@ class BatchConsumeQueue(CommitLogQueue):
             self._note_last(self._entry(self.places[-1]))
 
     def clear(self) -> None:
-        """Remove all entries: the queue begins anew."""
+        """Remove all entries; the queue starts again."""
         super().clear()
         self.max_offset = 0
 
@@ -160,7 +161,7 @@ class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):
     """All BatchConsumeQueues of a store."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
-        """Open the queues that the store at `root` has; see `QueueTable`."""
+        """Open the queues of the store at `root`; see `QueueTable`."""
         super().__init__(root / FOLDER, file_size, "batch_queue_file_size_bytes", mappings)
 
     def _queue(self, topic: str, queue_id: int, files: FileQueue) -> BatchConsumeQueue:

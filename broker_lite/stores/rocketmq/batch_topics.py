@@ -1,8 +1,8 @@
-"""Which topics of a log have BatchConsumeQueues, where neither topics.json nor the queues' folders say it.
+"""Detection of topics with BatchConsumeQueues from the log, if neither topics.json nor queue folders tell.
 
-A topic's queues are made as ConsumeQueues while the log is read. At its end the records' numbers decide (see
-`schemas.layouts.rocketmq.batch_evidence`): one record with the flag of an inner batch, which any producer can send to a
-topic of single messages, decides nothing.
+The queues of such a topic are created as ConsumeQueues while the log is read. At its end the offsets of the records
+decide (see `schemas.layouts.rocketmq.batch_evidence`): a single record with the flag of an inner batch, which any
+producer can send to a topic of single messages, decides nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 
 
 class BatchTopics:
-    """The evidence of the topics whose kind is not known, from one reading of the log."""
+    """Evidence for the queue type of topics, from one reading of the log."""
 
     def __init__(self) -> None:
         self._evidence: dict[str, BatchEvidence] = {}
@@ -21,7 +21,7 @@ class BatchTopics:
         self._queue_counts: dict[str, int] = {}
 
     def note(self, record: Dispatch) -> None:
-        """Note a record; those of a queue come in the order of the log."""
+        """Add a record; the records of a queue come in the order of the log."""
         topic, queue = record.topic, (record.topic, record.queue_id)
         last = self._last.get(queue)
         steps = 0
@@ -35,7 +35,7 @@ class BatchTopics:
         self._last[queue] = record
 
     def decide(self) -> dict[str, tuple[bool, int]]:
-        """Return whether each topic's queues are BatchConsumeQueues, and how many queues it has."""
+        """Return for each topic whether its queues are BatchConsumeQueues, and its number of queues."""
         return {
             topic: (evidence.shows_batches(self._records[topic]), self._queue_counts[topic])
             for topic, evidence in self._evidence.items()

@@ -1,4 +1,4 @@
-"""The file `checkpoint` of a store: up to where log, queues and index were on the disk when it was last written.
+"""File `checkpoint` of a store: the times up to which log, queues and index were on disk when it was last written.
 
 Source: org.apache.rocketmq.store.StoreCheckpoint.
 """
@@ -15,22 +15,22 @@ FILE_NAME = "checkpoint"
 
 
 class CheckpointFile:
-    """The checkpoint in memory and on the disk.
+    """Checkpoint in memory and on disk.
 
     Attributes:
-        value: what the file says, or will say after the next `save`.
+        value: content of the file after the next `save`.
     """
 
     def __init__(self, root: Path) -> None:
-        """Read the file; what it lacks is zero, and zeros vouch for nothing: recovery then reads the whole log."""
+        """Read the file; missing values are 0, which makes recovery read the whole log."""
         self._path = root / FILE_NAME
         stored = read_in_place(self._path) or b""
         self.value = parse_checkpoint(stored.ljust(FILE_SIZE, b"\0"))
 
     def update(self, **values: int) -> None:
-        """Set some of the values, for the next `save`."""
+        """Set some of the values for the next `save`."""
         self.value = replace(self.value, **values)
 
     def save(self) -> None:
-        """Write the file and put it on the disk; as a page of its own it is either the old or the new."""
+        """Write the file and flush it to disk; it is a single page, so the disk has either the old or the new one."""
         write_in_place(self._path, serialize_checkpoint(self.value))

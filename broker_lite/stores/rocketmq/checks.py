@@ -1,6 +1,6 @@
-"""What a store takes: the limits that a broker answers MESSAGE_ILLEGAL for.
+"""Limits of messages: a broker answers MESSAGE_ILLEGAL if they are exceeded.
 
-All of this is checked before anything is written. Source: MessageExtEncoder, HookUtils, TopicValidator.
+They are checked before anything is written. Source: MessageExtEncoder, HookUtils, TopicValidator.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _INT64 = range(-(1 << 63), 1 << 63)
 _INT32_FIELDS = ("flag", "sys_flag", "reconsume_times")
 _INT64_FIELDS = ("born_timestamp", "prepared_transaction_offset")
 _BATCH_FRAME_BYTES = 22
-"""What a producer's batch holds for each message besides body and properties: five int32 and an int16."""
+"""Bytes of a producer's batch for each message besides body and properties: five int32 and an int16."""
 
 
 def check_message(message: NewMessage, max_body_bytes: int, schedule_topic: str) -> None:
-    """Refuse a message that a broker would refuse, or whose fields do not fit a record.
+    """Check that a broker accepts a message, and that its fields fit in a record.
 
     Args:
-        message: which.
-        max_body_bytes: the limit of its body.
-        schedule_topic: where delayed messages wait.
+        message: message to check.
+        max_body_bytes: limit of its body.
+        schedule_topic: topic of delayed messages.
 
     Raises:
-        MessageRefusedError: says which rule is broken. Properties are checked when they are serialized.
+        MessageRefusedError: if it breaks a rule. Properties are checked when they are serialized.
     """
     check_topic(message.topic)
     if len(message.body) > max_body_bytes:
@@ -52,17 +52,17 @@ def check_message(message: NewMessage, max_body_bytes: int, schedule_topic: str)
 
 
 def _check_delay(message: NewMessage) -> None:
-    # A broker that recovers a log with such a record ends the log there: Integer.parseInt throws.
+    # RocketMQ's recovery ends the log at such a record, because Integer.parseInt throws.
     value = dict(message.properties).get(props.DELAY)
     if value is not None and parse_delay_level(value) is None:
         raise MessageRefusedError(f"{props.DELAY}: expected an integer in {message.topic}, found {value[:40]!r}")
 
 
 def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:
-    """Refuse a batch that a broker would refuse: it is for one queue, and neither delayed nor transactional.
+    """Check that a broker accepts a batch: messages of one queue, neither delayed nor transactional.
 
     Raises:
-        MessageRefusedError: says which rule is broken.
+        MessageRefusedError: if the batch breaks a rule.
     """
     if not messages:
         raise MessageRefusedError("batch: expected at least one message, found none")
@@ -74,8 +74,8 @@ def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:
             raise MessageRefusedError(f"batch: expected messages of one queue, found {found}")
         if transaction_type(message.sys_flag) is not TransactionType.NOT:
             raise MessageRefusedError(f"batch: expected no transaction, found sys_flag {message.sys_flag:#x}")
-        # What cannot be encoded is refused when the record is made.
+        # Text that cannot be encoded is refused later, when the record is built.
         properties = "".join(chain.from_iterable(message.properties)).encode(errors="replace")
         size += len(message.body) + _BATCH_FRAME_BYTES + len(properties) + 2 * len(message.properties)
     if size > max_body_bytes:
-        raise MessageRefusedError(f"batch: expected at most {max_body_bytes} bytes in all, found {size}")
+        raise MessageRefusedError(f"batch: expected at most {max_body_bytes} bytes in total, found {size}")

@@ -1,6 +1,6 @@
-"""The CommitLog: every message of every topic, one after another, in segments.
+"""CommitLog: all messages of all topics in segments.
 
-The last 8 bytes of a segment are reserved, for the BLANK that fills it. Source: CommitLog.DefaultAppendMessageCallback.
+The last 8 bytes of a segment are reserved for the BLANK that fills it. Source: CommitLog.DefaultAppendMessageCallback.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SYS_FLAG = _HEAD_NAMES.index("sys_flag")
 
 
 def dialect_of(root: Path) -> Dialect | None:
-    """The dialect of the store in a folder, by its first records; None where there is none yet, or they are damaged."""
+    """Return the dialect of the store in a folder, from its first records; None if they are missing or damaged."""
     folder = root / FOLDER
     for name in sorted(files_in(folder, is_segment_name), key=int):
         with os.fdopen(open_file(folder / name), "rb") as file:
@@ -49,54 +49,54 @@ def dialect_of(root: Path) -> Dialect | None:
 
 
 class CommitLog(MessageLog[Message]):
-    """The segments of a store."""
+    """Segments of a store."""
 
     filler = BLANK
     offset_field = "physical_offset"
 
     def __init__(self, root: Path, options: StoreOptions, mappings: Mappings) -> None:
-        """Open the segments of the store at `root`; `files.truncate` must tell where the log ends.
+        """Open the segments of the store at `root`; `files.truncate` must set the end of the log.
 
         Raises:
             StoreFilesError: if the files do not have the size of the options, one is missing, or they begin with a
-                record of another dialect.
+            record of another dialect.
         """
         files = FileQueue(root / FOLDER, options.segment_size_bytes, "segment_size_bytes", mappings)
         super().__init__(files, END_RESERVE, options.max_message_size_bytes + RECORD_ALLOWANCE_BYTES)
         self._dialect = options.dialect
         found = dialect_of(root)
         if found not in (None, self._dialect):
-            raise StoreFilesError(f"{root}: expected a log of {self._dialect.name}'s, found one of {found.name}'s")
+            raise StoreFilesError(f"{root}: expected a log in the dialect {self._dialect.name}, found {found.name}")
 
     def append_copy(self, physical_offset: int, data: bytes) -> None:
-        """Append bytes of another log, which stand at the same offset there; an empty log begins with their segment.
+        """Append bytes of another log at the same offset; an empty log starts at their segment.
 
         Raises:
-            DiskFullError: if there is no room for the next segment.
+            DiskFullError: if the disk has no room for the next segment.
         """
         if self.files.is_empty:
             self.files.begin_at(physical_offset)
-        assert physical_offset == self.end, "a copy has no gap"
+        assert physical_offset == self.end, "expected an append at the end of the log"
         if not self._rest_is_clear:
             self._clear_rest()
         self.files.append(data)
 
     def cut(self, physical_offset: int) -> None:
-        """Let the log end at an offset; what stood behind it is erased by the next append."""
+        """Truncate the log to an offset; the next append erases the bytes after it."""
         self.files.truncate(physical_offset)
         self._rest_is_clear = False
 
     def drop_doubtful(self, last_record: int, vouched_timestamp: int) -> None:
-        """Let a copy of a log end behind a record that is known to be whole.
+        """Truncate a copy of a log to the end of a record that is known to be complete.
 
-        A copy grows by any number of bytes. What is here of a last record can pass for all of it, its checksum leaving
-        out everything but the body: it would stay different from the master's for ever.
+        A copy grows by arbitrary numbers of bytes. An incomplete last record can look valid, because its checksum
+        covers only the body; the copy would then differ from the master's log forever.
 
         Args:
-            last_record: physical offset of the last record that the checkpoint vouches for; 0 in those of brokers that
-                do not tell: the last segment is in doubt then, or where there is no other, what is behind its first
-                record. Without that one a master would begin with its newest segment.
-            vouched_timestamp: store time of that record, as the checkpoint has it.
+            last_record: physical offset of the last record that the checkpoint confirms. Brokers that do not store it
+                leave 0: then the last segment is dropped or, if it is the only one, everything after its first record.
+                Without that record a master would start with its newest segment.
+            vouched_timestamp: store time of that record in the checkpoint.
         """
         if self.files.is_empty:
             return
@@ -107,13 +107,13 @@ class CommitLog(MessageLog[Message]):
         self.files.truncate(self.files.file_starts[-1] if known is None else last_record + known.size)
 
     def _fill_file(self) -> None:
-        """Write the BLANK; only its 8 bytes change, however much room it declares: behind the log's end are zeros."""
+        """Write a BLANK; only its 8 bytes are written, whatever size it declares, because zeros follow."""
         room = self.files.room
         self.files.append(serialize_blank(room, self._dialect))
         self.files.end += room - BLANK.size
 
     def is_blank_at(self, physical_offset: int) -> bool:
-        """Whether a BLANK stands at an offset; as the broker does, its size is not looked at."""
+        """Return whether a BLANK begins at an offset; like the broker, do not check its size."""
         memory, position = self.files.locate(physical_offset)
         return len(memory) - position >= BLANK.size and BLANK.unpack(memory, position)[1] in BLANK_MAGICS
 
@@ -121,9 +121,9 @@ class CommitLog(MessageLog[Message]):
         return parse_message(record, verify_crc=verify_crc)
 
     def store_timestamp_at(self, physical_offset: int) -> int | None:
-        """When the message whose record begins at an offset was stored; None where no record does.
+        """Return the store time of the message whose record begins at an offset, or None if there is no record.
 
-        Neither the body nor its checksum is looked at.
+        The body is not read.
         """
         if not self.start <= physical_offset <= self.end - BLANK.size:
             return None

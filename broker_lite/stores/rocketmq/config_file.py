@@ -1,8 +1,9 @@
-"""One JSON file under `config/`, as RocketMQ writes and reads them, or BoltMQ.
+"""JSON file under `config/`, as RocketMQ or BoltMQ writes and reads it.
 
-Each has a `.bak` with its previous version, which is read where the file itself is missing or broken. A file is written
-beside its place, synced and renamed. What RocketMQ writes into it and this store does not know stays in it. BoltMQ's
-forms are read in any store, and written in one of its dialect; here they are RocketMQ's. Source: ConfigManager (5.5.0).
+Each file has a `.bak` with its previous version, which is read if the file itself is missing or invalid. A file is
+written to a temporary name, synced and renamed. Fields of RocketMQ that this store does not know are kept. BoltMQ's
+format is read in any store, and written in a store of its dialect; in memory the format is RocketMQ's. Source:
+ConfigManager (5.5.0).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from commitlake.broker_lite.stores.engine.kept_table import KeptTable
+from commitlake.broker_lite.stores.engine.saved_table import SavedTable
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_within
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
@@ -20,29 +21,29 @@ from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastj
 FOLDER = "config"
 
 
-class ConfigFile(KeptTable):
-    """One JSON file; several threads may use it.
+class ConfigFile(SavedTable):
+    """JSON file in memory; several threads may use it.
 
     Attributes:
-        document: all that is in it.
+        document: content of the file.
     """
 
     name: str
     table: str
     other_name: str | None = None
-    """What others call the file; read where there is none of its own name."""
+    """Name that other brokers use; read if there is no file of its own name."""
 
     def __init__(self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ) -> None:
         """Read the file.
 
         Args:
-            root: the store's folder.
-            clock: gives ms since 1970.
-            dialect: whose form the file is written in.
+            root: folder of the store.
+            clock: returns ms since 1970.
+            dialect: dialect in which the file is written.
 
         Raises:
-            ConfigFileError: if neither it nor its `.bak` can be read.
-            UnsafeFileError: if one of them is a link or no file.
+            ConfigFileError: if neither the file nor its `.bak` can be read.
+            UnsafeFileError: if one of them is a symbolic link or not a regular file.
         """
         super().__init__(root, FOLDER, self.name)
         self._clock = clock
@@ -60,7 +61,7 @@ class ConfigFile(KeptTable):
             document = self._from_boltmq(document) if isinstance(document, dict) else document
             self._check(document)
         except ValueError as error:
-            raise ValueError(f"expected a config file of RocketMQ's, found: {error}") from None
+            raise ValueError(f"expected a config file in RocketMQ's format: {error}") from None
         return dict(document)
 
     def _check(self, document: Any) -> None:
@@ -72,39 +73,39 @@ class ConfigFile(KeptTable):
             try:
                 json.dumps(document)
             except TypeError as error:
-                # A key that only fastjson has: the file could be read, and not be written again.
+                # fastjson accepts keys that are not strings; such a file could be read, but not be written again.
                 raise ValueError(f"expected plain JSON, {error}") from None
 
     def _is_entry(self, value: Any) -> bool:
-        """Whether this may be an entry of the table."""
+        """Return whether a value is a valid entry of the table."""
         raise NotImplementedError
 
     def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
-        """The document in RocketMQ's form; one that has it stays as it is."""
+        """Return the document in RocketMQ's format; it may already have it."""
         return document
 
     def _to_boltmq(self) -> dict[Any, Any]:
-        """The document in BoltMQ's form."""
+        """Return the document in BoltMQ's format."""
         raise NotImplementedError
 
     def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        """The table with keys of the types that this store uses."""
+        """Return the table with keys of the types that this store uses."""
         return table
 
     @property
     def entries(self) -> dict[Any, Any]:
-        """The table that the file is about."""
+        """Main table of the file."""
         entries: dict[Any, Any] = self.document[self.table]
         return entries
 
     def put(self, name: str, entry: dict[str, Any]) -> None:
-        """Put an entry into the table, in place of the one that is there."""
+        """Insert or replace an entry of the table."""
         with self._guard:
             self.entries[name] = entry
             self.mark_changed()
 
     def remove_entry(self, name: str) -> bool:
-        """Take an entry out of the table; tells whether there was one."""
+        """Remove an entry of the table, and return whether it existed."""
         with self._guard:
             if self.entries.pop(name, None) is None:
                 return False
@@ -125,5 +126,5 @@ class ConfigFile(KeptTable):
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a whole number of 64 bits."""
+    """Return whether a value is a 64-bit integer."""
     return int_within(value, INT64_MIN, INT64_MAX) is not None

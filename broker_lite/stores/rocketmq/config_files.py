@@ -1,9 +1,9 @@
-"""The files under `config/`: which topics and groups there are, and how far everybody has come.
+"""Files under `config/`: topics, groups, and offsets.
 
-    topics.json             topics, with the number of their queues
-    subscriptionGroup.json  consumer groups, with their limit of retries
-    consumerOffset.json     for every topic@group and queue: the next message to consume
-    delayOffset.json        for every delay level: the next message to deliver
+    topics.json             topics, with their numbers of queues
+    subscriptionGroup.json  consumer groups, with their limits of retries
+    consumerOffset.json     the next message to consume, for each topic@group and queue
+    delayOffset.json        the next message to deliver, for each delay level
 
 Source: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService (5.5.0).
 """
@@ -26,10 +26,10 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, O
 from commitlake.schemas.store_files import newest_file
 
 DEFAULT_TOPIC_QUEUES = 4
-"""What a topic gets that is made by its first message: a producer's default."""
+"""Number of queues of a topic that its first message creates: a producer's default."""
 SCHEDULE_QUEUES = 18
 MAX_QUEUES = 1024
-"""Most queues that a topic can be given; RocketMQ has no limit, but a queue is a folder."""
+"""Maximum number of queues of a topic; RocketMQ has no limit, but each queue is a folder."""
 READ_AND_WRITE = 6
 DEFAULT_RETRY_QUEUES = 1
 DEFAULT_RETRY_MAX_TIMES = 16
@@ -38,7 +38,7 @@ _ONE_QUEUE = (RETRY_PREFIX, DLQ_PREFIX, HALF_TOPIC, OP_TOPIC)
 
 
 class Topics(ConfigFile):
-    """`topics.json`."""
+    """Topics, in `topics.json`."""
 
     name = "topics.json"
     other_name = boltmq.OLD_TOPICS_NAME
@@ -59,14 +59,14 @@ class Topics(ConfigFile):
         return entry is not None and has_batch_queues(entry.get("attributes"))
 
     def create_batch(self, topic: str, queues: int) -> None:
-        """Make a topic whose queues are BatchConsumeQueues."""
+        """Create a topic whose queues are BatchConsumeQueues."""
         self.create(topic, queues)
         self.put(topic, self.entries[topic] | {"attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE}})
 
     def ensure(self, topic: str, queue_id: int = 0) -> None:
-        """Make sure that the topic has at least this queue, so that a broker serves it.
+        """Ensure that the topic has at least this queue, so that a broker serves it.
 
-        A queue that no topic can have is left out: it would keep every client from reading the topic's settings.
+        An impossible queue id is ignored: it would prevent clients from reading the topic's settings.
         """
         config = self.entries.get(topic)
         if config is not None and queue_id < config.get("readQueueNums", 0):
@@ -77,13 +77,13 @@ class Topics(ConfigFile):
         self.create(topic, max(queue_id + 1, _default_queues(topic)))
 
     def queue_count(self, topic: str) -> int:
-        """Return how many queues the topic has for producers or consumers; 0 for an unknown topic."""
+        """Return the larger of the topic's numbers of read and write queues; 0 for an unknown topic."""
         config = self.entries.get(topic, {})
         counts = (int_within(config.get(name), 0, INT32_MAX) for name in ("readQueueNums", "writeQueueNums"))
         return max(count or 0 for count in counts)
 
     def create(self, topic: str, queues: int) -> None:
-        """Make a topic with this many queues, or change how many it has."""
+        """Create a topic with a number of queues, or change that number."""
         with self._guard:
             fields = {
                 "attributes": {},
@@ -107,14 +107,14 @@ def _default_queues(topic: str) -> int:
 
 
 class GroupLimits(NamedTuple):
-    """How a group's failed messages are retried."""
+    """Limits of the retries of a group's failed messages."""
 
     retry_queues: int
     retry_max_times: int
 
 
 class Groups(ConfigFile):
-    """`subscriptionGroup.json`."""
+    """Consumer groups, in `subscriptionGroup.json`."""
 
     name = "subscriptionGroup.json"
     table = boltmq.GROUPS
@@ -130,7 +130,7 @@ class Groups(ConfigFile):
         return isinstance(value, dict) and all(is_number(value.get(limit, 0)) for limit in limits)
 
     def ensure(self, group: str) -> GroupLimits:
-        """The group's limits; an unknown group is made with RocketMQ's defaults."""
+        """Return the group's limits; create an unknown group with RocketMQ's defaults."""
         if group not in self.entries:
             self.create(group)
         config = self.entries[group]
@@ -141,7 +141,7 @@ class Groups(ConfigFile):
     def create(
         self, group: str, *, retry_queues: int = DEFAULT_RETRY_QUEUES, retry_max_times: int = DEFAULT_RETRY_MAX_TIMES
     ) -> None:
-        """Make a group, or change its limits."""
+        """Create a group, or change its limits."""
         with self._guard:
             fields = {
                 "attributes": {},
@@ -165,14 +165,14 @@ class Groups(ConfigFile):
 
 
 class ConsumerOffsets(ConfigFile):
-    """`consumerOffset.json`; of a broker with `enableLmq`, `lmqConsumerOffset.json`, which is then the newer one."""
+    """Consumer offsets, in `consumerOffset.json` or, with `enableLmq`, in a newer `lmqConsumerOffset.json`."""
 
     table = boltmq.OFFSETS
 
     def __init__(
         self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ, groups: Collection[str] = ()
     ) -> None:
-        """Read the file; known groups tell which part of a key is one, where that is in doubt."""
+        """Read the file; the known groups resolve keys that can be split in several ways."""
         self._known_groups = groups
         self.name = newest_file(root / FOLDER, OFFSETS_FILES)
         super().__init__(root, clock, dialect)
@@ -180,7 +180,7 @@ class ConsumerOffsets(ConfigFile):
 
     @property
     def count(self) -> int:
-        """How many offsets there are."""
+        """Number of stored offsets."""
         return self._count
 
     def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
@@ -196,12 +196,12 @@ class ConsumerOffsets(ConfigFile):
         return {key: _with_int_keys(offsets) for key, offsets in table.items()}
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
-        """The next message that the group consumes; None where it has not begun."""
+        """Return the queue offset of the next message for the group, or None if it has no offset."""
         offset: int | None = self.entries.get(f"{topic}@{group}", {}).get(queue_id)
         return offset
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Note that the group has consumed everything before an offset."""
+        """Store that the group has consumed all messages before an offset."""
         with self._guard:
             offsets = self.entries.setdefault(f"{topic}@{group}", {})
             self._count += queue_id not in offsets
@@ -209,14 +209,14 @@ class ConsumerOffsets(ConfigFile):
             self.mark_changed()
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:  # noqa: ARG002
-        """Note the same at the word of a member of the group; who it was, RocketMQ does not keep."""
+        """Store the offset as `commit` does; RocketMQ does not record the client."""
         self.commit(topic, group, queue_id, offset)
 
     def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
-        """Nothing: which messages were given to somebody, RocketMQ does not keep."""
+        """Do nothing, because RocketMQ does not record messages that were handed out."""
 
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
-        """Forget the offsets of topics and groups that are gone."""
+        """Remove the offsets of deleted topics and groups."""
         with self._guard:
             for key in [key for key in self.entries if is_gone(*split_offset_key(key))]:
                 self._count -= len(self.entries.pop(key))
@@ -224,7 +224,7 @@ class ConsumerOffsets(ConfigFile):
 
 
 class DelayOffsets(ConfigFile):
-    """`delayOffset.json`."""
+    """Offsets of delay levels, in `delayOffset.json`."""
 
     name = "delayOffset.json"
     table = boltmq.OFFSETS
@@ -239,19 +239,19 @@ class DelayOffsets(ConfigFile):
         return _with_int_keys(table)
 
     def get(self, level: int) -> int:
-        """The next message of a level's queue that is to be delivered."""
+        """Return the queue offset of the next message of a level that must be delivered."""
         offset: int = self.entries.get(level, 0)
         return offset
 
     def set(self, level: int, offset: int) -> None:
-        """Note that everything before an offset was delivered."""
+        """Store that all messages of a level before an offset were delivered."""
         with self._guard:
             self.entries[level] = offset
             self.mark_changed()
 
 
 def _with_int_keys(table: dict[Any, Any]) -> dict[Any, Any]:
-    """Other tools than RocketMQ put the numbers of queues and levels into quotes."""
+    """Convert keys to integers, because other tools than RocketMQ write queue ids and levels in quotes."""
     return {_int_key(key): value for key, value in table.items()}
 
 
@@ -261,13 +261,13 @@ def _int_key(key: object) -> object:
 
 
 class ConfigFiles:
-    """All of them."""
+    """Config files of a store."""
 
     def __init__(self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ) -> None:
-        """Read the files of the store at `root`; they are written as the brokers of its dialect do.
+        """Read the files of the store at `root`, to be written in its dialect.
 
         Raises:
-            ConfigFileError: if one cannot be read, nor its `.bak`.
+            ConfigFileError: if a file and its `.bak` cannot be read.
         """
         self.topics = Topics(root, clock, dialect)
         self.groups = Groups(root, clock, dialect)
@@ -276,11 +276,11 @@ class ConfigFiles:
         self._files: tuple[ConfigFile, ...] = (self.topics, self.groups, self.consumer_offsets, self.delay_offsets)
 
     def save_changed(self) -> None:
-        """Write those that have changed."""
+        """Write the files that have changed."""
         for file in self._files:
             file.save_changed()
 
     def save(self) -> None:
-        """Write all of them, as a broker does at its end."""
+        """Write all files, as a broker does when it stops."""
         for file in self._files:
             file.save()

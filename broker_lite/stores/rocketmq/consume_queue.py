@@ -1,8 +1,8 @@
-"""ConsumeQueues: for every topic and queue, where its messages stand in the CommitLog.
+"""ConsumeQueues: the positions of each queue's messages in the CommitLog.
 
-`consumequeue/<topic>/<queueId>/`. A queue is an index: what it says follows from the log, and it is written from there
-again where it is missing. Entry number i stands at byte 20 * i, so a queue whose first known message is not number 0
-begins with filler. Source: org.apache.rocketmq.store.ConsumeQueue, ConsumeQueueStore.
+`consumequeue/<topic>/<queueId>/`. A queue is an index: its content is derived from the log, and missing entries are
+written again from there. Entry i is at byte 20 * i, so a queue whose first known message is not number 0 begins with
+filler. Source: org.apache.rocketmq.store.ConsumeQueue, ConsumeQueueStore.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _logger = logging.getLogger(__name__)
 
 
 class ConsumeQueue(NumberedQueue, CommitLogQueue):
-    """The entries of one queue."""
+    """Entries of one queue."""
 
     entry_size = ENTRY.size
 
     def entry(self, number: int) -> Entry:
-        """The entry with a queue offset from `first_number` to `max_offset` - 1."""
+        """Return the entry at a queue offset from `first_number` to `max_offset` - 1."""
         return parse_entry(*self.files.locate(number * ENTRY.size))
 
     def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
-        """Yield what the queue has from a message's number on; filler, too."""
+        """Yield the entries from a queue offset on, including filler."""
         for number in range(max(queue_offset, self.first_number), self.max_offset):
             yield QueueUnit(self.entry(number), number, number + 1)
 
     def append(
         self, physical_offset: int, size: int, tags_code: int, _store_timestamp: int = 0, _message_count: int = 1
     ) -> None:
-        """Append the next entry; time and count are what a BatchConsumeQueue keeps."""
+        """Append the next entry; only a BatchConsumeQueue stores time and count."""
         memory, position = self.files.reserve()
         _pack_entry(memory, position, physical_offset, size, tags_code)
         self.files.end += ENTRY.size
@@ -53,7 +53,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
         self.max_physical_offset = physical_offset + size
 
     def append_all(self, entries: Sequence[tuple[int, int, int]], _store_timestamp: int) -> None:
-        """Append the next entries: physical offset, size and code of tags of each."""
+        """Append the next entries: physical offset, size and tag hash of each."""
         done = 0
         while done < len(entries):
             memory, position = self.files.reserve()
@@ -67,11 +67,11 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             self.max_physical_offset = self.last_record + size
 
     def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
-        """Append the entry of a record that was read from the log, unless the queue has it already.
+        """Append the entry of a record that was read from the log, unless the queue already has it.
 
         Raises:
-            QueueGapError: if the queue ends before the record's queue offset, and the records between may be in the
-                part of the log that was not read.
+            QueueGapError: if the queue ends before the record's queue offset, and the missing records may be in the
+            part of the log that was not read.
         """
         position = record.queue_offset * ENTRY.size
         if record.physical_offset + record.size <= self.max_physical_offset or position < self.files.end:
@@ -83,7 +83,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             if self.is_empty and record.queue_offset <= _MAX_QUEUE_OFFSET:
                 self._begin_at(position)
             else:
-                # The log itself lacks messages of this queue; RocketMQ goes on without them too.
+                # Messages of this queue are missing in the log itself; RocketMQ also continues without them.
                 _logger.warning("%s", found)
         self.append(record.physical_offset, record.size, record.tags_code)
 
@@ -93,9 +93,9 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             self.files.append(serialize_entry(PRE_BLANK) * filler)
 
     def drop_unproven_tail(self, log: CommitLog) -> None:
-        """Drop entries from the end while they lead to no record: a crash may leave anything in a written page.
+        """Drop entries from the end while they point to no valid record, because a crash may leave garbage in a page.
 
-        Entries of records that have expired stay: they carry the queue's numbers on.
+        Entries of expired records stay, to keep the queue's numbering.
         """
         while not self.is_empty:
             last = self.entry(self.max_offset - 1)
@@ -107,7 +107,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             self.truncate_to(self.files.end - ENTRY.size)
 
     def truncate_to(self, end: int) -> None:
-        """Let the queue end at a byte position; entries after it are erased."""
+        """Truncate the queue to a byte position, and erase the entries after it."""
         super().truncate_to(end)
         self.last_record = self.max_physical_offset = -1
         if not self.is_empty and (last := self.entry(self.max_offset - 1)) != PRE_BLANK:
@@ -115,7 +115,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             self.max_physical_offset = last.physical_offset + last.size
 
     def log_offset_at(self, number: int) -> int:
-        """Offset of the record that an entry leads to."""
+        """Return the offset of the record that an entry points to."""
         return self.entry(number).physical_offset
 
     def _leads_before(self, place: int, log_offset: int) -> bool:
@@ -136,7 +136,7 @@ class ConsumeQueues(QueueTable[ConsumeQueue]):
     """All ConsumeQueues of a store."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
-        """Open the queues that the store at `root` has; see `QueueTable`."""
+        """Open the queues of the store at `root`; see `QueueTable`."""
         super().__init__(root / FOLDER, file_size, "consume_queue_file_size_bytes", mappings)
 
     def _queue(self, topic: str, queue_id: int, files: FileQueue) -> ConsumeQueue:

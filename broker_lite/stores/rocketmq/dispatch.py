@@ -1,6 +1,6 @@
-"""What the ConsumeQueue and the index need to know of a stored record.
+"""Dispatch of records: the fields that ConsumeQueues and index need from a stored record.
 
-A put makes it from the message in hand, recovery from the record it has read; both must come to the same.
+A put derives them from the new message, recovery from the record in the log; both must have the same result.
 Source: CommitLog.checkMessageAndReturnSize, DispatchRequest, IndexService.buildIndex.
 """
 
@@ -23,21 +23,21 @@ _QUEUED_TYPES = frozenset({int(TransactionType.NOT), int(TransactionType.COMMIT)
 
 
 def is_queued(sys_flag: int) -> bool:
-    """Whether a record is in a queue: the two types that are not are of brokers before 4.x; their queue offset is 0."""
+    """Return whether a record is in a queue; prepared and rolled-back messages of brokers before 4.x are not."""
     return sys_flag & TRANSACTION_MASK in _QUEUED_TYPES
 
 
 class Dispatch(NamedTuple):
-    """A record as the queues and the index see it.
+    """Record as the queues and the index see it.
 
     Attributes:
-        tags_code: the third field of its ConsumeQueue entry.
-        index_keys: what it is found by, in the order in which brokers enter it.
-        is_queued: whether it gets a ConsumeQueue entry.
-        base_offset: number of its first message in a BatchConsumeQueue.
-        message_count: how many messages it holds there.
-        is_inner_batch: whether only a topic with BatchConsumeQueues can have such a record.
-        light_queues: further queues that it is in, and its number in each.
+        tags_code: third field of its ConsumeQueue entry.
+        index_keys: keys in the index, in the order in which brokers enter them.
+        is_queued: True if it has a ConsumeQueue entry.
+        base_offset: queue offset of its first message in a BatchConsumeQueue.
+        message_count: number of messages that it contains there.
+        is_inner_batch: True if only a topic with BatchConsumeQueues can have such a record.
+        light_queues: further queues that contain it, and its queue offset in each.
     """
 
     topic: str
@@ -56,20 +56,20 @@ class Dispatch(NamedTuple):
 
 
 def parse_delay_level(value: str | None) -> int | None:
-    """A DELAY property as Java's Integer.parseInt reads it; None where there is none, or no number."""
+    """Parse a DELAY property like Java's Integer.parseInt; return None if it is missing or not a number."""
     return parse_int32(value)
 
 
 def _as_long(number: int) -> int:
-    """Return the sum of two Java longs as Java has it: only a damaged or forged record has one that is too large."""
+    """Return a sum of two Java longs with Java's overflow, which only damaged or forged records reach."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
-class Dispatching:
-    """Makes dispatches, by a store's options.
+class DispatchBuilder:
+    """Builder of dispatches by a store's options.
 
     Attributes:
-        schedule_topic: where delayed messages wait.
+        schedule_topic: topic of delayed messages.
     """
 
     def __init__(self, options: StoreOptions) -> None:
@@ -80,7 +80,7 @@ class Dispatching:
         self.schedule_topic = options.dialect.schedule_topic
 
     def of_message(self, message: Message) -> Dispatch:
-        """The dispatch of a record that was read."""
+        """Return the dispatch of a record that was read."""
         properties = message.properties
         base, count = queue_numbers(properties, message.queue_offset)
         return Dispatch(
@@ -100,26 +100,26 @@ class Dispatching:
         )
 
     def code_for(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
-        """The code of a ConsumeQueue entry: the hash of TAGS, or the time of delivery in the schedule topic."""
+        """Return the code of a ConsumeQueue entry: the hash of TAGS, or the delivery time in the schedule topic."""
         delay_ms = self.delay_for(properties) if topic == self.schedule_topic else None
         return self.tags_code_for(properties) if delay_ms is None else _as_long(store_timestamp + delay_ms)
 
     def delay_for(self, properties: Mapping[str, str]) -> int | None:
-        """How long a record in the schedule topic waits, ms; None where its DELAY is none."""
+        """Return the delay of a record in the schedule topic, ms; None if its DELAY is missing or invalid."""
         level = parse_delay_level(properties.get(props.DELAY))
         return self.delay_ms(level) if level is not None and level > 0 else None
 
     def tags_code_for(self, properties: Mapping[str, str]) -> int:
-        """The hash of TAGS, 0 where there are none."""
+        """Return the hash of TAGS, or 0 if there are none."""
         tags = properties.get(props.TAGS)
         return self._tags_code(tags) if tags else 0
 
     def delay_ms(self, level: int) -> int:
-        """The delay of a level above 0; levels above the highest count as the highest."""
+        """Return the delay of a level above 0; levels above the highest count as the highest."""
         return self._delay_levels_ms[min(level, len(self._delay_levels_ms)) - 1]
 
     def keys_for(self, properties: Mapping[str, str], sys_flag: int) -> tuple[str, ...]:
-        """What a record is entered under: UNIQ_KEY, every part of KEYS, TAGS; nothing if it was rolled back."""
+        """Return the index keys of a record: UNIQ_KEY, every part of KEYS, TAGS; none if it was rolled back."""
         if not self._has_index or sys_flag & TRANSACTION_MASK == TransactionType.ROLLBACK:
             return ()
         unique_key = properties.get(props.UNIQ_KEY)

@@ -1,4 +1,4 @@
-"""Everything that a store's folder holds, opened together."""
+"""All files of a store's folder, opened together."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from commitlake.schemas.store_files import make_folders
 
 @dataclass(frozen=True)
 class StoreFiles:
-    """The files of one store.
+    """Files of one store.
 
     Attributes:
-        log: the messages.
-        queues: every topic's queues.
-        index: the way from keys to messages; None in a store that keeps none.
-        checkpoint: how far they are on the disk.
-        timers: which messages of the timer topic wait.
+        log: messages.
+        queues: queues of all topics.
+        index: index from keys to messages; None in a store without one.
+        checkpoint: times up to which everything is on disk.
+        timers: waiting messages of the timer topic.
         config: topics, groups and offsets.
-        mappings: what maps them into memory.
+        mappings: limits the number of mapped files.
     """
 
     log: CommitLog
@@ -42,12 +42,12 @@ class StoreFiles:
 
     @classmethod
     def load(cls, root: Path, options: StoreOptions, clock: Callable[[], int]) -> StoreFiles:
-        """Open the files below `root`; folders that are missing are made.
+        """Open the files below `root`, and create missing folders.
 
         Raises:
             StoreFilesError: if files do not fit the options or one another.
-            UnsafeFileError: for a link, or something else that is no file, among them.
-            ConfigFileError: if a config file is broken, and its `.bak` too.
+            UnsafeFileError: if one of them is a symbolic link or not a regular file.
+            ConfigFileError: if a config file and its `.bak` are invalid.
         """
         for folder in (commitlog.FOLDER, consume_queue.FOLDER, message_index.FOLDER):
             make_folders(root / folder, below=root)
@@ -65,7 +65,7 @@ class StoreFiles:
         )
 
     def delete_expired(self, min_physical_offset: int, _: float) -> None:
-        """Remove the files of queues and index that only lead before an offset of the log."""
+        """Delete the files of queues and index that only point before an offset of the log."""
         self.queues.delete_expired(min_physical_offset)
         self.timers.delete_expired(min_physical_offset)
         if self.index is not None:

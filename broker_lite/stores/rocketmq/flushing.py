@@ -1,4 +1,4 @@
-"""Putting a store in RocketMQ's layout on the disk: log, queues, timers and index, and then the checkpoint."""
+"""Flushes of a store in RocketMQ's layout: log, queues, timers and index, and then the checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.broker_lite.stores.rocketmq.writing import Writer
 
 
 class Flusher(LogFlusher):
-    """Syncs the files of a store in RocketMQ's layout."""
+    """Flusher of a store in RocketMQ's layout."""
 
     def __init__(self, options: StoreOptions, writer: Writer, files: StoreFiles) -> None:
         super().__init__(options, writer, files.log.files, files.config.save_changed)
@@ -36,7 +36,7 @@ class Flusher(LogFlusher):
         if progress.store_timestamp:
             self._checkpoint.update(
                 logics_msg_timestamp=progress.store_timestamp,
-                # Of the log, too, all is on the disk up to there: a copy trusts nothing behind it.
+                # The log is also on disk up to this record: a copy of a log keeps nothing after it.
                 logics_physical_offset=self._log_synced.last_record,
             )
         self._save_checkpoint(self._checkpoint.save)

@@ -1,8 +1,8 @@
-"""One IndexFile: entries are appended, and chained per hash slot from the newest to the oldest.
+"""IndexFile: entries are appended, and linked per hash slot from the newest to the oldest.
 
-Two things in the file are RocketMQ's quirks. A new file starts with the end of the one before it in its header, and its
-first entry's time is measured from there. And the time of every entry is kept in whole seconds only, so whoever looks
-something up by time must widen the window by a second. Source: org.apache.rocketmq.store.index.IndexFile.
+Two things in the file are quirks of RocketMQ. The header of a new file begins with the end of the previous file, and
+the time of its first entry is relative to that. And the times of all entries are stored in whole seconds, so a query by
+time must widen its window by a second. Source: org.apache.rocketmq.store.index.IndexFile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
 
 ENTRIES_OF_STEP = 256
 TIME_STEP_MS = 1000
-"""An entry's time is known to this."""
+"""Precision of an entry's time."""
 
 _FIRST_SLOT = Geometry().slot_position(0)
 _pack_header = HEADER.struct.pack_into
@@ -36,19 +36,19 @@ _unpack_slot = SLOT.struct.unpack_from
 
 
 class IndexFile:
-    """An index file, open for entries and look-ups.
+    """Index file, open for writes and queries.
 
     Attributes:
-        path: where it is.
-        header: what its entries span.
-        is_synced: whether it is known to be on the disk as it is.
+        path: path of the file.
+        header: header with the range of its entries.
+        is_synced: True if all changes are known to be on disk.
     """
 
     def __init__(self, file: MappedFile, geometry: Geometry) -> None:
-        """Open a file that exists; see `create`.
+        """Open an existing file; see `create`.
 
         Raises:
-            StoreFilesError: if its size is not that of the geometry.
+            StoreFilesError: if its size does not match the geometry.
         """
         if (size := file.path.lstat().st_size) != geometry.file_size:
             raise StoreFilesError(
@@ -59,7 +59,7 @@ class IndexFile:
         self._file = file
         self._geometry = geometry
         header = parse_header(file.memory)
-        # 0 entries + 1 where the file was never flushed; what lies outside the file is damage.
+        # The count is 1 for 0 entries, and 0 if the file was never flushed; values outside the file are damage.
         index_count = min(max(1, header.index_count), geometry.entries)
         self.header = header._replace(
             index_count=index_count, used_slots=min(max(0, header.used_slots), geometry.slots)
@@ -68,10 +68,10 @@ class IndexFile:
 
     @classmethod
     def create(cls, path: Path, geometry: Geometry, mappings: Mappings, previous: Header | None) -> IndexFile:
-        """Create an empty file, which takes over where `previous` ended.
+        """Create an empty file that continues after the header `previous`.
 
         Raises:
-            DiskFullError: if the disk has no room for all of it.
+            DiskFullError: if the disk has no room for the whole file.
         """
         created = cls(MappedFile.create(path, geometry.file_size, mappings), geometry)
         if previous is not None:
@@ -81,25 +81,25 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more entries."""
+        """True if the file accepts no more entries."""
         return self.room == 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no entry."""
+        """True if the file has no entry."""
         return self.header.index_count <= 1
 
     @property
     def room(self) -> int:
-        """How many entries it takes yet."""
+        """Number of entries that still fit."""
         return max(0, self._geometry.entries - self.header.index_count)
 
     def put(self, entries: Sequence[tuple[int, int]], store_timestamp: int) -> None:
-        """Append entries of records that were stored at the same time, not more than there is room for.
+        """Append entries of records with the same store time, at most as many as fit.
 
         Args:
-            entries: the hash of a key, and the physical offset of its record.
-            store_timestamp: of the records, ms.
+            entries: key hash and physical offset of each.
+            store_timestamp: store time of the records, ms.
         """
         if not entries:
             return
@@ -129,23 +129,23 @@ class IndexFile:
         _pack_header(self._file.memory, 0, *header)
 
     def spans(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether an entry from begin to end, both included, may be in this file."""
+        """Return whether an entry from begin to end, both included, may be in this file."""
         return not self.is_empty and self.header.begin_timestamp <= end_ms and begin_ms <= self.header.end_timestamp
 
     def lookup(self, key_hash: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Physical offsets of the entries of a hash in a window of time, the newest first.
+        """Return the physical offsets of the entries with a hash in a time window, newest first.
 
-        Other keys may have the same hash, and times are rounded: what is found must be compared with the record.
+        Other keys may have the same hash, and times are rounded: the caller must check the records.
         """
         return [offset for offset in self.chain(key_hash, begin_ms, end_ms) if offset is not None]
 
     def chain(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Do the same in small steps: None after every `ENTRIES_OF_STEP` entries, because a chain may have millions."""
+        """Yield what `lookup` returns in small steps: None after every `ENTRIES_OF_STEP` entries of a long chain."""
         slot = self._geometry.slot_position(key_hash % self._geometry.slots)
         number = _unpack_slot(self._file.memory, slot)[0]
         above = self.header.index_count
         count = 0
-        # Chains lead to older entries only; what does not is damage, and would lead in circles.
+        # Valid links lead to older entries only; a damaged one could form a cycle.
         while 0 < number < above:
             entry = parse_entry(self._file.memory, self._geometry.entry_position(number))
             if entry.key_hash == key_hash and self._may_be_within(number, entry, begin_ms, end_ms):
@@ -158,19 +158,19 @@ class IndexFile:
     def _may_be_within(self, number: int, entry: Entry, begin_ms: int, end_ms: int) -> bool:
         time = self.header.begin_timestamp
         if number > 1:
-            # The first entry's own difference is measured from the file before.
+            # The first entry's time is relative to the previous file.
             time += entry.time_diff * TIME_STEP_MS
         return begin_ms - TIME_STEP_MS < time <= end_ms
 
     def sync(self) -> None:
-        """Put the file on the disk; may run while another thread appends."""
+        """Flush the file to disk; may run while another thread appends."""
         self.is_synced = True
         self._file.sync()
 
     def unmap(self) -> None:
-        """Give the memory back."""
+        """Unmap the file."""
         self._file.unmap()
 
     def delete(self) -> None:
-        """Remove the file."""
+        """Delete the file."""
         self._file.delete()

@@ -1,8 +1,8 @@
-"""The index of a store: finds messages by UNIQ_KEY, by business key, and (since 5.5) by tag.
+"""Index of a store: finds messages by UNIQ_KEY, by business key, and (since 5.5) by tag.
 
-`index/<yyyyMMddHHmmssSSS>`; the name is the time of creation on the broker's clock and in its time zone. Entries go to
-the newest file; where it is full, to a new one, in the middle of a record's keys if need be. Like the ConsumeQueues it
-follows from the log. Source: org.apache.rocketmq.store.index.IndexService.
+`index/<yyyyMMddHHmmssSSS>`; the name is the time of creation by the broker's clock and time zone. Entries go to the
+newest file, and if it is full to a new one, even between the keys of one record. Like the ConsumeQueues it is derived
+from the log. Source: org.apache.rocketmq.store.index.IndexService.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _cached_key_hash = lru_cache(maxsize=4096)(key_hash)
 
 
 def index_file_name(created_ms: int) -> str:
-    """A file's name: its time of creation in local time, `yyyyMMddHHmmssSSS`."""
+    """Return the name of a new file: its time of creation in local time, `yyyyMMddHHmmssSSS`."""
     seconds, ms = divmod(created_ms, 1000)
     return time.strftime("%Y%m%d%H%M%S", time.localtime(seconds)) + f"{ms:03d}"
 
 
 class MessageIndex:
-    """The index files of a store, oldest first.
+    """Index files of a store, oldest first.
 
     Attributes:
-        synced_timestamp: end of the last full file that is on the disk, which goes into the checkpoint.
+        synced_timestamp: end time of the last full file that is on disk, for the checkpoint.
     """
 
     def __init__(self, root: Path, geometry: Geometry, mappings: Mappings, clock: Callable[[], int]) -> None:
         """Open the files of the store at `root`.
 
         Raises:
-            StoreFilesError: if a file's size is not that of the geometry.
-            UnsafeFileError: for a link, or something else that is no file, with the name of one.
+            StoreFilesError: if the size of a file does not match the geometry.
+            UnsafeFileError: if a file is a symbolic link or not a regular file.
         """
         self._folder = root / FOLDER
         self._geometry = geometry
@@ -53,19 +53,19 @@ class MessageIndex:
 
     @property
     def end_physical_offset(self) -> int:
-        """Offset of the last record that has an entry; -1 where there is none."""
+        """Physical offset of the last record that has an entry; -1 if there is none."""
         return next((file.header.end_physical_offset for file in reversed(self._files) if not file.is_empty), -1)
 
     def put(self, topic: str, records: Sequence[tuple[Sequence[str], int]], store_timestamp: int) -> None:
-        """Enter records of a topic that were stored at the same time, each under all its keys.
+        """Enter records of a topic with the same store time, each under all its keys.
 
         Args:
-            topic: their topic.
+            topic: topic of the records.
             records: keys and physical offset of each.
-            store_timestamp: when they were stored, ms.
+            store_timestamp: store time of the records, ms.
 
         Raises:
-            DiskFullError: if there is no room for the next file.
+            DiskFullError: if the disk has no room for the next file.
         """
         entries = [(_hash_of(topic, key), offset) for keys, offset in records for key in keys]
         file = self._file_with_room()
@@ -75,13 +75,13 @@ class MessageIndex:
             file = self._file_with_room()
         file.put(entries, store_timestamp)
         if file.is_full and not records[-1][0]:
-            self._file_with_room()  # RocketMQ makes the next file even for a record without keys
+            self._file_with_room()  # RocketMQ creates the next file even for a record without keys
 
     def check_room(self, entries: int) -> None:
-        """Make sure that so many entries can be put.
+        """Check that a number of entries can be added.
 
         Raises:
-            DiskFullError: if they need more files than the disk has room for.
+            DiskFullError: if the disk has no room for the files that they need.
         """
         missing = entries - (self._files[-1].room if self._files else 0)
         if missing > 0:
@@ -89,13 +89,13 @@ class MessageIndex:
             check_disk(self._folder, files * self._geometry.file_size)
 
     def put_again(self, record: Dispatch) -> None:
-        """Enter a record that was read from the log, unless the index goes further than it already."""
+        """Enter a record that was read from the log, unless the index already contains later ones."""
         end = self.end_physical_offset
         if record.physical_offset < end:
             return
         keys: Sequence[str] = record.index_keys
         if record.physical_offset == end:
-            # Its file may have become full between two of its keys, and the next one have been lost.
+            # Its file may have become full between two of its keys, and the next file been lost.
             keys = [key for key in keys if not self._has(record, key)]
             if not keys:
                 return
@@ -112,7 +112,7 @@ class MessageIndex:
         previous = self._files[-1] if self._files else None
         created_ms = self._clock()
         name = index_file_name(created_ms)
-        # Files are read in the order of their names; a clock that stands still or goes back must not change it.
+        # Files are read in the order of their names, which must not change if the clock stops or goes back.
         while previous is not None and name <= previous.path.name:
             name = f"{int(previous.path.name) + 1:0{_NAME_LENGTH}d}"
         path = self._folder / name
@@ -121,10 +121,10 @@ class MessageIndex:
         return file
 
     def lookup(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Physical offsets of records that may have this key, the newest first; compare them with the record.
+        """Yield the physical offsets of records that may have a key, newest first; the caller must check the records.
 
         Args:
-            topic: the topic under which the records are stored.
+            topic: topic under which the records are stored.
             key: a UNIQ_KEY, a business key, or `tags_key(...)`.
             begin_ms: earliest store time.
             end_ms: latest store time.
@@ -132,7 +132,7 @@ class MessageIndex:
         return (offset for offset in self.chain(topic, key, begin_ms, end_ms) if offset is not None)
 
     def chain(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Do the same in small steps, some of which find nothing; files may be deleted between two of them."""
+        """Yield what `lookup` yields in small steps, with None in between; files may be deleted between two steps."""
         wanted = key_hash(topic, key)
         for file in reversed(list(self._files)):
             if file not in self._files or not file.spans(begin_ms, end_ms):
@@ -143,12 +143,12 @@ class MessageIndex:
                     break
 
     def drop_newer_than(self, timestamp_ms: int) -> None:
-        """Delete the files that end after a time: what a crash leaves of them cannot be trusted."""
+        """Delete the files that end after a time, because a crash may have damaged them."""
         for file in [file for file in self._files if file.header.end_timestamp > timestamp_ms]:
             self._drop(file)
 
     def drop_beyond(self, physical_offset: int) -> bool:
-        """Delete the files with entries at or behind an offset of the log; tells whether there were any."""
+        """Delete the files with entries at or after an offset of the log, and return whether there were any."""
         beyond = [
             file for file in self._files if not file.is_empty and file.header.end_physical_offset >= physical_offset
         ]
@@ -157,7 +157,7 @@ class MessageIndex:
         return bool(beyond)
 
     def drop_expired(self, min_physical_offset: int) -> None:
-        """Delete the files whose records are all before an offset of the log; the last one stays."""
+        """Delete the files whose records are all before an offset of the log; the last file stays."""
         for file in [file for file in self._files[:-1] if file.header.end_physical_offset < min_physical_offset]:
             self._drop(file)
 
@@ -166,14 +166,14 @@ class MessageIndex:
         self._files.remove(file)
 
     def sync_full_files(self) -> None:
-        """Put the files on the disk that are full, and note how far they go."""
+        """Flush full files to disk, and update `synced_timestamp`."""
         for file in list(self._files):
             if file.is_full and not file.is_synced:
                 file.sync()
                 self.synced_timestamp = max(self.synced_timestamp, file.header.end_timestamp)
 
     def sync(self) -> None:
-        """Put all files on the disk."""
+        """Flush all files to disk."""
         self.sync_full_files()
         for file in list(self._files):
             if not file.is_synced:
@@ -185,5 +185,5 @@ def _is_index_name(name: str) -> bool:
 
 
 def _hash_of(topic: str, key: str) -> int:
-    # Tags are few and come with every message.
+    # There are few tags, and they come with every message.
     return _cached_key_hash(topic, key) if key.startswith(TAGS_KEY_PREFIX) else key_hash(topic, key)

@@ -1,4 +1,4 @@
-"""Settings of a store; names and defaults are those of RocketMQ's MessageStoreConfig, with units."""
+"""Settings of a store; names and defaults follow RocketMQ's MessageStoreConfig, with units."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 DEFAULT_STORE_HOST = Host.of("127.0.0.1", 10911)
 
 RECORD_ALLOWANCE_BYTES = 64 << 10
-"""A record may be this much larger than the largest body: topic and properties are in it too."""
+"""A record may exceed the largest body by this, for topic and properties."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """What a store is like. File sizes must be those that the store's files already have.
+    """Settings of a store. File sizes must be those of the existing files.
 
     Attributes:
         segment_size_bytes: size of a CommitLog file.
@@ -30,15 +30,15 @@ class StoreOptions:
         timer_log_file_size_bytes: size of a timer log file in a store that has none yet.
         index_slots: hash slots of an IndexFile.
         index_entries: entries of an IndexFile; the first is never used.
-        keep_index: whether messages are entered into the index at all; never in a dialect whose index leads nowhere.
-        index_tags: whether TAGS are entered too, as brokers since 5.5 do.
-        flush_mode: SYNC puts every message on the disk before `put` returns.
+        keep_index: whether messages are entered into the index; has no effect in a dialect without a usable index.
+        index_tags: whether TAGS are also entered, as by brokers since 5.5.
+        flush_mode: SYNC flushes every message to disk before `put` returns.
         flush_interval_ms: time between two flushes of the CommitLog in ASYNC mode.
         max_message_size_bytes: limit of a body, and of all bodies of a batch together.
-        message_delay_level: the delays of the levels from 1 on.
-        store_host: the broker's address, which records and message ids hold.
-        retention: which segments are deleted, and when.
-        dialect: whose records, queues and config files the store has.
+        message_delay_level: delays of the levels from 1 on.
+        store_host: address of the broker, stored in records and message ids.
+        retention: settings of the deletion of old segments.
+        dialect: dialect of records, queues and config files.
     """
 
     segment_size_bytes: int = DEFAULT_SEGMENT_SIZE
@@ -58,10 +58,10 @@ class StoreOptions:
     dialect: Dialect = ROCKETMQ
 
     def __post_init__(self) -> None:
-        """Refuse what no store can have.
+        """Check the values of all options.
 
         Raises:
-            OptionError: names the option, with what was expected and found.
+            OptionError: if an option's value is invalid.
         """
         check_range("segment_size_bytes", self.segment_size_bytes, MIN_RECORD_SIZE + END_RESERVE, (1 << 31) - 1)
         for name, unit in (
@@ -85,12 +85,12 @@ class StoreOptions:
 
     @property
     def has_index(self) -> bool:
-        """Whether messages are entered into the index."""
+        """True if messages are entered into the index."""
         return self.keep_index and self.dialect.has_key_index
 
     @property
     def settings(self) -> dict[str, object]:
-        """The same under the names that RocketMQ has for them."""
+        """Settings under RocketMQ's names."""
         return {
             **({} if self.dialect.is_rocketmq else {"storeLayout": self.dialect.name.lower()}),
             "mappedFileSizeCommitLog": self.segment_size_bytes,
@@ -105,10 +105,10 @@ class StoreOptions:
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
-        """The delays of levels 1, 2, 3, ..."""
+        """Delays of levels 1, 2, 3, ..., ms."""
         return parse_delay_levels(self.message_delay_level)
 
     @property
     def index_geometry(self) -> indexfile.Geometry:
-        """Slots and entries of an IndexFile."""
+        """Number of slots and entries of an IndexFile."""
         return indexfile.Geometry(self.index_slots, self.index_entries)

@@ -1,7 +1,7 @@
-"""Messages that are ready to be appended: checked, and with their record made but for its place and time.
+"""Messages prepared for an append: checked and serialized, except for their offsets and time.
 
-Everything that needs no lock is done here, once. What only the append knows (queue offset, physical offset, store time)
-is then packed into the record where it stands.
+Everything that needs no lock is done here, once. The values that only the append knows (queue offset, physical offset,
+store time) are then written into the serialized record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
 from commitlake.broker_lite.stores.engine.topic_names import check_topic
 from commitlake.broker_lite.stores.rocketmq.checks import check_message
-from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatching, is_queued
+from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder, is_queued
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ
@@ -40,7 +40,7 @@ def _codes(layout: Layout) -> str:
 
 _HOST_V4 = "4si"
 _FIXED_V4 = struct.Struct(f">{_codes(HEAD)}{_HOST_V4}{_codes(STORED)}{_HOST_V4}{_codes(TAIL)}")
-"""All of a record before its body, where both hosts are IPv4."""
+"""All fields of a record before its body, if both hosts are IPv4."""
 assert _FIXED_V4.size == 88
 
 _OFFSETS = struct.Struct(">qq")
@@ -56,11 +56,11 @@ _WITHOUT_HOST_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 
 
 class SentMessage(NamedTuple):
-    """A producer's message as it has come.
+    """Message of a producer, as received.
 
     Attributes:
-        properties: by name.
-        stored_properties: the same as the record has them.
+        properties: properties by name.
+        stored_properties: the same properties in their serialized form.
     """
 
     topic: str
@@ -76,7 +76,7 @@ class SentMessage(NamedTuple):
     producer_group: str = ""
 
     def with_pairs(self) -> NewMessage:
-        """The message as a store takes it that knows nothing of it."""
+        """Return the message without its serialized properties."""
         return NewMessage(
             self.topic,
             self.body,
@@ -97,16 +97,16 @@ def _encoded_topic(topic: str) -> bytes:
 
 
 class Prepared(NamedTuple):
-    """A message that only lacks its place.
+    """Serialized message that only lacks offsets and store time.
 
     Attributes:
-        record: as it will stand in the log, but for queue offset, physical offset and store time.
-        stored_at: where in the record the store time stands.
-        is_queued: whether it gets a ConsumeQueue entry.
-        tags_code: of that entry.
-        is_due_later: whether `tags_code` is a delay, to which the store time is added.
-        index_keys: what it is found by.
-        message_count: how many messages it holds: one, but for an inner batch.
+        record: serialized record, except for queue offset, physical offset and store time.
+        stored_at: position of the store time in the record.
+        is_queued: True if it gets a ConsumeQueue entry.
+        tags_code: tag hash of that entry, or a delay.
+        is_due_later: True if `tags_code` is a delay, to which the store time is added.
+        index_keys: keys in the index.
+        message_count: number of messages that it contains: 1, except for an inner batch.
         light_queues: names of further queues that get an entry.
     """
 
@@ -122,26 +122,26 @@ class Prepared(NamedTuple):
     light_queues: tuple[str, ...] = ()
 
     def place(self, queue_offset: int, physical_offset: int, store_timestamp: int) -> None:
-        """Write the record's place and time into it."""
+        """Write offsets and store time into the record."""
         _pack_offsets(self.record, _OFFSETS_AT, queue_offset if self.is_queued else 0, physical_offset)
         _pack_time(self.record, self.stored_at, store_timestamp)
 
 
-class Preparing:
-    """Prepares messages, by a store's options."""
+class MessagePreparer:
+    """Preparer of messages by a store's options."""
 
     def __init__(self, options: StoreOptions, max_record_bytes: int) -> None:
         self._max_body_bytes = options.max_message_size_bytes
         self._max_record_bytes = max_record_bytes
         self._store_host = options.store_host
         self._dialect = options.dialect
-        self._dispatching = Dispatching(options)
+        self._dispatching = DispatchBuilder(options)
 
     def prepare(self, message: NewMessage) -> Prepared:
-        """A message of any kind.
+        """Prepare a message of any kind.
 
         Raises:
-            MessageRefusedError: if a broker would refuse it.
+            MessageRefusedError: if a broker would refuse the message.
         """
         check_message(message, self._max_body_bytes, self._dispatching.schedule_topic)
         try:
@@ -161,10 +161,10 @@ class Preparing:
         )
 
     def prepare_sent(self, message: SentMessage) -> Prepared:
-        """A producer's message whose properties have come in their stored form, which saves most of the work.
+        """Prepare a producer's message whose properties are already serialized, which is much faster.
 
         Raises:
-            MessageRefusedError: if a broker would refuse it.
+            MessageRefusedError: if a broker would refuse the message.
         """
         topic, queue_id, body, born_timestamp, born_host, flag, sys_flag, reconsume_times, known, stored, _ = message
         name = _encoded_topic(topic)
@@ -184,7 +184,7 @@ class Preparing:
                 reconsume_times, 0, len(body),
             )  # fmt: skip
         except struct.error:
-            return self.prepare(message.with_pairs())  # which says what is wrong
+            return self.prepare(message.with_pairs())  # raises an error that names the field
         record = bytearray().join((fixed, body, _TOPIC_LENGTH.pack(len(name)), name, _LENGTH.pack(len(stored)), stored))
         return self._prepared(topic, queue_id, record, _STORED_AT_V4, sys_flag, known)
 

@@ -1,4 +1,4 @@
-"""Records of a queue as they stand in the log, for consumers: nothing is parsed but what a filter asks for.
+"""Pulls of records as they are in the log; a record is parsed only if a filter needs it.
 
 Source: DefaultMessageStore.getMessage, isTheBatchFull.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
-from commitlake.broker_lite.stores.engine.reading import GetStatus, Place, place_in
+from commitlake.broker_lite.stores.engine.reading import GetStatus, QueuePosition, position_in
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, BOLTMQ, ROCKETMQ
@@ -29,19 +29,19 @@ def pull_records(
     codes: Container[int] | None,
     accepts_record: Callable[[bytes], bool] | None,
 ) -> PullResult:
-    """The records from a queue offset on that pass a filter; the caller holds the store's lock.
+    """Return the records from a queue offset on that pass a filter; the caller holds the store's lock.
 
     Args:
-        files: the store's.
-        topic: the queue's.
-        queue_id: the queue's.
-        queue_offset: the first one wanted.
-        limits: how much at most.
-        codes: hashes of the tags that are wanted; None for all.
-        accepts_record: which records are wanted; None for all.
+        files: files of the store.
+        topic: topic of the queue.
+        queue_id: id of the queue.
+        queue_offset: offset of the first record.
+        limits: limits of the pull.
+        codes: hashes of the wanted tags; None for all tags.
+        accepts_record: function that returns whether a record matches; None if all records match.
     """
     queue = files.queues.find(topic, queue_id)
-    where = place_in(queue, files.log.start, queue_offset)
+    where = position_in(queue, files.log.start, queue_offset)
     if queue is None or where.status is not GetStatus.FOUND:
         return PullResult(where.status, [], *where[1:])
     if isinstance(queue, BatchConsumeQueue):
@@ -52,7 +52,7 @@ def pull_records(
     number = queue_offset
     is_cut = False
     for number in range(queue_offset, min(high, queue_offset + max(MAX_EXAMINED, limits.messages))):
-        # Without a filter an entry takes a microsecond: looking at the clock for each would take a third of it.
+        # Without a filter an entry takes a microsecond, and checking the clock each time would add a third.
         looks_at_clock = accepts_record is not None or not number % _UNFILTERED_OF_STEP
         if looks_at_clock and number > queue_offset and limits.is_over:
             is_cut = True
@@ -76,12 +76,12 @@ def pull_records(
 def _pull_batches(
     files: StoreFiles,
     queue: BatchConsumeQueue,
-    where: Place,
+    where: QueuePosition,
     limits: PullLimits,
     codes: Container[int] | None,
     accepts_record: Callable[[bytes], bool] | None,
 ) -> PullResult:
-    """Return records of a queue whose records may hold several messages: each counts as that many."""
+    """Return records of a queue whose records may contain several messages; each counts as that many."""
     records: list[bytes] = []
     size = messages = 0
     following = where.next_offset
@@ -93,7 +93,7 @@ def _pull_batches(
         physical_offset, record_size, code = unit.entry
         count = unit.following - unit.first_number
         if unit.first_number - where.next_offset >= max(MAX_EXAMINED, limits.messages):
-            following = unit.first_number  # behind a hole, where the queue has one
+            following = unit.first_number  # after a gap in the queue
             break
         if records and (messages + count > limits.messages or size + record_size > limits.bytes):
             break
@@ -111,19 +111,19 @@ def _pull_batches(
 
 
 def is_wanted(code: int, codes: Container[int]) -> bool:
-    """Whether a tag's hash is among those wanted; 64 bits of it are stored, of which Java compares the lower 32."""
+    """Return whether a tag's hash is wanted; 64 bits are stored, of which Java compares the lower 32."""
     return low_bits(code) in codes
 
 
 def low_bits(code: int) -> int:
-    """The lower 32 bits of a tag's hash, as a signed integer."""
+    """Return the lower 32 bits of a tag's hash as a signed integer."""
     return ((code + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 def for_clients(record: bytes) -> bytes:
-    """A whole record as RocketMQ's clients take it: those since 5.1 know no other magic than RocketMQ's.
+    """Return a complete record with RocketMQ's magic, the only one that clients since 5.1 accept.
 
-    One whose body is damaged stays as it is.
+    A record with a damaged body is returned unchanged.
     """
     if BLANK.unpack(record)[1] == BOLTMQ.message:
         try:

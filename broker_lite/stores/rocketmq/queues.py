@@ -1,9 +1,9 @@
-"""All queues of a store: ConsumeQueues, BatchConsumeQueues, and light queues, which are ConsumeQueues of their own.
+"""All queues of a store: ConsumeQueues, BatchConsumeQueues, and light queues, which are separate ConsumeQueues.
 
-A topic's queues are of one kind. topics.json says which (`queue.type`). Of a topic that it does not have, the folder of
-its queues tells, and without one the numbers of its records (see `batch_topics`). A broker does not start on a store
-with queues of the other kind ("should be SimpleCQ, but is BatchCQ"), so nothing here ever writes one. Source:
-ConsumeQueueStore (5.5.0).
+All queues of a topic have one type, `queue.type` in topics.json. For a topic that is not there, the folder of its
+queues determines the type, and without a folder the offsets of its records (see `batch_topics`). A broker does not
+start on a store with queues of the wrong type ("should be SimpleCQ, but is BatchCQ"), so such queues are never written.
+Source: ConsumeQueueStore (5.5.0).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _logger = logging.getLogger(__name__)
 
 
 class StoreQueues:
-    """The queues of a store, by topic and number.
+    """Queues of a store by topic and queue id.
 
     Attributes:
-        refused_topics: names in records that no broker accepts.
+        refused_topics: invalid topic names found in records.
     """
 
     def __init__(self, root: Path, options: StoreOptions, mappings: Mappings, topics: Topics) -> None:
-        """Open the queues that the store at `root` has.
+        """Open the queues of the store at `root`.
 
         Raises:
             StoreFilesError: if files do not have the sizes of the options, one is missing, or a topic has queues of a
-                kind that topics.json contradicts.
+            type that contradicts topics.json.
         """
         self._root = root
         self._topics = topics
@@ -72,45 +72,45 @@ class StoreQueues:
             expected = BATCH_QUEUE_TYPE if self._topics.is_batch(topic) else SIMPLE_QUEUE_TYPE
             raise StoreFilesError(
                 f"{self._root / folder / topic}: expected no queues here, as the topic's queue.type is {expected}; "
-                "RocketMQ's broker does not start on such a store. Correct queue.type in config/topics.json, or make "
-                "the queues anew with 'commitlake rebuild STORE --in-place'"
+                "RocketMQ's broker does not start on such a store. Correct queue.type in config/topics.json, or "
+                "rebuild the queues with 'commitlake rebuild STORE --in-place'"
             )
 
     def __iter__(self) -> Iterator[AnyQueue]:
-        """Yield all queues; other threads may add some meanwhile."""
+        """Yield all queues; other threads may add queues meanwhile."""
         yield from self._simple
         yield from self._batch
 
     def find(self, topic: str, queue_id: int) -> AnyQueue | None:
-        """Return the queue, if it exists."""
+        """Return the queue, or None."""
         return self._simple.find(topic, queue_id) or self._batch.find(topic, queue_id)
 
     def find_or_create(self, topic: str, queue_id: int) -> AnyQueue:
-        """Return the queue, which is made of the topic's kind; its folder comes with its first entry."""
+        """Return the queue, created with the topic's type if necessary; its folder is created with its first entry."""
         return self._simple.find(topic, queue_id) or self._find_or_create_other(topic, queue_id)
 
     def _find_or_create_other(self, topic: str, queue_id: int) -> AnyQueue:
         return (self._batch if self._topics.is_batch(topic) else self._simple).find_or_create(topic, queue_id)
 
     def find_or_create_light(self, name: str) -> ConsumeQueue:
-        """Return a light queue."""
+        """Return a light queue, created if necessary."""
         return self._simple.find_or_create(name, LIGHT_QUEUE_ID)
 
     @property
     def has_light_queues(self) -> bool:
-        """Whether the store has light queues: a broker only makes them where its settings say so."""
+        """True if the store has light queues, which brokers only create if they are configured to."""
         return any(topic.startswith(LIGHT_PREFIX) for topic in self._simple.topics)
 
     @property
     def last_record(self) -> int:
-        """Physical offset of the last record that has an entry, -1 where no record has one."""
+        """Physical offset of the last record that has an entry, -1 if there is none."""
         return max((queue.last_record for queue in self), default=-1)
 
     def dispatch_again(self, record: Dispatch, *, from_log_start: bool) -> None:
-        """Append a record that was read from the log to its queues, unless it is there.
+        """Append a record that was read from the log to its queues, unless they already have it.
 
-        A log may come from anywhere, and its topics become folders: a record with a name that no broker accepts gets no
-        entry, and the name is kept in `refused_topics`.
+        A log may come from an untrusted source, and its topics become folders: a record with an invalid topic name gets
+        no entry, and the name is added to `refused_topics`.
 
         Raises:
             QueueGapError: if a queue ends before the record (see `ConsumeQueue.append_again`).
@@ -131,7 +131,7 @@ class StoreQueues:
             )
 
     def _is_kind_known(self, topic: str) -> bool:
-        """Return whether topics.json or folders say a topic's kind; topics of the broker and light queues have one."""
+        """Return whether a topic's queue type is known: from topics.json or folders, or as a system or light topic."""
         return (
             topic in self._topics.entries
             or topic in self._simple_topics
@@ -140,23 +140,23 @@ class StoreQueues:
         )
 
     def expect_kind(self, record: Dispatch) -> None:
-        """Take a topic for one of BatchConsumeQueues by a record that came before the topic's settings.
+        """Set a topic's type to BatchConsumeQueues if a record shows it before the topic's settings arrive.
 
-        A slave's master has accepted the record, and its settings follow within seconds. In a log that is read from a
-        disk, the records after it decide instead, see `decide_kinds`.
+        The slave's master has accepted the record, and its settings follow within seconds. In a log that is read from
+        disk, the following records decide instead, see `decide_kinds`.
         """
         if record.is_inner_batch and not self._is_kind_known(record.topic) and is_valid_topic(record.topic):
             self._topics.create_batch(record.topic, min(record.queue_id + 1, MAX_QUEUES))
 
     def start_reading(self) -> None:
-        """Forget what an earlier reading of the log has shown of topics whose kind is not known."""
+        """Discard the evidence from an earlier reading of the log."""
         self._unknown = BatchTopics()
 
     def decide_kinds(self) -> None:
-        """Decide the kind of the topics that nothing but the log tells of, when it has been read.
+        """Determine the type of topics of which only the log tells, after it has been read.
 
         Raises:
-            QueueGapError: if a topic was entered into ConsumeQueues and has BatchConsumeQueues.
+            QueueGapError: if a topic that has BatchConsumeQueues was entered into ConsumeQueues.
         """
         wrong = []
         for topic, (is_batch, queues) in self._unknown.decide().items():
@@ -170,11 +170,11 @@ class StoreQueues:
 
     def _note_refused(self, record: Dispatch) -> None:
         if record.topic not in self.refused_topics:
-            _logger.warning("no queue is kept for %r/%d: no broker accepts it", record.topic[:100], record.queue_id)
+            _logger.warning("messages of %r/%d get no queue: invalid topic name", record.topic[:100], record.queue_id)
             self.refused_topics.add(record.topic)
 
     def drop_unproven_tails(self, log: CommitLog) -> None:
-        """Drop what leads nowhere from the end of every queue; see `ConsumeQueue.drop_unproven_tail`."""
+        """Drop invalid entries from the end of every queue; see `ConsumeQueue.drop_unproven_tail`."""
         for queue in self:
             queue.drop_unproven_tail(log)
 
@@ -185,21 +185,21 @@ class StoreQueues:
                 queue.truncate_physically(physical_offset)
 
     def delete_expired(self, log_offset: int) -> None:
-        """Remove the files of all queues that only lead before an offset of the log."""
+        """Delete the files of all queues that only point before an offset of the log."""
         self._simple.delete_expired(log_offset)
         self._batch.delete_expired(log_offset)
 
     def sync(self) -> None:
-        """Put all entries on the disk."""
+        """Flush all entries to disk."""
         self._simple.sync()
         self._batch.sync()
 
     def delete(self, topic: str) -> None:
-        """Remove the queues of a topic."""
+        """Delete the queues of a topic."""
         self._simple.delete_topic(topic)
         self._batch.delete_topic(topic)
 
     def delete_all(self) -> None:
-        """Remove every queue, to build them anew."""
+        """Delete all queues, to rebuild them."""
         self._simple.delete_all()
         self._batch.delete_all()

@@ -1,7 +1,7 @@
-"""Finding messages in a store: by queue and number, by time, by id, by key.
+"""Queries for messages of a store: by queue and offset, by time, by id, by key.
 
-Queues and index lead to records; every record that is handed out has proved itself (magic, own offset, lengths, CRC),
-and what the index found has the topic and the key that were asked for. Source: DefaultMessageStore.getMessage,
+Queues and index point to records. Every record is verified before it is returned (magic, own offset, lengths, CRC), and
+a record found by the index is checked for the requested topic and key. Source: DefaultMessageStore.getMessage,
 queryMessage.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from commitlake.broker_lite.stores.engine.errors import IndexDisabledError, StoreFilesError
-from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, place_in
+from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, position_in
 from commitlake.broker_lite.stores.rocketmq.entry_queue import QueueUnit
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
@@ -23,18 +23,18 @@ from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
 
 MAX_TIME_MS = (1 << 63) - 1
 DEFAULT_KEY_LIMIT = 64
-"""What a broker answers at most."""
+"""Maximum number of messages in a broker's answer."""
 
 
 class Reader(QueueReader[Message, AnyQueue]):
-    """Looks things up; the caller holds the store's lock."""
+    """Reader of a store in RocketMQ's layout; the caller holds the store's lock."""
 
     def __init__(self, files: StoreFiles) -> None:
         super().__init__(files.log, files.queues)
         self._index = files.index
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
-        """The entry of a message; None where the queue has none, or only filler."""
+        """Return the entry of a message, or None if the queue has none or only filler."""
         queue = self._queues.find(topic, queue_id)
         unit = next(queue.units_from(queue_offset), None) if queue is not None else None
         if unit is None or unit.entry == PRE_BLANK or not unit.first_number <= queue_offset < unit.following:
@@ -42,15 +42,15 @@ class Reader(QueueReader[Message, AnyQueue]):
         return unit.entry
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When a message of a queue was stored; -1 where there is none. Only the head of its record is read."""
+        """Return the store time of a message, or -1; only the head of its record is read."""
         entry = self.entry_at(topic, queue_id, queue_offset)
         timestamp = None if entry is None else self._log.store_timestamp_at(entry.physical_offset)
         return -1 if timestamp is None else timestamp
 
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult[Message]:
-        """Messages of a queue from a queue offset on; see `MessageStore.get`."""
+        """Return messages of a queue from a queue offset on; see `MessageStore.get`."""
         queue = self._queues.find(topic, queue_id)
-        where = place_in(queue, self._log.start, queue_offset)
+        where = position_in(queue, self._log.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:
             return GetResult(where.status, [], *where[1:])
         low, high = where.min_offset, where.max_offset
@@ -58,7 +58,7 @@ class Reader(QueueReader[Message, AnyQueue]):
         following = queue_offset
         for unit in queue.units_from(queue_offset):
             if unit.first_number >= queue_offset + max_messages:
-                following = unit.first_number  # behind a hole, where a queue has one
+                following = unit.first_number  # after a gap in the queue
                 break
             following = unit.following
             if unit.entry != PRE_BLANK:
@@ -74,7 +74,7 @@ class Reader(QueueReader[Message, AnyQueue]):
             raise StoreFilesError(f"{found}: {error}") from error
 
     def by_id(self, msg_id: str) -> Message | None:
-        """The message with an offset message id, if the store that the id names is this one."""
+        """Return the message with an offset message id, or None if the id names another store or no message."""
         wanted = parse_message_id(msg_id)
         message = self._log.message_at(wanted.physical_offset)
         return message if message is not None and message.store_host == wanted.store_host else None
@@ -82,9 +82,9 @@ class Reader(QueueReader[Message, AnyQueue]):
     def by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
     ) -> Generator[None, None, list[Message]]:
-        """Look for messages with a key, a record or some index entries a step; see `MessageStore.find_by_key`."""
+        """Find messages with a key, one record or some index entries per step; see `MessageStore.find_by_key`."""
         if self._index is None:
-            raise IndexDisabledError("expected a store with an index, found keep_index=False or BoltMQ's dialect")
+            raise IndexDisabledError("expected a store with an index, found keep_index=False or the dialect BoltMQ")
         found: dict[int, Message] = {}
         size = 0
         for offset in self._index.chain(topic, key, begin_ms, end_ms):

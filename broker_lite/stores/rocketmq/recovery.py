@@ -1,18 +1,18 @@
-"""Bringing log, queues and index together when a store is opened.
+"""Recovery at the opening of a store: makes log, queues and index consistent.
 
-The log is read from a record on up to which queues and index are known to be complete, to the first position that holds
-no whole record; there the log ends. What is read is entered again into queues and index, which skip what they have.
-What they have from behind the log's end is dropped. What stood there in the log stays in the file until the first
-message is put (see `CommitLog.append`).
+The log is read from a record up to which queues and index are known to be complete, to the first position without a
+valid record; there the log ends. The records are entered again into queues and index, which skip those that they have.
+Entries of queues and index after the end of the log are dropped. The bytes after the end stay in the file until the
+first append (see `RecordLog.append`).
 
-    after a clean end   the last record that both queues and index have
-    after a crash       the first record of a segment, the newest that both have and that is older than the checkpoint
-                        says everything on the disk is; index files that it does not vouch for are deleted before
+    after a clean stop  the last record that both queues and index have after a crash       the first record of the
+    newest segment that both have and that is older than the time up to which the checkpoint confirms everything; newer
+    index files are deleted before
 
-Missing queues or a missing index make that the log's first record, so both are built anew; one queue that is missing is
-built anew when a later message of it is read. RocketMQ begins with a segment in both cases, which it reads in a second,
-and by the queues alone, unless `messageIndexSafe` is set: it can lose index entries in a crash. The index is made whole
-here.
+If the queues or the index are missing, reading starts at the log's first record, so that both are rebuilt; a single
+missing queue is rebuilt when a later message of it is read. RocketMQ starts with a segment in both cases, which it
+reads in a second, and by the queues alone, unless `messageIndexSafe` is set: it can lose index entries in a crash. Here
+the index is completed.
 
 Source: DefaultMessageStore.load, CommitLog.recoverNormally, recoverAbnormally (5.5.0).
 """
@@ -23,7 +23,7 @@ import logging
 
 from commitlake.broker_lite.stores.engine.progress import Progress
 from commitlake.broker_lite.stores.engine.recovery import QueueGapError, RecoveryReport
-from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatching
+from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.schemas.layouts.errors import LayoutError
 
@@ -31,9 +31,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Recovery:
-    """Recovers one store."""
+    """Recovery of one store."""
 
-    def __init__(self, files: StoreFiles, dispatching: Dispatching) -> None:
+    def __init__(self, files: StoreFiles, dispatching: DispatchBuilder) -> None:
         self._log = files.log
         self._queues = files.queues
         self._index = files.index
@@ -41,10 +41,10 @@ class Recovery:
         self._dispatching = dispatching
 
     def run(self, *, crashed: bool) -> RecoveryReport:
-        """Find the log's end, and make queues and index agree with the log.
+        """Find the log's end, and make queues and index consistent with the log.
 
         Args:
-            crashed: whether `abort` was found.
+            crashed: True if the `abort` file was found.
         """
         if crashed and self._index is not None:
             self._index.drop_newer_than(self._checkpoint.index_msg_timestamp)
@@ -65,16 +65,16 @@ class Recovery:
             try:
                 report = self._read(self._find_start(crashed), crashed)
             except QueueGapError as error:
-                _logger.warning("all queues are built anew: %s", error)
+                _logger.warning("rebuilding all queues: %s", error)
                 self._queues.delete_all()
                 continue
-            # Entries of records that were lost would keep new records at the same place out of the index.
+            # Entries of lost records would prevent new records at the same offset from being indexed.
             if self._index is not None and self._index.drop_beyond(report.end):
                 continue
             return report
 
     def _find_start(self, crashed: bool) -> int:
-        """The record to begin with; see the module's docstring."""
+        """Return the offset of the record to start with; see the module's docstring."""
         known = self._queues.last_record
         if self._index is not None:
             known = min(known, self._index.end_physical_offset)
@@ -109,7 +109,7 @@ class Recovery:
             records += 1
 
     def _next_segment(self, position: int) -> int | None:
-        """Where the log goes on if a BLANK stands at the position and there is a next segment."""
+        """Return the offset of the next segment if a BLANK is at the position and there is one, else None."""
         files = self._log.files
         if position >= files.end or not self._log.is_blank_at(position):
             return None

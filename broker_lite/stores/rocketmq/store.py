@@ -1,11 +1,11 @@
-"""The message store: one folder with the files of a RocketMQ broker, in one process.
+"""Message store: one folder with the files of a RocketMQ broker, in one process.
 
     with MessageStore.open(folder, StoreOptions(segment_size_bytes=1 << 20)) as store:
         result = store.put(NewMessage("orders", b"{}", born_timestamp, born_host, properties=[("KEYS", "order-4711")]))
         store.get("orders", 0, result.queue_offset).messages
 
-The folder holds `commitlog/`, `consumequeue/`, `index/`, `config/`, `checkpoint`, `lock` and, while it is open,
-`abort`. A RocketMQ broker with the same file sizes opens it, and this store opens a broker's.
+The folder contains `commitlog/`, `consumequeue/`, `index/`, `config/`, `checkpoint`, `lock` and, while it is open,
+`abort`. A RocketMQ broker with the same file sizes can open it, and this store can open a broker's folder.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock,
 from commitlake.broker_lite.stores.engine.progress import Progress
 from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, ConfigFiles
-from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatching
+from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.flushing import Flusher
-from commitlake.broker_lite.stores.rocketmq.lookups import LookUps
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.prepared import Preparing, SentMessage
+from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, SentMessage
+from commitlake.broker_lite.stores.rocketmq.queryable_store import QueryableStore
 from commitlake.broker_lite.stores.rocketmq.reading import Reader
 from commitlake.broker_lite.stores.rocketmq.recovery import Recovery
 from commitlake.broker_lite.stores.rocketmq.writing import PutResult, Writer, needs_numbers
@@ -32,21 +32,21 @@ from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint
 
 
-class MessageStore(LookUps):
-    """An open store; several threads may use it.
+class MessageStore(QueryableStore):
+    """Open store in RocketMQ's layout; several threads may use it.
 
     Attributes:
-        path: its folder.
-        options: its settings.
-        clock: gives the store time of messages, ms.
-        recovery: what was found when it was opened.
-        before_close: what is called when it is about to be closed, for whoever keeps state in it.
+        path: folder of the store.
+        options: settings of the store.
+        clock: returns the store time of messages, ms.
+        recovery: report of recovery at the opening.
+        before_close: functions that are called before the store is closed, for objects that save state in it.
     """
 
     def __init__(
         self, path: Path, options: StoreOptions, clock: Callable[[], int], lock: StoreLock, *, is_copy: bool
     ) -> None:
-        """Load and recover the files of a folder whose lock is held; use `open`."""
+        """Load and recover the files of a locked folder; use `open` instead."""
         self.path = path
         self.options = options
         self.clock = clock
@@ -55,12 +55,12 @@ class MessageStore(LookUps):
         self._abort = AbortMark(path)
         self._files = StoreFiles.load(path, options, clock)
         self._mappings = self._files.mappings
-        # From here on files are changed: whoever finds them in the middle of it must know.
+        # Files are changed from here on, so a crash must be detectable.
         self._abort.set()
         if is_copy:
             checkpoint = self._files.checkpoint.value
             self._files.log.drop_doubtful(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
-        self.recovery = Recovery(self._files, Dispatching(options)).run(crashed=self._abort.was_found)
+        self.recovery = Recovery(self._files, DispatchBuilder(options)).run(crashed=self._abort.was_found)
         for queue in self._files.queues:
             if not queue.topic.startswith(LIGHT_PREFIX):
                 self.config.topics.ensure(queue.topic, queue.queue_id)
@@ -76,12 +76,12 @@ class MessageStore(LookUps):
 
     @property
     def files(self) -> StoreFiles:
-        """The files themselves, for whoever copies another store's log into them; the writer's lock guards them."""
+        """Files of the store, for copying another store's log into them; protected by the writer's lock."""
         return self._files
 
     @property
     def writer(self) -> Writer:
-        """What knows how far the log has come; see `files`."""
+        """Writer of the store, which knows the progress of the log; see `files`."""
         return self._writer
 
     @classmethod
@@ -93,20 +93,20 @@ class MessageStore(LookUps):
         clock: Callable[[], int] = system_clock,
         is_copy: bool = False,
     ) -> MessageStore:
-        """Open a folder, which is created if it is not there, and recover what is in it.
+        """Open a folder, create it if necessary, and recover its content.
 
         Args:
-            path: the store's root.
-            options: its settings; file sizes must be those of the files that are there.
-            clock: gives ms since 1970.
-            is_copy: whether the log is a copy, whose end its master will send again where it is in doubt; see
+            path: folder of the store.
+            options: settings; file sizes must be those of the existing files.
+            clock: returns ms since 1970.
+            is_copy: whether the log is a copy of a master's, which will send its uncertain end again; see
                 `CommitLog.drop_doubtful`.
 
         Raises:
-            StoreLockedError: if a broker or another store has it open.
+            StoreLockedError: if a broker or another store has the folder open.
             StoreFilesError: if its files do not fit the options or one another.
-            UnsafeFileError: for a link, or something else that is no file, among them.
-            ConfigFileError: if a file under `config/` is broken, and its `.bak` too.
+            UnsafeFileError: if one of them is a symbolic link or not a regular file.
+            ConfigFileError: if a file under `config/` and its `.bak` are invalid.
         """
         root = Path(path)
         with holding(root) as lock:
@@ -115,7 +115,7 @@ class MessageStore(LookUps):
         return store
 
     def close(self) -> None:
-        """Let those who keep state in the store save it, put everything on the disk, and give the folder back."""
+        """Save registered state, flush everything to disk, and release the folder."""
         try:
             if not self._writer.is_closed and self._writer.failure is None:
                 for save in self.before_close:
@@ -132,8 +132,8 @@ class MessageStore(LookUps):
         """Store a message.
 
         Raises:
-            MessageRefusedError: if a broker would refuse it; nothing was written.
-            DiskFullError: if there is no room for it; nothing was written.
+            MessageRefusedError: if a broker would refuse the message; nothing was written.
+            DiskFullError: if the disk has no room for it; nothing was written.
             StoreUnusableError: if the store is closed, or its disk failed.
         """
         result = self._writer.put([message])[0]
@@ -141,26 +141,26 @@ class MessageStore(LookUps):
         return result
 
     @property
-    def preparing(self) -> Preparing:
-        """Makes records of messages, as `send` does."""
+    def preparing(self) -> MessagePreparer:
+        """Preparer of messages, as used by `send`."""
         return self._writer.preparing
 
     def send(self, message: SentMessage) -> PutResult:
-        """Store a producer's message without waiting for the disk in any mode; see `put`."""
+        """Store a producer's message without waiting for the disk, even in SYNC mode; see `put`."""
         if needs_numbers(message.sys_flag, message.properties):
             return self._writer.put_one(message.with_pairs())
         return self._writer.append_one(self._writer.preparing.prepare_sent(message))
 
     def send_batch(self, messages: Sequence[SentMessage]) -> list[PutResult]:
-        """Store messages of one queue together, as `send`."""
+        """Store all messages of a batch in one queue, or none of them, as `send` does."""
         return self._writer.append([self._writer.preparing.prepare_sent(message) for message in messages])
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
-        """Store messages of one queue together, as a producer's batch: one after another, in one segment, or none.
+        """Store messages of one queue as a producer's batch: consecutively in one segment, or none of them.
 
         Raises:
             MessageRefusedError: if a broker would refuse the batch; nothing was written.
-            DiskFullError: if there is no room for it; nothing was written.
+            DiskFullError: if the disk has no room for it; nothing was written.
             StoreUnusableError: if the store is closed, or its disk failed.
         """
         results = self._writer.put_batch(messages)
@@ -168,27 +168,27 @@ class MessageStore(LookUps):
         return results
 
     def delete_queues(self, topic: str) -> None:
-        """Forget the queues of a topic, with their files; the log keeps its messages."""
+        """Delete the queues of a topic with their files; the messages stay in the log."""
         with self._reading():
             self._files.queues.delete(topic)
 
     def cut_log(self, progress: Progress) -> None:
-        """Let the log end where its last sound record does; nothing may lead behind it."""
+        """Truncate the log to the end of its last valid record; no queue may point after it."""
         with self._flusher.paused(), self._reading():
             self._files.log.cut(progress.log_end)
             self._writer.last = progress
 
     @property
     def has_batch_queues(self) -> bool:
-        """Whether a topic may have BatchConsumeQueues."""
+        """True if a topic may have BatchConsumeQueues."""
         return self.options.dialect.is_rocketmq
 
     @property
     def timer_checkpoint(self) -> TimerCheckpoint | None:
-        """How far the timers are; None in a dialect that has none."""
+        """Checkpoint of the timers; None in a dialect without timers."""
         return self._files.timers.checkpoint if self.options.dialect.has_transactions else None
 
     @property
     def max_queues(self) -> int:
-        """Most queues that a topic can be given."""
+        """Maximum number of queues of a topic."""
         return MAX_QUEUES

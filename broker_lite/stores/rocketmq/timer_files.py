@@ -1,17 +1,18 @@
-"""The files in which RocketMQ keeps the messages of the timer topic that wait: timer log, timer wheel and timercheck.
+"""Files of waiting timer messages, as RocketMQ writes them: timer log, timer wheel and timercheck.
 
-A message of the timer topic is entered once: its unit is appended to the timer log, and its slot of the wheel leads to
-that unit. The checkpoint says before which time all slots were delivered. What waits is therefore what the timer log
-has in slots from that time on, and what the timer topic's queue has after the last message in the log.
+A message of the timer topic is entered once: its unit is appended to the timer log, and its slot of the wheel then
+points to that unit. The checkpoint contains the time before which all slots were delivered. So the waiting messages are
+those that the timer log has in slots from that time on, and those in the timer topic's queue after the last one in the
+log.
 
-Everything is written so that a RocketMQ broker that opens the store goes on where this one stopped, whenever that is:
+Files are written in this order, so that a RocketMQ broker can take over at any moment:
 
-    the checkpoint first   master_timer_queue_offset is raised, so that the units decide with which message it goes on
-    then the unit          a broker goes on after the last one
+    the checkpoint first   master_timer_queue_offset is raised, so that the units determine the message to resume at
+    then the unit          a broker resumes after the last one
     then the slot          a broker corrects the wheel by the timer log
     last the checkpoint    last_read_time_ms, once all messages of a slot were delivered
 
-The files are only made with the first message. Source: TimerMessageStore, TimerLog, TimerWheel, TimerCheckpoint
+The files are created with the first message. Source: TimerMessageStore, TimerLog, TimerWheel, TimerCheckpoint
 (5.5.0).
 """
 
@@ -59,28 +60,28 @@ from commitlake.schemas.store_files import create_file, files_in, make_folders, 
 
 _READ_AT_ONCE = UNIT.size << 14
 _PRECISIONS_MS = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
-"""Values of timerPrecisionMs that are recognised by what is in the wheel."""
+"""Values of timerPrecisionMs that can be recognised from the wheel."""
 
 
 class TimerFiles:
-    """The timer files of one store; several threads may use them.
+    """Timer files of one store; several threads may use them.
 
     Attributes:
-        precision_ms: of the wheel's slots.
-        checkpoint: what `config/timercheck` says.
-        has_checkpoint: whether the store has that file.
+        precision_ms: precision of the wheel's slots.
+        checkpoint: content of `config/timercheck`.
+        has_checkpoint: True if the store has that file.
     """
 
     def __init__(self, root: Path, log_file_size: int, mappings: Mappings) -> None:
-        """Open the files that are there.
+        """Open the existing files.
 
         Args:
-            root: the store's folder.
-            log_file_size: size of a timer log file, where there is none yet.
-            mappings: what maps files into memory.
+            root: folder of the store.
+            log_file_size: size of a timer log file, if there is none yet.
+            mappings: limits the number of mapped files.
 
         Raises:
-            StoreFilesError: if a file has a size that no broker gives it, or one of the timer log is missing.
+            StoreFilesError: if a file has an impossible size, or one of the timer log is missing.
         """
         self._root = root
         self._mappings = mappings
@@ -89,11 +90,11 @@ class TimerFiles:
         size = _size_of_files(folder, root) or log_file_size
         self._log = FileQueue(folder, size, "timer_log_file_size_bytes", mappings)
         self._wheel = self._open_wheel()
-        # A broker with snapshots of the wheel begins with an old one, and must read the whole timer log then.
+        # A broker with snapshots of the wheel starts with an old one, and must then read the whole timer log.
         self._has_snapshots = any(root.glob(f"{FILE_NAME}.*"))
         stored = self._read_checkpoint()
         self.has_checkpoint = bool(stored)
-        # Brokers before 5.1 wrote fewer fields; zeros vouch for nothing.
+        # Brokers before 5.1 wrote fewer fields; zeros confirm nothing.
         self.checkpoint = parse_timer_checkpoint(stored.ljust(LAYOUT.size, b"\0"))
         self.precision_ms = DEFAULT_PRECISION_MS
         self._is_dirty = False
@@ -122,14 +123,14 @@ class TimerFiles:
         return MappedFile(path, size, self._mappings)
 
     def recover(self, log_end: int, *, crashed: bool) -> tuple[list[TimerUnit], TimerUnit | None]:
-        """Find the end of the timer log, and correct the wheel where it may differ.
+        """Find the end of the timer log, and correct the wheel if necessary.
 
         Args:
             log_end: end of the CommitLog; units of records after it are dropped.
-            crashed: whether the store was not closed.
+            crashed: True if the store was not closed.
 
         Returns:
-            The units in slots that were not delivered, and the log's last unit, if it has one.
+            Units in slots that were not delivered, and the log's last unit, or None.
         """
         slots: dict[int, TimerSlot] = {}
         waiting: list[TimerUnit] = []
@@ -139,7 +140,7 @@ class TimerFiles:
                 break
             end, last = position + UNIT.size, unit
             if unit.slot_ms >= self.checkpoint.last_read_time_ms:
-                _enter_slot(slots, unit.slot_ms, position, unit.magic)
+                _point_slot_to(slots, unit.slot_ms, position, unit.magic)
                 waiting.append(unit)
         with self._guard:
             if self._log.is_empty:
@@ -167,11 +168,11 @@ class TimerFiles:
 
     @property
     def _units_size(self) -> int:
-        """Bytes of a file that hold units; the rest is for its blank."""
+        """Number of bytes of a file for units; the rest is for its blank."""
         return (self._log.file_size - BLANK.size) // UNIT.size * UNIT.size
 
     def _find_precision(self, unit: TimerUnit) -> None:
-        """Recognise a broker's timerPrecisionMs by the slot of a unit."""
+        """Determine a broker's timerPrecisionMs from the slot of a unit."""
         assert self._wheel is not None
         for precision in _PRECISIONS_MS:
             if parse_timer_slot(self._wheel.memory, unit.slot_ms // precision) is not None:
@@ -196,10 +197,10 @@ class TimerFiles:
         yield from (unit for _, unit in self._units() if unit.physical_offset >= physical_offset)
 
     def enter(self, unit: TimerUnit) -> None:
-        """Append a unit, whose `prev_pos` is set here, and let its slot lead to it.
+        """Append a unit, whose `prev_pos` is set here, and make its slot point to it.
 
         Raises:
-            DiskFullError: if there is no room for a file; nothing was written.
+            DiskFullError: if the disk has no room for a file; nothing was written.
         """
         with self._guard:
             if self._wheel is None:
@@ -208,7 +209,7 @@ class TimerFiles:
             slot = parse_timer_slot(self._wheel.memory, time)
             position = self._append(unit._replace(prev_pos=slot.last_pos if slot else NO_POSITION))
             slots = {} if slot is None else {time: slot}
-            _enter_slot(slots, time, position, unit.magic)
+            _point_slot_to(slots, time, position, unit.magic)
             self._put_slot(slots[time])
             self._is_dirty = True
 
@@ -223,11 +224,11 @@ class TimerFiles:
         return position
 
     def save(self, now_ms: int, **values: int) -> None:
-        """Write the checkpoint with some of its values changed.
+        """Write the checkpoint with changed values.
 
         Args:
-            now_ms: the time.
-            values: fields of `TimerCheckpoint`.
+            now_ms: current time.
+            values: changed fields of `TimerCheckpoint`.
         """
         with self._guard:
             changed = replace(self.checkpoint, **values, timestamp=now_ms, counter=self.checkpoint.counter + 1)
@@ -251,7 +252,7 @@ class TimerFiles:
         self._is_dirty = True
 
     def sync(self) -> None:
-        """Put everything on the disk, the checkpoint last."""
+        """Flush everything to disk, the checkpoint last."""
         with self._guard:
             if not self._is_dirty:
                 return
@@ -269,7 +270,7 @@ class TimerFiles:
                 os.close(descriptor)
 
     def delete_expired(self, min_physical_offset: int) -> None:
-        """Remove the files of the timer log whose records the CommitLog no longer has; the last stays."""
+        """Delete the files of the timer log whose records are no longer in the CommitLog; the last file stays."""
         with self._guard:
             count = 0
             for start in self._log.file_starts[:-1]:
@@ -281,14 +282,14 @@ class TimerFiles:
             self._log.delete_first(count)
 
 
-def _enter_slot(slots: dict[int, TimerSlot], time: int, position: int, magic: int) -> None:
-    """Let a slot lead to a unit; a broker counts a cancellation as one message less."""
+def _point_slot_to(slots: dict[int, TimerSlot], time: int, position: int, magic: int) -> None:
+    """Make a slot point to a unit; as in RocketMQ, a cancellation counts as minus one message."""
     slot = slots.get(time) or TimerSlot(time, position, NO_POSITION, 0)
     num = slot.num + (-1 if magic & MAGIC_DELETE else 1)
     slots[time] = slot._replace(last_pos=position, num=num)
 
 
 def _size_of_files(folder: Path, root: Path) -> int | None:
-    """Return the size of the first file of a timer log: a broker's setting, which it does not tell otherwise."""
+    """Return the size of the first file of a timer log, a broker's setting that is stored nowhere else."""
     names = files_in(folder, is_segment_name, below=root)
     return (folder / names[0]).lstat().st_size or None if names else None

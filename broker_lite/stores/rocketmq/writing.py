@@ -1,8 +1,9 @@
-"""Putting messages into a store: one lock, within which the log, the queue and the index get their parts.
+"""Writer of a store: it appends to the log, the queue and the index under one lock.
 
-A message has its queue offset and its place in the log in the same moment, so the log's order is every queue's order.
-What can be refused is refused before anything is written, a full disk too; what fails later (a disk that breaks) makes
-the store unusable until it is opened anew, because recovery alone can bring log and queues together again.
+A message gets its queue offset and its position in the log at the same moment, so the order of the log is the order of
+every queue. Everything that can be refused is refused before anything is written, including a full disk. A later
+failure, such as a disk error, makes the store unusable until it is opened again, because only recovery can make log and
+queues consistent again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from commitlake.broker_lite.stores.engine.progress import Progress
 from commitlake.broker_lite.stores.rocketmq.checks import check_batch
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.prepared import Prepared, Preparing
+from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, Prepared
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -42,19 +43,19 @@ from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 
 _BROKERS_OWN = frozenset({INNER_BASE, MULTI_QUEUE_OFFSET})
-"""Properties that no producer gives: they say where a record is in its queues."""
+"""Properties that only the broker sets: the position of a record in its queues."""
 
 
 class PutResult(NamedTuple):
-    """Where a message was stored.
+    """Position of a stored message.
 
     Attributes:
-        physical_offset: of its record in the CommitLog.
-        size: of its record.
-        queue_offset: its number in its queue.
-        store_timestamp: the store's clock, ms.
-        store_host: the store's address.
-        queue_id: its queue, where the store has chosen it; None where the producer has.
+        physical_offset: physical offset of its record in the CommitLog.
+        size: size of its record.
+        queue_offset: queue offset.
+        store_timestamp: store time, ms.
+        store_host: address of the store.
+        queue_id: queue chosen by the store; None if the producer chose it.
     """
 
     physical_offset: int
@@ -66,20 +67,20 @@ class PutResult(NamedTuple):
 
     @property
     def msg_id(self) -> str:
-        """The offset message id."""
+        """Offset message id."""
         return serialize_message_id(self.store_host, self.physical_offset)
 
 
 def needs_numbers(sys_flag: int, properties: Container[str]) -> bool:
-    """Return whether a record's properties may have to say its numbers: an inner batch, or one with light queues."""
+    """Return whether a record's properties may have to contain its queue offsets: inner batches and light queues."""
     return bool(sys_flag & INNER_BATCH) or MULTI_DISPATCH in properties or INNER_NUM in properties
 
 
 class Writer(LogWriter):
-    """Appends messages.
+    """Writer of messages to a store in RocketMQ's layout.
 
     Attributes:
-        preparing: makes records of messages.
+        preparing: prepares records of messages.
     """
 
     def __init__(self, options: StoreOptions, clock: Callable[[], int], files: StoreFiles, last: Progress) -> None:
@@ -90,28 +91,28 @@ class Writer(LogWriter):
         self._queues = files.queues
         self._index = files.index
         self._topics = files.config.topics
-        self.preparing = Preparing(options, files.log.max_record_bytes)
+        self.preparing = MessagePreparer(options, files.log.max_record_bytes)
 
     def put(self, messages: Sequence[NewMessage]) -> list[PutResult]:
-        """Append messages of one queue, together.
+        """Append all messages of one queue, or none of them.
 
         Raises:
             MessageRefusedError: if a broker would refuse one of them; nothing was written.
-            DiskFullError: if there is no room; nothing was written.
-            StoreUnusableError: if the store was closed, or failed before.
+            DiskFullError: if the disk has no room; nothing was written.
+            StoreUnusableError: if the store is closed, or a write failed before.
         """
         if len(messages) == 1:
             return [self.put_one(messages[0])]
         return self.append([self.preparing.prepare(message) for message in messages])
 
     def put_one(self, message: NewMessage) -> PutResult:
-        """Append a message, as `put`."""
+        """Append one message; see `put`."""
         if needs_numbers(message.sys_flag, dict(message.properties)):
             return self._append_numbered(message)
         return self.append_one(self.preparing.prepare(message))
 
     def _append_numbered(self, message: NewMessage) -> PutResult:
-        """Append a message whose properties are to say its numbers, which only the append knows."""
+        """Append a message whose properties contain its queue offsets, which are only known under the lock."""
         with self.lock:
             numbers, count, names = self._numbers(message)
             known = {name: value for name, value in message.properties if name not in _BROKERS_OWN}
@@ -119,17 +120,17 @@ class Writer(LogWriter):
             return self.append_one(prepared._replace(message_count=count, light_queues=names))
 
     def _numbers(self, message: NewMessage) -> tuple[dict[str, str], int, tuple[str, ...]]:
-        """Return the properties to add, how many messages the record holds, and its light queues.
+        """Return the properties to add, the number of messages in the record, and its light queues.
 
         Raises:
-            MessageRefusedError: if it is an inner batch, and its topic or its properties are not made for one.
+            MessageRefusedError: if it is an inner batch whose topic or properties do not allow one.
         """
         known = dict(message.properties)
         if message.sys_flag & INNER_BATCH or INNER_NUM in known:
             count = parse_int(known.get(INNER_NUM), 1, MAX_INNER_MESSAGES)
             if count is None or not self._topics.is_batch(message.topic):
                 raise MessageRefusedError(
-                    f"an inner batch: expected {INNER_NUM} from 1 to {MAX_INNER_MESSAGES} and a topic with "
+                    f"inner batch: expected {INNER_NUM} from 1 to {MAX_INNER_MESSAGES} and a topic with "
                     f"{QUEUE_TYPE}={BATCH_QUEUE_TYPE}, found {known.get(INNER_NUM, 'none')[:40]!r} for {message.topic}"
                 )
             queue = self._queues.find_or_create(message.topic, message.queue_id)
@@ -141,7 +142,7 @@ class Writer(LogWriter):
         return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, names
 
     def append(self, messages: Sequence[Prepared]) -> list[PutResult]:
-        """Append prepared messages of one queue, together; see `put`."""
+        """Append prepared messages of one queue, all or none; see `put`."""
         first = messages[0]
         with self.lock:
             self.check_writable()
@@ -152,7 +153,7 @@ class Writer(LogWriter):
         return results
 
     def append_one(self, message: Prepared) -> PutResult:
-        """Append one prepared message, as `append`: nearly all come so."""
+        """Append one prepared message, by far the most frequent case; see `append`."""
         topic, queue_id, record, _, queued, tags_code, is_due_later, index_keys, message_count, names = message
         size = len(record)
         with self.lock:
@@ -190,7 +191,7 @@ class Writer(LogWriter):
         return self.fail(error, f"the message at {offset} is in the log, but not in its queue or the index")
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
-        """Append a batch, as `put`; a batch has rules of its own."""
+        """Append a batch, which has additional rules; see `put`."""
         check_batch(messages, self._options.max_message_size_bytes)
         return self.put(messages)
 
@@ -219,7 +220,7 @@ class Writer(LogWriter):
         store_timestamp: int,
         offset: int,
     ) -> None:
-        """Let the messages stand one after another from a physical offset on."""
+        """Set the offsets of messages that follow one another from a physical offset on."""
         for message, record in zip(messages, records, strict=True):
             message.place(queue_offset, offset, store_timestamp)
             offset += len(record)

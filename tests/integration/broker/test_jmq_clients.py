@@ -83,7 +83,7 @@ def test_dead_letters_are_consumed_as_a_topic(broker_lite: BrokerLite, client_ve
 
 
 @pytest.mark.parametrize(
-    ("kind", "sentence"), [("delay", "messages cannot wait"), ("transaction", "a journal has no transactions")]
+    ("kind", "sentence"), [("delay", "does not support delays"), ("transaction", "a journal has no transactions")]
 )
 def test_what_a_journal_cannot_do_is_said(
     broker_lite: BrokerLite, client_version: str, kind: str, sentence: str

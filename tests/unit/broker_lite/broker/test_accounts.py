@@ -39,7 +39,7 @@ def write(path: Path, text: str = FILE, mode: int = 0o600) -> Path:
 
 
 def test_only_signed_requests_are_done(root: Path, clock: Clock, tmp_path: Path) -> None:
-    accounts = Accounts.of_file(write(tmp_path / "accounts.toml"))
+    accounts = Accounts.from_file(write(tmp_path / "accounts.toml"))
     dispatcher = open_broker(root, clock, accounts=accounts)
     with dispatcher.broker.store:
         peer = Peer(dispatcher)
@@ -140,7 +140,7 @@ def test_without_accounts_administration_is_done_for_this_machine_only(
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(AccountsError, match="only its owner"):
-        Accounts.of_file(write(tmp_path / "accounts.toml", mode=mode))
+        Accounts.from_file(write(tmp_path / "accounts.toml", mode=mode))
 
 
 @pytest.mark.parametrize(
@@ -155,21 +155,21 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> No
 )
 def test_a_file_without_accounts_is_refused_and_no_secret_shown(tmp_path: Path, text: str) -> None:
     with pytest.raises(AccountsError, match="expected"):
-        Accounts.of_file(write(tmp_path / "accounts.toml", text))
+        Accounts.from_file(write(tmp_path / "accounts.toml", text))
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(AccountsError, match="cannot be read"):
-        Accounts.of_file(tmp_path / "none.toml")
+    with pytest.raises(AccountsError, match="cannot read"):
+        Accounts.from_file(tmp_path / "none.toml")
 
 
 def test_the_environment_names_one_account() -> None:
-    assert Accounts.of_environment({}) is None
-    accounts = Accounts.of_environment({ACCESS_KEY_VARIABLE: "the-shop", SECRET_KEY_VARIABLE: "secret-of-the-shop"})
+    assert Accounts.from_environment({}) is None
+    accounts = Accounts.from_environment({ACCESS_KEY_VARIABLE: "the-shop", SECRET_KEY_VARIABLE: "secret-of-the-shop"})
     assert accounts is not None
     request = Command(
         RequestCode.UPDATE_AND_CREATE_TOPIC, signed({}, b"", Credentials("the-shop", "secret-of-the-shop"))
     )
     accounts.check(request, Channel(Host.of("127.0.0.1", 40000), lambda _: None, lambda: None))
     with pytest.raises(AccountsError, match="both"):
-        Accounts.of_environment({ACCESS_KEY_VARIABLE: "the-shop"})
+        Accounts.from_environment({ACCESS_KEY_VARIABLE: "the-shop"})

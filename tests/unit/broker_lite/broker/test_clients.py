@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.broker_lite.broker.clients import Clients
-from commitlake.broker_lite.broker.limits import MAX_PLACES_OF_ONE, LimitError
+from commitlake.broker_lite.broker.limits import MAX_MEMBERSHIPS_OF_ONE, LimitError
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command
@@ -46,23 +46,23 @@ def test_who_comes_by_a_connection_leaves_with_it(clients: Clients) -> None:
     assert beat(clients, second, "two") == {"consumers"}
     assert beat(clients, second, "three") == {"consumers"}
     assert beat(clients, first, "one") == set()
-    assert clients.lost(second) == {"consumers"}
+    assert clients.disconnect(second) == {"consumers"}
     assert ids(clients) == ["one"]
-    assert clients.lost(second) == set()
-    assert clients.lost(first) == {"consumers"}
+    assert clients.disconnect(second) == set()
+    assert clients.disconnect(first) == {"consumers"}
     assert not clients.consumers
     assert not clients.producers
-    assert not clients._places
+    assert not clients._memberships
 
 
 def test_who_comes_by_another_connection_stays_when_the_old_one_ends(clients: Clients) -> None:
     old, new = channel(), channel()
     beat(clients, old)
     assert beat(clients, new) == {"consumers"}
-    assert clients.lost(old) == set()
+    assert clients.disconnect(old) == set()
     assert ids(clients) == ["client"]
-    assert clients.lost(new) == {"consumers"}
-    assert clients._places == {}
+    assert clients.disconnect(new) == {"consumers"}
+    assert clients._memberships == {}
 
 
 def test_who_unregisters_has_gone_before_its_connection(clients: Clients) -> None:
@@ -71,7 +71,7 @@ def test_who_unregisters_has_gone_before_its_connection(clients: Clients) -> Non
     assert clients.unregister(by, "client", "producers", "consumers") == {"consumers"}
     assert clients.unregister(by, "client", "producers", "consumers") == set()
     assert ids(clients) == []
-    assert clients._places == {}
+    assert clients._memberships == {}
 
 
 def test_nobody_unregisters_a_client_of_another_connection(clients: Clients) -> None:
@@ -94,7 +94,7 @@ def test_who_is_silent_has_gone(clients: Clients) -> None:
 
 def test_one_connection_brings_no_more_groups_than_it_may(clients: Clients) -> None:
     by = channel()
-    groups = tuple(ProducerData(f"group-{number}") for number in range(MAX_PLACES_OF_ONE))
+    groups = tuple(ProducerData(f"group-{number}") for number in range(MAX_MEMBERSHIPS_OF_ONE))
     clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
     clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
     with pytest.raises(LimitError, match="groups on one connection: expected at most 4096, found 4097"):
@@ -111,4 +111,4 @@ def test_a_connection_that_ends_is_not_searched_for_among_all_clients(clients: C
     beat(clients, by)
     clients.producers = Groups(clients.producers)  # type: ignore[assignment]
     clients.consumers = Groups(clients.consumers)  # type: ignore[assignment]
-    assert clients.lost(by) == {"consumers"}
+    assert clients.disconnect(by) == {"consumers"}

@@ -23,7 +23,7 @@ def test_a_kind_of_warning_has_a_limit_and_a_count(caplog: pytest.LogCaptureFixt
     log.report()
     assert caplog.messages[MAX_LINES:] == [
         "another kind: x",
-        f"{1000 - MAX_LINES} more warnings in {WINDOW_SECONDS} s of the kind 'a connection from %s is refused'",
+        f"{1000 - MAX_LINES} more warnings within {WINDOW_SECONDS} s like: a connection from %s is refused",
     ]
     log.warning("a connection from %s is refused", "later")
     assert caplog.messages[-1] == "a connection from later is refused"
@@ -36,4 +36,4 @@ def test_the_count_is_logged_when_the_next_window_begins(caplog: pytest.LogCaptu
         log.warning("refused")
     clock.now_ms = WINDOW_SECONDS
     log.warning("refused")
-    assert caplog.messages[-2:] == [f"2 more warnings in {WINDOW_SECONDS} s of the kind 'refused'", "refused"]
+    assert caplog.messages[-2:] == [f"2 more warnings within {WINDOW_SECONDS} s like: refused", "refused"]

@@ -1,4 +1,4 @@
-"""Long work in slices, and the shares of clients."""
+"""Long work in slices, and the quotas of clients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.broker.quotas import Quotas
 from commitlake.broker_lite.broker.slices import Slices
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -77,7 +77,7 @@ def test_work_that_fails_leaves_the_others() -> None:
 @pytest.mark.usefixtures("one_step_a_slice")
 def test_one_client_has_no_more_work_waiting_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     slices, client = Slices(), channel()
-    monkeypatch.setattr(slices, "_shares", Shares(of_one=2, of_address=9, in_all=9))
+    monkeypatch.setattr(slices, "_quotas", Quotas(of_one=2, of_address=9, in_all=9))
     assert [slices.run(work("a", [], 2), client) for _ in range(3)] == [True, True, False]
     assert slices.run(work("b", [], 2), channel(port=2))
     while slices.turn():
@@ -139,25 +139,25 @@ def test_only_the_oldest_work_of_a_client_is_begun() -> None:
 
 
 def test_shares_are_of_one_connection_of_one_address_and_of_all() -> None:
-    shares = Shares(of_one=3, of_address=4, in_all=6)
+    quotas = Quotas(of_one=3, of_address=4, in_all=6)
     first, neighbour, other = channel(), channel(port=2), channel("10.0.0.2")
-    assert shares.take(first, 3)
-    assert not shares.take(first)
-    assert not shares.take(neighbour, 2)
-    assert shares.take(neighbour)
-    assert not shares.take(other, 3)
-    assert shares.take(other, 2)
-    shares.release(first, 3)
-    assert shares.total == 3
-    assert shares.take(first, 3)
+    assert quotas.take(first, 3)
+    assert not quotas.take(first)
+    assert not quotas.take(neighbour, 2)
+    assert quotas.take(neighbour)
+    assert not quotas.take(other, 3)
+    assert quotas.take(other, 2)
+    quotas.release(first, 3)
+    assert quotas.total == 3
+    assert quotas.take(first, 3)
 
 
 def test_all_addresses_of_one_ipv6_network_are_one() -> None:
-    shares = Shares(of_one=3, of_address=3, in_all=9)
-    assert shares.take(channel("2001:db8:1:2::3"), 3)
-    assert not shares.take(channel("2001:db8:1:2:ffff::4"))
-    assert shares.take(channel("2001:db8:1:3::4"))
-    assert not shares.has_room(channel("2001:db8:1:3:ffff::4"), 3)
-    assert shares.take(channel("::ffff:10.0.0.1"), 3)
-    assert not shares.has_room(channel("10.0.0.1"))
-    assert shares.has_room(channel("::ffff:10.0.0.2"))
+    quotas = Quotas(of_one=3, of_address=3, in_all=9)
+    assert quotas.take(channel("2001:db8:1:2::3"), 3)
+    assert not quotas.take(channel("2001:db8:1:2:ffff::4"))
+    assert quotas.take(channel("2001:db8:1:3::4"))
+    assert not quotas.has_room(channel("2001:db8:1:3:ffff::4"), 3)
+    assert quotas.take(channel("::ffff:10.0.0.1"), 3)
+    assert not quotas.has_room(channel("10.0.0.1"))
+    assert quotas.has_room(channel("::ffff:10.0.0.2"))

@@ -260,7 +260,7 @@ def test_decision_is_made_once_and_by_the_producer_only(delivery: Delivery) -> N
         delivery.commit("shop", 7)
     delivery.commit("shop", half)
     for decide in (delivery.commit, delivery.rollback):
-        with pytest.raises(TransactionError, match="expected it pending, found it decided"):
+        with pytest.raises(TransactionError, match="expected it undecided, found it decided"):
             decide("shop", half)
     with pytest.raises(TransactionError, match=r"expected a half message at .*, found orders"):
         delivery.commit("shop", delivery.send(sent()).physical_offset)
@@ -276,7 +276,7 @@ def test_half_message_without_a_place_to_go_cannot_be_committed(delivery: Delive
     ("properties", "expected"),
     [
         (HALF | {"DELAY": "3"}, "expected no DELAY, found 3"),
-        (OWN | {"TRAN_MSG": "true"}, "expected PGROUP, found none"),
+        (OWN | {"TRAN_MSG": "true"}, "expected a PGROUP property, found none"),
     ],
 )
 def test_half_message_must_have_a_producer_and_no_delay(
@@ -336,5 +336,5 @@ def test_what_waits_or_is_not_decided_is_not_sent_back(root: Path, delivery: Del
     delivery.send(sent(DELAY="2"))
     delivery.send(sent(TIMER_DELAY_SEC="9"))
     for waiting in list(log_records(root)):
-        with pytest.raises(SendBackError, match="expected a message that consumers get"):
+        with pytest.raises(SendBackError, match="expected a consumer's message"):
             delivery.send_back("ship", waiting.physical_offset)

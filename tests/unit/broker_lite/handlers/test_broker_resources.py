@@ -106,7 +106,7 @@ def test_no_request_sets_the_progress_of_the_broker(root: Path, clock: Clock, gr
         ):
             answer = peer.ask(code, fields, body)
             assert (answer.code, answer.remark) == (
-                ResponseCode.NO_PERMISSION, f"the group[{group}] is the broker's own, clients may not change it",
+                ResponseCode.NO_PERMISSION, f"the group[{group}] belongs to the broker, clients may not change it",
             ), code  # fmt: skip
         commit = pull_fields(topic, 0, 5, consumerGroup=group, sysFlag=7, commitOffset=5)
         peer.ask(RequestCode.PULL_MESSAGE, commit)

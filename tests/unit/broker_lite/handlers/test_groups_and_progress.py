@@ -372,4 +372,4 @@ def test_a_consumer_that_does_not_answer_keeps_nobody_waiting(
     dispatcher.tick(clock.now_ms)
     expected = ResponseCode.CONSUME_MSG_TIMEOUT if is_silent else ResponseCode.SUCCESS
     assert [answer.code for answer in peer.sent] == [expected, ResponseCode.SUCCESS]
-    assert not dispatcher.broker.asked
+    assert not dispatcher.broker.relayed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.broker.options import BrokerOptions
-from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.broker.quotas import Quotas
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
@@ -116,18 +116,18 @@ def test_places_are_shared_by_addresses_and_given_back(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = dispatcher.broker.clients
-    monkeypatch.setattr(clients, "_shares", Shares(of_one=10, of_address=3, in_all=5))
+    monkeypatch.setattr(clients, "_quotas", Quotas(of_one=10, of_address=3, in_all=5))
     neighbour, stranger = Peer(dispatcher), Peer(dispatcher)
     stranger.channel.peer = Host.of("10.0.0.9", 1)
     assert peer.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", producers=("p",))).code == ResponseCode.SUCCESS
     answer = neighbour.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", "g2", client_id="c2"))
-    assert "too many groups and clients" in str(answer.remark)
+    assert "expected fewer groups and clients" in str(answer.remark)
     assert stranger.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", "g2", client_id="c3")).code == ResponseCode.SUCCESS
     dispatcher.lost(peer.channel)
     assert neighbour.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", "g2", client_id="c2")).code == ResponseCode.SUCCESS
     for one in (neighbour, stranger):
         dispatcher.lost(one.channel)
-    assert (clients._shares.total, clients._subscriptions_size) == (0, 0)
+    assert (clients._quotas.total, clients._subscriptions_size) == (0, 0)
 
 
 def test_all_subscriptions_together_have_a_limit(

@@ -169,11 +169,11 @@ def test_look_ups_and_tables_take_small_steps(
 
 def test_a_look_up_that_takes_too_long_is_an_error(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": "U1"}), b"1")
-    monkeypatch.setattr("commitlake.broker_lite.handlers.queries.LOOK_UP_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.queries.QUERY_SECONDS", -1)
     query = {"topic": "orders", "key": "same", "maxNum": 3, "beginTimestamp": 0, "endTimestamp": 1 << 60}
     answer = peer.ask(RequestCode.QUERY_MESSAGE, query)
     assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
-    assert "the look-up took longer" in str(answer.remark)
+    assert "the query took longer" in str(answer.remark)
 
 
 def test_a_look_up_gives_the_newest_that_fit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:

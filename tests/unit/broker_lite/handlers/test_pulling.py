@@ -244,6 +244,6 @@ def test_an_answer_that_fits_no_frame_is_an_error_to_who_has_asked(peer: Peer) -
     # In the answer's JSON each of these letters takes six bytes.
     answer = peer.ask(PULL, pull_fields("\u00e9" * 200_000))
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert (answer.remark or "").startswith("the answer fits no frame: ")
+    assert (answer.remark or "").startswith("the answer does not fit in a frame: ")
     send(peer)
     assert peer.ask(PULL, pull_fields("orders")).code == ResponseCode.SUCCESS

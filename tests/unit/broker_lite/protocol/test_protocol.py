@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.broker_lite.protocol import Channel, FrameReader
-from commitlake.broker_lite.protocol.channel import MAX_ASKED
+from commitlake.broker_lite.protocol.channel import MAX_PENDING_REQUESTS
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.frames import Command, serialize_command
@@ -59,6 +59,6 @@ def test_an_answer_finds_who_asked() -> None:
 def test_who_owes_too_many_answers_is_waited_for_no_longer() -> None:
     connection, _ = channel()
     answers: list[Command | None] = []
-    for _ in range(MAX_ASKED + 2):
+    for _ in range(MAX_PENDING_REQUESTS + 2):
         connection.ask(Command(7), answers.append)
     assert answers == [None, None]

@@ -67,8 +67,8 @@ async def with_slave(root: Path, settings: ReplicationOptions, use: Callable[[Me
     """Use a slave of a master that listens."""
     with MessageStore.open(root, SMALL, clock=Clock(), is_copy=True) as store:
         synchronizer = Synchronizer(Broker(store, BrokerOptions()))
-        place = options(role=Role.SLAVE, listen=None, master=settings.listen)
-        slave = Slave(LogCopy(store), synchronizer, place, lambda: None)
+        address = options(role=Role.SLAVE, listen=None, master=settings.listen)
+        slave = Slave(LogCopy(store), synchronizer, address, lambda: None)
         slave.start(asyncio.get_running_loop())
         try:
             await use(store)
@@ -100,10 +100,10 @@ def test_a_slave_follows_and_comes_back(root: Path, tmp_path: Path) -> None:
                 for key, messages in all_messages(master.store).items()
             }
             assert all_messages(copy) == wanted
-            assert master.has_slave_near(master.store.log_end)
+            assert master.has_slave_in_range(master.store.log_end)
 
         await with_slave(tmp_path / "slave", settings, follow)
-        await until(lambda: not master.has_slave_near(master.store.log_end))
+        await until(lambda: not master.has_slave_in_range(master.store.log_end))
         fill(master.store, 30, 200)
         await with_slave(tmp_path / "slave", settings, follow)
 

@@ -27,7 +27,7 @@ def log_bytes(store: MessageStore) -> bytes:
 
 
 def copy(log: LogCopy, data: bytes, start: int = 0, size: int = 700) -> None:
-    """Append bytes as they come from a master: stretches that end with each segment."""
+    """Append bytes as they come from a master: chunks that end with each segment."""
     position = 0
     while position < len(data):
         offset = start + position
@@ -184,7 +184,7 @@ def test_a_closed_store_takes_nothing(root: Path) -> None:
     slave = MessageStore.open(root, SMALL, clock=Clock())
     log = LogCopy(slave)
     slave.close()
-    with pytest.raises(StoreUnusableError, match="found it closed"):
+    with pytest.raises(StoreUnusableError, match="found a closed one"):
         log.append(0, b"x")
 
 

@@ -12,9 +12,9 @@ from commitlake.broker_lite.replication.protocol import (
     MAX_BODY_BYTES,
     REPORT,
     TRANSFER,
+    LogChunk,
     MasterSide,
     SlaveSide,
-    Stretch,
 )
 
 SEGMENT = 4096
@@ -42,11 +42,11 @@ def transfer(offset: int, body: bytes, size: int | None = None) -> bytes:
 def test_the_first_report_tells_where_to_begin(first: int, begins: int) -> None:
     master = MasterSide(SEGMENT)
     assert master.due(LOG) is None
-    assert master.sign_of_life() == b""
+    assert master.heartbeat() == b""
     master.receive(report(first), LOG)
     assert master.next_offset == begins
     assert master.acknowledged == first
-    assert master.sign_of_life() == transfer(begins, b"")
+    assert master.heartbeat() == transfer(begins, b"")
 
 
 def test_an_empty_slave_of_an_empty_master_begins_at_the_start() -> None:
@@ -119,11 +119,11 @@ def test_transfers_come_in_any_pieces() -> None:
     for cut in range(len(stream) + 1):
         slave = SlaveSide(SEGMENT, SEGMENT)
         found = slave.receive(stream[:cut]) + slave.receive(stream[cut:])
-        assert b"".join(stretch.data for stretch in found) == b"abc" * 10 + b"d"
+        assert b"".join(chunk.data for chunk in found) == b"abc" * 10 + b"d"
         offset = SEGMENT
-        for stretch in found:
-            assert stretch.physical_offset == offset
-            offset += len(stretch.data)
+        for chunk in found:
+            assert chunk.physical_offset == offset
+            offset += len(chunk.data)
         assert slave.report() == report(SEGMENT + 31)
 
 
@@ -133,7 +133,7 @@ def test_an_empty_slave_begins_with_the_segment_that_it_is_given() -> None:
     # Before there is anything, a master may say where it is going to begin.
     assert slave.receive(transfer(5 * SEGMENT, b"")) == []
     assert slave.report() == report(0)
-    assert slave.receive(transfer(3 * SEGMENT, b"xy")) == [Stretch(3 * SEGMENT, b"xy")]
+    assert slave.receive(transfer(3 * SEGMENT, b"xy")) == [LogChunk(3 * SEGMENT, b"xy")]
     assert slave.report() == report(3 * SEGMENT + 2)
 
 
@@ -172,9 +172,9 @@ def test_any_bytes_give_stretches_that_follow_or_an_error() -> None:
         data[moment.randrange(len(data))] ^= 1 << moment.randrange(8)
         expected = SEGMENT
         try:
-            for stretch in slave.receive(bytes(data)):
-                assert stretch.physical_offset == expected
-                expected += len(stretch.data)
+            for chunk in slave.receive(bytes(data)):
+                assert chunk.physical_offset == expected
+                expected += len(chunk.data)
         except PeerError:
             continue
         assert len(slave._header) < TRANSFER.size
@@ -188,9 +188,9 @@ def test_what_a_master_sends_a_slave_takes() -> None:
     master.receive(slave.report(), range(len(log)))
     while (due := master.due(range(len(log)))) is not None:
         offset, size = due
-        for stretch in slave.receive(master.transfer(log[offset : offset + size])):
-            assert stretch.physical_offset == len(copied)
-            copied += stretch.data
+        for chunk in slave.receive(master.transfer(log[offset : offset + size])):
+            assert chunk.physical_offset == len(copied)
+            copied += chunk.data
         master.receive(slave.report(), range(len(log)))
         assert master.acknowledged == len(copied)
     assert bytes(copied) == log

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
-from commitlake.broker_lite.replication.slave import parse_place
+from commitlake.broker_lite.replication.slave import parse_address
 from commitlake.broker_lite.replication.synchronize import Synchronizer
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.configs import (
@@ -67,7 +67,7 @@ def test_offsets_of_the_master_replace_those_of_the_slave(broker: Broker) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "address"),
     [
         ("10.0.0.1:10912", ("10.0.0.1", 10912)),
         ("[::1]:10912", ("::1", 10912)),
@@ -80,5 +80,5 @@ def test_offsets_of_the_master_replace_those_of_the_slave(broker: Broker) -> Non
         ("10.0.0.1:x", None),
     ],
 )
-def test_an_address_is_host_and_port(text: str | None, place: tuple[str, int] | None) -> None:
-    assert parse_place(text) == place
+def test_an_address_is_host_and_port(text: str | None, address: tuple[str, int] | None) -> None:
+    assert parse_address(text) == address

@@ -153,10 +153,10 @@ async def test_answers_that_nobody_reads_have_a_budget_and_the_greediest_goes_fi
             greedy_writer.write(FRAME)
         await until(lambda: connections._kept_bytes > 1 << 20)
         (channel,) = set(service.channels)
-        assert channel.is_behind
+        assert channel.is_congested
         asked = list[Command | None]()
         channel.ask(Command(7), asked.append)
-        channel.tell(Command(7))
+        channel.send_one_way(Command(7))
         assert asked == [None]
         modest_writer.write(FRAME)
         assert await modest.read(1)

@@ -43,7 +43,7 @@ def test_limit_that_cannot_be_raised_is_told(
 
     monkeypatch.setattr(resource, "setrlimit", refuse)
     raise_limit(5000)
-    assert "has 1024 file descriptors, and cannot have" in caplog.text
+    assert "cannot raise the limit on file descriptors from 1024" in caplog.text
     assert limits == [(1024, HARD)]
 
 

@@ -73,4 +73,4 @@ def test_cleaning_goes_on_whatever_goes_wrong(
     with MessageStore.open(root, SMALL) as store:
         monkeypatch.setattr(store, "clean", fail)
         serve_until(store, lambda _: turns.acquire(blocking=False), do_nothing, do_nothing)
-    assert "old segments cannot be deleted" in caplog.text
+    assert "cannot delete expired files" in caplog.text

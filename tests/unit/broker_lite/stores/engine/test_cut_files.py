@@ -25,7 +25,9 @@ def test_cut_file_is_an_error_of_whoever_sends_next(root: Path, folder: str) -> 
     path = newest(root / folder)
     size = path.stat().st_size
     os.truncate(path, 0)
-    with pytest.raises(StoreError, match=f"{path.name}: expected {size} bytes, found 0: another process has cut it"):
+    with pytest.raises(
+        StoreError, match=f"{path.name}: expected {size} bytes, found 0: another process has truncated it"
+    ):
         store.put(message(4))
     with suppress(StoreError):
         store.close()

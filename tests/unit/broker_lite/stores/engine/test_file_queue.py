@@ -161,6 +161,6 @@ def test_sync_counts_what_is_on_the_disk(tmp_path: Path) -> None:
 def test_new_file_does_not_replace_one(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"mine")
-    with pytest.raises(StoreFilesError, match="expected no file of this name yet"):
+    with pytest.raises(StoreFilesError, match="expected no file of this name"):
         MappedFile.create(path, 10, Mappings())
     assert path.read_bytes() == b"mine"

@@ -34,7 +34,7 @@ def test_a_process_that_dies_before_the_size_is_set_leaves_no_file(
 
 def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "0").write_bytes(b"there")
-    with pytest.raises(StoreFilesError, match="expected no file of this name yet"):
+    with pytest.raises(StoreFilesError, match="expected no file of this name"):
         MappedFile.create(tmp_path / "0", SIZE, Mappings())
     assert (tmp_path / "0").read_bytes() == b"there"
 

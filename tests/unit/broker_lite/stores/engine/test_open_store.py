@@ -26,7 +26,7 @@ def layout(request: pytest.FixtureRequest) -> StoreFormat:
 
 def test_second_store_in_this_process_is_refused(layout: StoreFormat, root: Path) -> None:
     with layout.open(root) as store:
-        with pytest.raises(StoreLockedError, match="expected to be the only one to open it, found it open in this"):
+        with pytest.raises(StoreLockedError, match="expected a store that is not in use, found it open in this"):
             layout.open(root)
         with pytest.raises(StoreLockedError):
             layout.open(root / ".." / root.name)
@@ -74,7 +74,7 @@ def test_closed_store_answers_nothing_and_closes_twice(layout: StoreFormat, root
         lambda: store.queues,
     ]
     for use in uses:
-        with pytest.raises(StoreUnusableError, match="expected an open store, found it closed"):
+        with pytest.raises(StoreUnusableError, match="expected an open store, found a closed one"):
             use()
 
 
@@ -96,7 +96,9 @@ def test_missing_file_between_two_is_an_error(layout: StoreFormat, root: Path) -
     with layout.open(root) as store:
         layout.fill(store, 90)
     (root / layout.log / segment_name(FILE_SIZE)).unlink()
-    with pytest.raises(StoreFilesError, match=f"expected the file {segment_name(FILE_SIZE)} first, found it missing"):
+    with pytest.raises(
+        StoreFilesError, match=f"expected the file {segment_name(FILE_SIZE)} before it, found it missing"
+    ):
         layout.open(root)
 
 
@@ -140,10 +142,12 @@ def test_failed_sync_makes_the_store_unusable_and_keeps_abort(
 
     with monkeypatch.context() as broken:
         broken.setattr(os, "fdatasync", fail)
-        with pytest.raises(StoreUnusableError, match=r"cannot be synced: .*Input/output error"):
+        with pytest.raises(StoreUnusableError, match=r"cannot flush .*: .*Input/output error"):
             layout.fill(store, 1, 2)
     # A later sync that succeeds would say nothing about the pages that were lost.
-    with pytest.raises(StoreUnusableError, match=r"expected a sound store, found: .*Input/output error"):
+    with pytest.raises(
+        StoreUnusableError, match=r"the store must be opened again after an error: .*Input/output error"
+    ):
         layout.fill(store, 1, 3)
     store.close()
     assert (root / "abort").exists()

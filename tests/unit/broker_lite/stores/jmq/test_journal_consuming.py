@@ -182,7 +182,7 @@ def test_retry_is_one_consumers_until_its_time_is_over(consuming: Consuming, clo
     assert (first.message.queue_offset, second.message.queue_offset) == (0, 2)
     assert consuming.take_retries("orders", "mail", 1) == []
     clock.now_ms += SMALL.lock_timeout_ms
-    with pytest.raises(BatchLostError, match="found it gone"):
+    with pytest.raises(BatchLostError, match="but it has expired"):
         consuming.finish_retry(first, CLIENT, None)
     assert len(consuming.take_retries("orders", "mail", 10)) == 2
 
@@ -225,7 +225,7 @@ def test_file_that_is_no_retry_store_is_an_error(root: Path, store: JournalStore
     path = root / "retry" / "retry.db"
     path.parent.mkdir()
     path.write_bytes(data)
-    with pytest.raises(StoreFilesError, match=r"retry\.db: expected a retry store"):
+    with pytest.raises(StoreFilesError, match=r"retry\.db: cannot open the retry store"):
         Consuming(store)
 
 

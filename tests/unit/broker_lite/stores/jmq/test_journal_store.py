@@ -187,7 +187,7 @@ def test_body_is_measured_after_its_compression(root: Path) -> None:
     with JournalStore.open(root, options) as store:
         store.put(message(body=bytes(20 << 20)), 0)
         store.put(message(body=noise[:-1]), 0)
-        with pytest.raises(MessageRefusedError, match=f"expected at most {MAX_BODY_SIZE} bytes as stored, found"):
+        with pytest.raises(MessageRefusedError, match=f"expected at most {MAX_BODY_SIZE} bytes in stored form, found"):
             store.put(message(body=noise), 0)
         first, second = store.get("orders", 0, 0).messages
         assert len(original_body(first)) == 20 << 20
@@ -202,7 +202,7 @@ def test_body_is_measured_after_its_compression(root: Path) -> None:
         ({"topic": ""}, "topic"),
         ({"topic": "a/b"}, "topic"),
         ({"body": random.Random(1).randbytes(2049)}, "body: expected at most 2048"),
-        ({"is_ordered": True, "business_id": ""}, "business_id: expected one"),
+        ({"is_ordered": True, "business_id": ""}, "business_id: expected a business id"),
         ({"business_id": "b" * 256}, "business_id"),
         ({"app": "\ud800"}, "app"),
         ({"priority": 256}, "priority"),

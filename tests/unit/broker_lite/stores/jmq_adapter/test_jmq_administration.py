@@ -12,7 +12,7 @@ from commitlake.broker_lite.broker.layouts import Layout, layouts_of
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.replication.options import ReplicationOptions, Role
-from commitlake.broker_lite.replication.part import Part
+from commitlake.broker_lite.replication.role import ReplicationRole
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore, UnsupportedError
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
@@ -63,10 +63,10 @@ def test_messages_are_found_by_place_and_time(peer: Peer, clock: Clock) -> None:
     first = send(peer, 1)
     clock.now_ms += 1000
     send(peer, 2)
-    place = int(first.ext_fields["msgId"][-16:], 16)
-    (found,) = records(peer.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": place}).body)
+    address = int(first.ext_fields["msgId"][-16:], 16)
+    (found,) = records(peer.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": address}).body)
     assert found.body == b"body 1"
-    assert peer.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": place + 1}).code == ResponseCode.SYSTEM_ERROR
+    assert peer.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": address + 1}).code == ResponseCode.SYSTEM_ERROR
     asked = {"topic": "orders", "queueId": 0, "timestamp": clock.now_ms - 500}
     assert peer.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, asked).ext_fields["offset"] == "1"
 
@@ -102,8 +102,8 @@ def test_a_clone_of_offsets_consumes_nothing(peer: Peer, store: JmqStore) -> Non
 @pytest.mark.parametrize("role", [Role.SLAVE, Role.ASYNC_MASTER])
 def test_a_journal_has_no_slaves(store: JmqStore, role: Role) -> None:
     options = ReplicationOptions(role=role, listen=None if role is Role.SLAVE else ("127.0.0.1", 0))
-    with pytest.raises(UnsupportedError, match="only a log in RocketMQ's layout is copied to slaves"):
-        Part(store, BrokerOptions(), options, None)
+    with pytest.raises(UnsupportedError, match="replication requires a store in RocketMQ's layout"):
+        ReplicationRole(store, BrokerOptions(), options, None)
 
 
 def test_the_layout_of_a_folder_is_seen(tmp_path: Path, clock: Clock) -> None:

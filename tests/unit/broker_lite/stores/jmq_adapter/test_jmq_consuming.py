@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from commitlake.broker_lite.stores.jmq_adapter.consumed import RECORDED_AT_ONCE
+from commitlake.broker_lite.stores.jmq_adapter.consumed_offsets import RECORDS_PER_ANSWER
 from commitlake.schemas.layouts.jmq.consumption import Outcome
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
@@ -101,7 +101,7 @@ def test_set_back_is_consumed_again(consumer: Peer, store: JmqStore) -> None:
 def test_a_long_way_is_recorded_from_turn_to_turn(
     consumer: Peer, dispatcher: Dispatcher, store: JmqStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.consumed.RECORDED_AT_ONCE", 4)
+    monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.consumed_offsets.RECORDS_PER_ANSWER", 4)
     for number in range(10):
         send(consumer, number)
     pull(consumer, "orders")
@@ -112,11 +112,11 @@ def test_a_long_way_is_recorded_from_turn_to_turn(
     assert len(consumptions(store)) == 7
     advance(dispatcher, clock, SECOND)
     assert outcomes(store) == [(number, DONE, 1) for number in range(10)]
-    assert RECORDED_AT_ONCE == 1000
+    assert RECORDS_PER_ANSWER == 1000
 
 
 def test_closing_records_what_is_left(root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.consumed.RECORDED_AT_ONCE", 1)
+    monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.consumed_offsets.RECORDS_PER_ANSWER", 1)
     dispatcher = open_jmq_broker(root, clock)
     with dispatcher.broker.store:
         peer = Peer(dispatcher)

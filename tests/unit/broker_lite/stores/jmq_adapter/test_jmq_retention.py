@@ -33,7 +33,7 @@ NOW = time.time()
 
 def statuses(store: JmqStore) -> list[tuple[int, RetryStatus]]:
     """Queue offset and status of every row of the retry store."""
-    rows = store._retrying._retries.select("1 ORDER BY queue_offset", ())
+    rows = store._failures._retries.select("1 ORDER BY queue_offset", ())
     return [(row.message.queue_offset, row.status) for row in rows]
 
 

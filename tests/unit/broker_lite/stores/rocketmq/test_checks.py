@@ -83,7 +83,7 @@ def test_store_takes_the_next_message_after_a_refused_one(root: Path, store: Mes
         ([message(0), message(1, "payments")], "batch: expected messages of one queue, found orders/0 and payments/0"),
         ([message(0), message(1, queue_id=1)], "batch: expected messages of one queue, found orders/0 and orders/1"),
         ([message(0), message(1, sys_flag=0x8)], "batch: expected no transaction, found sys_flag 0x8"),
-        ([message(0, body=b"x" * 1000)] * 2, "batch: expected at most 2048 bytes in all"),
+        ([message(0, body=b"x" * 1000)] * 2, "batch: expected at most 2048 bytes in total"),
         ([message(0, properties=(("k", "\ud800"),))], "surrogates not allowed"),
     ],
 )
@@ -99,7 +99,7 @@ def test_batch_may_be_as_large_as_a_producer_may_send(store: MessageStore) -> No
     # A producer's frame has 22 bytes for each message besides body and properties.
     batch = [message(number, body=b"x" * (1024 - 22), properties=()) for number in range(2)]
     assert len(store.put_batch(batch)) == 2
-    with pytest.raises(MessageRefusedError, match="batch: expected at most 2048 bytes in all, found 2049"):
+    with pytest.raises(MessageRefusedError, match="batch: expected at most 2048 bytes in total, found 2049"):
         store.put_batch([batch[0], message(1, body=b"x" * (1024 - 21), properties=())])
     properties = (("ü", "v"),)
     with pytest.raises(MessageRefusedError, match="found 2053"):

@@ -221,7 +221,7 @@ def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: py
                 failed.set()
                 raise OSError(number, os.strerror(number))
 
-            broken.setattr("commitlake.broker_lite.stores.engine.kept_file.sync_folder", fail)
+            broken.setattr("commitlake.broker_lite.stores.engine.file_with_backup.sync_folder", fail)
             store.config.consumer_offsets.commit("orders", "shipping", 0, 7)
             assert failed.wait(20)
             store.put(message(0))

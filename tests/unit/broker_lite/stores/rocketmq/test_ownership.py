@@ -55,7 +55,7 @@ def test_closed_store_finds_no_keys_and_tells_no_end(root: Path) -> None:
     store.put(message())
     store.close()
     for use in (lambda: store.get_by_key("orders", "order-0"), lambda: store.max_physical_offset):
-        with pytest.raises(StoreUnusableError, match="expected an open store, found it closed"):
+        with pytest.raises(StoreUnusableError, match="expected an open store, found a closed one"):
             use()
 
 

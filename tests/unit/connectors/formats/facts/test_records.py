@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, Dispatching
+from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
@@ -56,9 +56,9 @@ def parsed(data: Sequence[bytes]) -> list[Message]:
 
 def check(chunks: Sequence[Facts], expected: Sequence[Message], dialect: Dialect = ROCKETMQ) -> None:
     """Every column, against broker_lite's own rules."""
-    dispatching = Dispatching(StoreOptions(dialect=dialect))
+    builder = DispatchBuilder(StoreOptions(dialect=dialect))
     assert sum(facts.rows for facts in chunks) == len(expected)
-    dispatches = iter([dispatching.of_message(message) for message in expected])
+    dispatches = iter([builder.of_message(message) for message in expected])
     flags = iter([message.sys_flag for message in expected])
     for facts in chunks:
         begin = 0
@@ -123,7 +123,7 @@ def test_entries_are_grouped_by_queue_in_the_order_of_the_log(tmp_path: Path) ->
     (facts,) = facts_of(tmp_path)
     expected: dict[tuple[str, int], list[tuple[int, int, int, int]]] = {}
     for message in parsed(records(wanted))[:200]:
-        dispatch = Dispatching(StoreOptions()).of_message(message)
+        dispatch = DispatchBuilder(StoreOptions()).of_message(message)
         entry = (message.queue_offset, message.physical_offset, message.size, dispatch.tags_code)
         expected.setdefault((message.topic, message.queue_id), []).append(entry)
     found = {

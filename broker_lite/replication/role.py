@@ -1,4 +1,4 @@
-"""A broker's part in replication, whichever it is: what answers its clients, and what talks to its master or slaves."""
+"""Role of a broker in replication, with everything that serves clients, slaves or a master for it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.name_server_headers import RegisterBrokerResponse
 
 
-class Part:
-    """A master, with or without slaves, or a slave.
+class ReplicationRole:
+    """Replication role of a broker: a master, with or without slaves, or a slave.
 
     Attributes:
-        dispatcher: answers clients.
+        dispatcher: handler of the clients' requests.
     """
 
     def __init__(
         self, store: BrokerStore, broker: BrokerOptions, options: ReplicationOptions, accounts: Accounts | None
     ) -> None:
-        """Take a part; `start` begins to play it.
+        """Set up a role; `start` starts its network connections.
 
         Args:
-            store: the broker's messages; a slave's is open as a copy.
-            broker: the broker's settings.
-            options: which part.
-            accounts: who may use the broker; None for everybody.
+            store: store of the broker; that of a slave is open as a copy.
+            broker: settings of the broker.
+            options: settings of replication.
+            accounts: accounts that may use the broker; None if requests need no signature.
 
         Raises:
-            UnsupportedError: if there are to be slaves, and the store's layout has none.
+            UnsupportedError: if replication is configured and the store's layout does not support it.
         """
         self._store = store
         self._options = options
@@ -59,16 +59,16 @@ class Part:
             return dispatcher
         broker = Broker(self._store, options)
         if self._options.role is Role.SYNC_MASTER:
-            return SyncMasterDispatcher(broker, accounts, self._has_slave_near, self._options.slave_timeout_ms)
+            return SyncMasterDispatcher(broker, accounts, self._has_slave_in_range, self._options.slave_timeout_ms)
         return Dispatcher(broker, accounts)
 
     def _check_layout(self) -> MessageStore:
         if not isinstance(self._store, MessageStore):
-            raise UnsupportedError(f"{self._store.path}: only a log in RocketMQ's layout is copied to slaves")
+            raise UnsupportedError(f"{self._store.path}: replication requires a store in RocketMQ's layout")
         return self._store
 
-    def _has_slave_near(self, log_end: int) -> bool:
-        return self._master is not None and self._master.has_slave_near(log_end)
+    def _has_slave_in_range(self, log_end: int) -> bool:
+        return self._master is not None and self._master.has_slave_in_range(log_end)
 
     def _copied(self, log_end: int) -> None:
         if isinstance(self.dispatcher, SyncMasterDispatcher):
@@ -76,19 +76,19 @@ class Part:
 
     @property
     def has_slaves(self) -> bool:
-        """Whether slaves may come."""
+        """True if slaves may connect."""
         return self._master is not None
 
     @property
-    def is_looking(self) -> bool:
-        """Whether this is a slave that was not told yet where its master is."""
+    def needs_master(self) -> bool:
+        """True for a slave that does not know the address of its master yet."""
         return self._slave is not None and not self._slave.knows_master
 
     async def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Listen for slaves, or follow a master.
+        """Listen for slaves, or connect to the master.
 
         Raises:
-            OSError: if the port is not free.
+            OSError: if the port cannot be opened.
         """
         if self._slave is not None:
             self._slave.start(loop)
@@ -97,17 +97,17 @@ class Part:
             await self._master.start()
 
     def send(self) -> None:
-        """Give slaves what the log has got; to be called when some requests were handled."""
+        """Send new bytes of the log to the slaves; call this after requests were handled."""
         if self._master is not None:
             self._master.send()
 
-    def told(self, answer: RegisterBrokerResponse) -> None:
-        """Take what a name server says of the master."""
+    def on_registered(self, answer: RegisterBrokerResponse) -> None:
+        """Handle the master's address in a name server's answer."""
         if self._slave is not None:
-            self._slave.told(answer)
+            self._slave.on_registered(answer)
 
-    def is_owed(self, now_ms: int) -> bool:
-        """Whether answers still wait for a slave, at the end of the process."""
+    def has_pending_answers(self, now_ms: int) -> bool:
+        """Return whether answers still wait for a slave while the process stops."""
         if not isinstance(self.dispatcher, SyncMasterDispatcher):
             return False
         self.send()
@@ -115,11 +115,11 @@ class Part:
         return self.dispatcher.is_waiting
 
     async def leave_master(self) -> None:
-        """Follow no longer: the store is to be closed."""
+        """Disconnect from the master, because the store will be closed."""
         if self._slave is not None:
             await self._slave.stop()
 
     async def leave_slaves(self) -> None:
-        """Let the slaves go."""
+        """Disconnect the slaves."""
         if self._master is not None:
             await self._master.stop()

@@ -1,4 +1,4 @@
-"""What the shop's stories have in common when they are written: when they begin, and what is told of the store."""
+"""Start time and summary that the traffic generators of all layouts share."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from commitlake.broker_lite.stores.engine.errors import StoreFilesError
 
 DEFAULT_ORDERS = 400
 DEFAULT_START_MS = 1_767_571_200_000
-"""2026-01-05, 00:00 UTC, a Monday."""
+"""Monday 2026-01-05, 00:00 UTC."""
 
 
 class Queues(Protocol):
-    """The queues of a store."""
+    """Queues of a store, in any layout."""
 
     @property
     def queues(self) -> Iterable[tuple[str, int]]:
-        """Topics and queue numbers."""
+        """Pairs of topic and queue id."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the next offset of a queue."""
 
 
 @dataclass(frozen=True)
-class WrittenShop:
-    """What was written, whatever the store's layout.
+class ShopSummary:
+    """Summary of the written traffic, in any layout.
 
     Attributes:
-        path: the store.
-        start_ms: when the story began.
-        end_ms: when it ended.
-        by_topic: how many records each topic has.
+        path: folder of the store.
+        start_ms: time of the first event.
+        end_ms: time of the last event.
+        by_topic: number of records by topic.
         dead_lettered: keys of orders that could not be shipped.
     """
 
@@ -46,26 +46,26 @@ class WrittenShop:
 
     @property
     def records(self) -> int:
-        """How many records the log has."""
+        """Number of records in the log."""
         return sum(self.by_topic.values())
 
 
 def check_is_empty(path: str | Path, size: int) -> None:
-    """Refuse a store that has messages.
+    """Check that a store has no messages.
 
     Args:
-        path: the store.
-        size: how many bytes its log has.
+        path: folder of the store.
+        size: size of its log in bytes.
 
     Raises:
-        StoreFilesError: if there are any.
+        StoreFilesError: if the store has messages.
     """
     if size:
-        raise StoreFilesError(f"{path}: expected a store without messages, found {size} bytes")
+        raise StoreFilesError(f"{path}: expected a store without messages, found {size} bytes; choose an empty folder")
 
 
 def count_by_topic(store: Queues) -> dict[str, int]:
-    """Count the records of each topic, in the order of their names."""
+    """Count the records of each topic, ordered by topic name."""
     by_topic: Counter[str] = Counter()
     for topic, queue_id in store.queues:
         by_topic[topic] += store.max_offset(topic, queue_id)

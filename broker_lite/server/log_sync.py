@@ -1,4 +1,4 @@
-"""Putting the log on the disk beside the event loop: one sync for everything that waits for it (group commit)."""
+"""Flushes of the log to disk in a thread: one flush serves all requests that wait for it (group commit)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from commitlake.broker_lite.broker.interfaces import BrokerStore
 from commitlake.broker_lite.stores.engine.errors import StoreError
 
 
-class Syncing:
-    """A thread that syncs whenever somebody waits."""
+class LogSync:
+    """Thread that flushes the log on request."""
 
     def __init__(
         self,
@@ -20,13 +20,13 @@ class Syncing:
         synced: Callable[[int], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Begin.
+        """Start the thread.
 
         Args:
-            store: whose log.
-            loop: where the callbacks are called.
-            synced: is told up to which offset the log is on the disk.
-            failed: is told why it is not.
+            store: store whose log is flushed.
+            loop: event loop in which the callbacks run.
+            synced: called with the physical offset up to which the log is flushed.
+            failed: called with the error if a flush fails.
         """
         self._store = store
         self._loop = loop
@@ -38,11 +38,11 @@ class Syncing:
         self._thread.start()
 
     def request(self) -> None:
-        """Have the log put on the disk soon."""
+        """Request a flush of the log."""
         self._wanted.set()
 
     def stop(self) -> None:
-        """End the thread, after what was requested."""
+        """Stop the thread after the requested flush."""
         self._is_stopped = True
         self._wanted.set()
         self._thread.join()

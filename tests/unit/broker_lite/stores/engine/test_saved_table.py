@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.stores.engine.errors import ConfigFileError
-from commitlake.broker_lite.stores.engine.kept_file import KeptFile
-from commitlake.broker_lite.stores.engine.kept_table import KeptTable
+from commitlake.broker_lite.stores.engine.file_with_backup import FileWithBackup
+from commitlake.broker_lite.stores.engine.saved_table import SavedTable
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.rocketmq.config_files import ConsumerOffsets
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
@@ -25,7 +25,7 @@ PLACE = ConsumedQueue("orders", "mail", 0)
 class Kind:
     """A table, how an offset is put into it, and what it gives."""
 
-    table: Callable[[Path, Clock], KeptTable]
+    table: Callable[[Path, Clock], SavedTable]
     put: Callable[[Any, int], None]
     get: Callable[[Any], int | None]
 
@@ -51,7 +51,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
-def saved(kind: Kind, root: Path, *offsets: int) -> KeptTable:
+def saved(kind: Kind, root: Path, *offsets: int) -> SavedTable:
     """Return a table that was saved with each of these offsets, one after another."""
     table = kind.table(root, Clock())
     for offset in offsets:
@@ -86,7 +86,7 @@ def test_a_broken_file_is_replaced_by_its_backup(
     path.write_bytes(data)
     with caplog.at_level(logging.WARNING):
         assert kind.get(kind.table(root, Clock())) == 2
-    assert f"{path.name}.bak is used" in caplog.text
+    assert f"using {path.name}.bak instead" in caplog.text
 
 
 def test_a_broken_file_with_a_broken_backup_is_an_error(kind: Kind, root: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_save_that_fails_is_tried_again(kind: Kind, root: Path, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(KeptFile, "write", fail)
+        broken.setattr(FileWithBackup, "write", fail)
         with pytest.raises(OSError, match="No space"):
             table.save_changed()
     assert kind.get(kind.table(root, Clock())) == 2

@@ -1,4 +1,4 @@
-"""What RocketMQ's clients and administrators look up in a store in JMQ's layout."""
+"""Queries of RocketMQ's clients and administrators for a store in JMQ's layout."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Never
 
 from commitlake.broker_lite.stores.engine.errors import StoreFilesError, UnsupportedError
 from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
-from commitlake.broker_lite.stores.engine.reading import GetStatus, place_in
+from commitlake.broker_lite.stores.engine.reading import GetStatus, position_in
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
 from commitlake.broker_lite.stores.jmq_adapter import wire
-from commitlake.broker_lite.stores.jmq_adapter.retrying import Retrying
+from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
 from commitlake.broker_lite.stores.rocketmq.pulling import is_wanted
 from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Bounds:
-    """A queue of the retry store, as far as its numbers go."""
+    """Range of offsets of a queue in the retry store."""
 
     def __init__(self, numbers: range) -> None:
         self._numbers = numbers
@@ -38,11 +38,11 @@ class _Bounds:
         return self._numbers.start
 
 
-class LookUps:
-    """The part of a store that reads."""
+class JmqQueries:
+    """Part of a store that reads."""
 
     _journal: JournalStore
-    _retrying: Retrying
+    _failures: FailedMessages
     _marks: Mapping[str, str]
 
     def pull(
@@ -54,15 +54,15 @@ class LookUps:
         codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
-        """Records of a queue from a queue offset on that pass a filter.
+        """Return the records from a queue offset on that pass a filter.
 
         Args:
-            topic: the queue's.
-            queue_id: the queue's.
-            queue_offset: the first one wanted.
-            limits: how much at most.
-            codes: hashes of the tags that are wanted; None for all.
-            accepts_record: which records are wanted; None for all.
+            topic: topic of the queue.
+            queue_id: id of the queue.
+            queue_offset: offset of the first record.
+            limits: limits of the pull.
+            codes: hashes of the wanted tags; None for all tags.
+            accepts_record: function that returns whether a record matches; None if all records match.
         """
 
         def form(message: JournalMessage) -> bytes | None:
@@ -78,23 +78,23 @@ class LookUps:
             try:
                 return self._journal.pull(topic, queue_id, following, limits, form)
             except StoreFilesError as error:
-                # Consumers go on behind what is damaged, as they do with RocketMQ's broker.
-                _logger.warning("not handed out: %s", error)
+                # Consumers continue after damaged records, as with RocketMQ's broker.
+                _logger.warning("skipped a damaged message: %s", error)
             if limits.is_over:
                 break
         low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
         return PullResult(GetStatus.NO_MATCHED_MESSAGE, [], following + 1, low, high, limits.is_over)
 
     def _pull_retries(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits) -> PullResult:
-        """Retries, or dead letters; whoever wants a group's failures wants all of them."""
-        numbers = self._retrying.bounds(topic, queue_id)
-        where = place_in(_Bounds(numbers) if queue_id == 0 else None, 0, queue_offset)
+        """Return retries or dead letters, without a filter."""
+        numbers = self._failures.bounds(topic, queue_id)
+        where = position_in(_Bounds(numbers) if queue_id == 0 else None, 0, queue_offset)
         if where.status is not GetStatus.FOUND:
             return PullResult(where.status, [], *where[1:])
         records: list[bytes] = []
         size = 0
         following = numbers.stop
-        for retry in self._retrying.get(topic, queue_id, queue_offset, limits.messages + 1):
+        for retry in self._failures.get(topic, queue_id, queue_offset, limits.messages + 1):
             record = wire.record_of_retry(retry, self._marks)
             if records and (len(records) >= limits.messages or size + len(record) > limits.bytes):
                 following = retry.place if retry.place is not None else following
@@ -105,31 +105,31 @@ class LookUps:
         return PullResult(status, records, following, where.min_offset, where.max_offset)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's first message; 0 for an unknown queue."""
+        """Return the queue offset of a queue's first message; 0 for an unknown queue."""
         return self._bounds(topic, queue_id).start
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's next message; 0 for an unknown queue."""
+        """Return the queue offset after a queue's last message; 0 for an unknown queue."""
         return self._bounds(topic, queue_id).stop
 
     def _bounds(self, topic: str, queue_id: int) -> range:
         if retry_queue_of(topic) is not None:
-            return self._retrying.bounds(topic, queue_id)
+            return self._failures.bounds(topic, queue_id)
         return self._journal.bounds(topic, queue_id)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time; the queue's end where there is none.
+        """Return the queue offset of the first message stored at or after a time; the queue's end if there is none.
 
-        Retries and dead letters are not in the order of their times: all of them count as later.
+        Retries and dead letters are not ordered by time: all of them count as later.
         """
         if retry_queue_of(topic) is not None:
             return self._bounds(topic, queue_id).start
         return self._journal.offset_by_time(topic, queue_id, timestamp_ms)
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
-        """Where a message of a queue stands in the journal; None where there is none."""
+        """Return the position of a queue's message in the journal, or None if there is no message at that offset."""
         if retry_queue_of(topic) is not None:
-            found = self._retrying.get(topic, queue_id, queue_offset, 1)
+            found = self._failures.get(topic, queue_id, queue_offset, 1)
             messages = [retry.message for retry in found if retry.place == queue_offset]
         else:
             messages = self._journal.get(topic, queue_id, queue_offset, 1).messages
@@ -138,7 +138,7 @@ class LookUps:
         return None
 
     def get_at(self, physical_offset: int) -> Message | None:
-        """The message whose record begins at a journal offset; None where none does."""
+        """Return the message whose record begins at a journal offset, or None."""
         parsed = parse_message(self._record_at(physical_offset))
         return None if parsed is None else parsed[0]
 
@@ -147,10 +147,10 @@ class LookUps:
         return b"" if found is None else wire.record_of(found, wire.client_properties(found, self._marks))
 
     def get_by_id(self, msg_id: str) -> Message | None:
-        """The message with an offset message id; None where this store has none.
+        """Return the message with an offset message id, or None if this store does not have it.
 
         Raises:
-            LayoutError: if the text is no such id.
+            LayoutError: if the text is not an offset message id.
         """
         wanted = parse_message_id(msg_id)
         message = self.get_at(wanted.physical_offset)
@@ -158,18 +158,18 @@ class LookUps:
 
     def get_by_key(
         self,
-        topic: str,  # noqa: ARG002 (there is nothing to look in)
+        topic: str,  # noqa: ARG002 (there is no index)
         key: str,  # noqa: ARG002
         begin_ms: int = 0,  # noqa: ARG002
         end_ms: int = MAX_TIME_MS,  # noqa: ARG002
         limit: int = DEFAULT_KEY_LIMIT,  # noqa: ARG002
     ) -> Never:
-        """Refuse to look for keys.
+        """Raise an error, because a journal has no index of keys.
 
         Raises:
-            UnsupportedError: in any case.
+            UnsupportedError: always.
         """
-        raise UnsupportedError("a journal has no index of keys: look the business id up in the archive")
+        raise UnsupportedError("a journal has no index of keys: query the archive for the business id")
 
     def find_by_key(
         self,
@@ -180,34 +180,34 @@ class LookUps:
         limit: int,
         limit_bytes: int,  # noqa: ARG002
     ) -> Never:
-        """Refuse to look for keys; see `get_by_key`."""
+        """Raise an error, because a journal has no index of keys; see `get_by_key`."""
         self.get_by_key(topic, key, begin_ms, end_ms, limit)
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When a message of a queue was stored; -1 where there is none."""
+        """Return the store time of a message, or -1 if there is no message at that offset."""
         entry = self.entry_at(topic, queue_id, queue_offset)
         found = None if entry is None else self._journal.get_at(entry.physical_offset)
         return -1 if found is None else found.store_timestamp
 
     def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
-        """The hashes by which `pull` knows tags: Java's, computed when it looks, because the queue files have none."""
+        """Return Java's tag hashes, which `pull` computes itself, because queue entries contain none."""
         return frozenset(codes)
 
     def record_of(self, message: Message) -> bytes:
-        """The bytes of a message that was found, as clients get it."""
+        """Return the bytes of a message's record in the form that clients expect."""
         return self._record_at(message.physical_offset)
 
     @property
     def min_physical_offset(self) -> int:
-        """Offset of the first byte that the journal has."""
+        """Offset of the first byte of the journal."""
         return self._journal.min_journal_offset
 
     @property
     def max_physical_offset(self) -> int:
-        """Offset behind the journal's last record."""
+        """Offset of the end of the journal's last record."""
         return self._journal.max_journal_offset
 
     @property
     def log_end(self) -> int:
-        """The same, without waiting for anybody."""
+        """Same as `max_physical_offset`, without waiting for a lock."""
         return self._journal.log_end

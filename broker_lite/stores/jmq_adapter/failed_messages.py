@@ -1,8 +1,8 @@
-"""Failed messages over RocketMQ's protocol: what consumers send back comes again after 3^n seconds, or is dead.
+"""Retries over RocketMQ's protocol: failed messages are delivered again after 3^n seconds, or are dead letters.
 
-JMQ keeps failures in its retry store and has no topics for them. Consumers of RocketMQ know nothing but topics: a
-group's retries are found under `%RETRY%group`, its dead letters under `%DLQ%group`, each in one queue, which is a view
-of the retry store. Nobody can send to them.
+JMQ keeps failed messages in its retry store and has no topics for them, but RocketMQ's consumers need topics: a group's
+retries are in `%RETRY%group`, its dead letters in `%DLQ%group`, each with one queue, which is a view of the retry
+store. Clients cannot send to these topics.
 """
 
 from __future__ import annotations
@@ -14,73 +14,73 @@ from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
-ENTERED_AT_ONCE = 500
+MAX_ENTERED = 500
 _OUTCOMES = {RetryStatus.RETRYING: Outcome.FAILED, RetryStatus.DEAD: Outcome.GIVEN_UP}
 
 
-class Retrying:
-    """The failures of all groups; the broker's thread uses it.
+class FailedMessages:
+    """Failed messages of all groups; only the broker's thread uses it.
 
     Attributes:
-        queues: the retry store as queues.
-        arrived: topic and number of the queues that have got messages since somebody emptied it.
+        queues: queues of the retry store.
+        arrived: (topic, queue id) pairs that have received messages since the set was last emptied.
     """
 
     def __init__(self, journal: JournalStore) -> None:
-        """Open the retry store beside a journal; close it before the journal."""
+        """Open the retry store of a journal; close it before the journal."""
         self._journal = journal
         self._retries = RetryStore(journal.path, journal.options, journal.clock)
         self.queues = RetryQueues(self._retries)
         self.arrived: set[tuple[str, int]] = set()
 
     def close(self) -> None:
-        """Give the retry store's file back."""
+        """Close the retry store."""
         self._retries.close()
 
     def forget_expired(self) -> None:
-        """Remove what came to an end of messages that the journal has no more."""
+        """Remove finished retries of messages that are no longer in the journal."""
         self._retries.forget(self._journal.min_journal_offset)
 
     def bounds(self, topic: str, queue_id: int) -> range:
-        """The offsets of a retry or dead letter queue, of which each topic has one."""
+        """Return the offsets of a retry or dead-letter queue; each such topic has one queue."""
         queue = retry_queue_of(topic)
         return self.queues.bounds(queue) if queue is not None and queue_id == 0 else range(0)
 
     def find(self, topic: str, queue_id: int, queue_offset: int) -> Retry | None:
-        """The retry or dead letter at an offset."""
+        """Return the retry or dead letter at an offset, or None."""
         return next(iter(self.get(topic, queue_id, queue_offset, 1)), None)
 
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> list[Retry]:
-        """Retries or dead letters from an offset on."""
+        """Return retries or dead letters from an offset on."""
         queue = retry_queue_of(topic)
         return self.queues.get(queue, queue_offset, max_messages) if queue is not None and queue_id == 0 else []
 
     def dead_letters(self, app: str, numbers: range) -> list[Retry]:
-        """The dead letters of a group with these offsets."""
+        """Return the dead letters of a group in a range of offsets."""
         found = self.queues.get(RetryQueue(app, RetryStatus.DEAD), numbers.start, len(numbers))
         return [letter for letter in found if letter.place in numbers]
 
-    def enter_due(self, now_ms: int, limit: int = ENTERED_AT_ONCE) -> int:
-        """Enter what is due into the queues; gives how many messages that were."""
+    def enter_due(self, now_ms: int, limit: int = MAX_ENTERED) -> int:
+        """Enter due messages into the queues, and return their number."""
         entered = self.queues.enter_due(now_ms, limit)
         self.arrived.update((topic_of(queue), 0) for queue in entered)
         return sum(entered.values())
 
     def send_back(self, group: str, journal_offset: int, max_attempts: int, client: Host) -> RetryStatus | None:
-        """Take back a message that a group has failed on.
+        """Schedule a retry of a message that a group failed to consume, or make it a dead letter.
 
         Args:
-            group: the consumer's.
-            journal_offset: of the message, which may be a retry.
-            max_attempts: how many retries it has at most.
-            client: the consumer.
+            group: group of the consumer.
+            journal_offset: journal offset of the message, which may be a retry.
+            max_attempts: maximum number of retries.
+            client: address of the consumer.
 
         Returns:
-            What becomes of it; None where this was said before: its retry waits already, or it is dead. Who wants
-            the dead to come again revives them.
+            New status of the message; None if the failure was already reported: its retry is waiting, or it is a dead
+            letter, which only `revive` delivers again.
 
         Raises:
-            SendBackError: if there is no such message.
+            SendBackError: if there is no message at the offset.
         """
         reason = f"sent back by {client}"
         known = self.queues.find(group, journal_offset)
@@ -109,7 +109,7 @@ class Retrying:
         record = self._journal.record_at(message.journal_offset, message.size)
         self._retries.add(group, [(message, record, reason)])
         retry = self.queues.find(group, message.journal_offset)
-        assert retry is not None, "it was added just now"
+        assert retry is not None, "expected the retry that was just added"
         status = RetryStatus.RETRYING
         if min(max_attempts, self._journal.options.retry_max_attempts) <= 0:
             status = RetryStatus.DEAD
@@ -118,12 +118,12 @@ class Retrying:
         return status
 
     def acknowledge(self, group: str, queue_offset: int, client: Host) -> None:
-        """Note that a group has consumed all of its retries before an offset that it has not sent back."""
+        """Record that a group has consumed all of its retries before an offset that it has not sent back."""
         for retry in self.queues.acknowledge(group, queue_offset):
             self.record(retry, group, Outcome.CONSUMED, retry.attempt, client)
 
     def record(self, retry: Retry, group: str, outcome: Outcome, attempt: int, client: Host) -> None:
-        """Record what became of one delivery."""
+        """Write a record of one delivery."""
         message = retry.message
         self._journal.log_consumption(
             [
@@ -135,7 +135,7 @@ class Retrying:
         )  # fmt: skip
 
     def drop(self, topic: str) -> None:
-        """Let the retries or dead letters that a topic shows not come again."""
+        """Delete the retries or dead letters that a topic shows."""
         queue = retry_queue_of(topic)
         if queue is not None:
             self.queues.drop(queue)

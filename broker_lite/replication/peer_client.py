@@ -1,4 +1,4 @@
-"""Questions to another server over the remoting protocol, one at a time, over one connection that stays open."""
+"""Client for requests to another server over the remoting protocol, one at a time, over one persistent connection."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ TIMEOUT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class AskingOptions:
-    """How this broker asks name servers and its master.
+class PeerClientOptions:
+    """Security settings for requests to name servers and the master.
 
     Attributes:
-        credentials: sign the requests; None for servers without accounts.
-        tls: certificates; None for plain text.
+        credentials: key to sign the requests with; None for servers without accounts.
+        tls: TLS context; None for plain text.
     """
 
     credentials: Credentials | None = None
     tls: ssl.SSLContext | None = None
 
 
-class Asker:
-    """A connection to one server, made when something is asked."""
+class PeerClient:
+    """Client of one server; it connects when a request is sent."""
 
-    def __init__(self, host: str, port: int, options: AskingOptions) -> None:
-        self.place = (host, port)
+    def __init__(self, host: str, port: int, options: PeerClientOptions) -> None:
+        self.address = (host, port)
         self._options = options
         self._opaque = itertools.count()
         self._writer: asyncio.StreamWriter | None = None
         self._reader: asyncio.StreamReader | None = None
 
     async def ask(self, request: Command) -> Command:
-        """The answer to a request, whatever its code.
+        """Send a request, and return its answer, whatever the code.
 
         Raises:
-            OSError: if the server cannot be reached, or has gone.
-            TimeoutError: if it does not answer.
-            LayoutError: if what it says is no command.
+            OSError: if the server cannot be reached, or closes the connection.
+            TimeoutError: if it does not answer in time.
+            LayoutError: if its answer is not a valid command.
         """
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 return await self._ask(request)
         except BaseException:
-            # A late answer would be taken for that of the next question.
+            # A late answer could be mistaken for the answer to the next request.
             self.close()
             raise
 
     async def _ask(self, request: Command) -> Command:
         if self._writer is None or self._reader is None:
-            self._reader, self._writer = await asyncio.open_connection(*self.place, ssl=self._options.tls)
+            self._reader, self._writer = await asyncio.open_connection(*self.address, ssl=self._options.tls)
         request.opaque = next(self._opaque)
         if self._options.credentials is not None:
             request.ext_fields = signed(request.ext_fields, request.body, self._options.credentials)
@@ -64,13 +64,13 @@ class Asker:
         while True:
             data = await self._reader.read(1 << 16)
             if not data:
-                raise ConnectionResetError("the server has closed the connection")
+                raise ConnectionResetError("the server closed the connection")
             for command in frames.feed(data):
                 if command.is_response and command.opaque == request.opaque:
                     return command
 
     def close(self) -> None:
-        """End the connection; the next question makes another one."""
+        """Close the connection; the next request opens a new one."""
         if self._writer is not None:
             self._writer.close()
         self._writer = self._reader = None

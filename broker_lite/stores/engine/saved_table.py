@@ -1,4 +1,4 @@
-"""A table in memory that is kept in one small file, and saved as a whole when it has changed."""
+"""Table in memory that is saved in one small file as a whole when it has changed."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from pathlib import Path
 from typing import TypeVar
 
 from commitlake.broker_lite.stores.engine.errors import ConfigFileError
-from commitlake.broker_lite.stores.engine.kept_file import KeptFile
+from commitlake.broker_lite.stores.engine.file_with_backup import FileWithBackup
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class KeptTable(ABC):
-    """The table; several threads may use it.
+class SavedTable(ABC):
+    """Table with its file; several threads may use it.
 
     Attributes:
-        path: its file.
-        backup: the file's previous version.
-        is_changed: whether the table has changed since it was saved.
+        path: path of the file.
+        backup: path of its previous version.
+        is_changed: True if the table has changed since it was saved.
     """
 
     def __init__(self, root: Path, folder: str, name: str) -> None:
-        """Take the file's place; nothing is read yet.
+        """Set the path of the file, without reading it.
 
         Args:
-            root: the store's folder.
-            folder: the file's folder in it.
-            name: the file's name.
+            root: folder of the store.
+            folder: folder of the file within it.
+            name: name of the file.
         """
-        self._file = KeptFile(root, folder, name)
+        self._file = FileWithBackup(root, folder, name)
         self.path, self.backup = self._file.path, self._file.backup
         self._guard = threading.RLock()
         self.is_changed = False
 
     def _read(self, parse: Callable[[bytes], T], *others: Path) -> T | None:
-        """Read the file; where it is missing or broken, its `.bak`, and then other files of its folder.
+        """Read the file; if it is missing or invalid, try its `.bak`, and then other files of its folder.
 
         Args:
-            parse: makes the table of a file's bytes; raises ValueError.
-            others: files that others write in its place.
+            parse: converts the file's bytes to a table; raises ValueError.
+            others: files that other programs write instead.
 
         Returns:
-            The table; None where there is no file.
+            The table; None if no file exists.
 
         Raises:
-            ConfigFileError: if there are files, and none can be read.
-            UnsafeFileError: if one of them is a link or no file.
+            ConfigFileError: if files exist, and none is valid.
+            UnsafeFileError: if one of them is a symbolic link or not a regular file.
         """
         problems = []
         for path in (self.path, self.backup, *others):
@@ -63,7 +63,7 @@ class KeptTable(ABC):
                 problems.append(f"{path}: {error}")
                 continue
             if problems:
-                _logger.warning("%s; %s is used", problems[0], path.name)
+                _logger.warning("%s; using %s instead", problems[0], path.name)
             return table
         if problems:
             raise ConfigFileError("; ".join(problems))
@@ -71,10 +71,10 @@ class KeptTable(ABC):
 
     @abstractmethod
     def _serialize(self) -> bytes:
-        """Return the file's bytes."""
+        """Return the bytes of the file."""
 
     def save(self) -> None:
-        """Write the file; what was there becomes the `.bak`."""
+        """Write the file; its previous version becomes the `.bak`."""
         with self._guard:
             data = self._serialize()
             self.is_changed = False

@@ -1,4 +1,4 @@
-"""What can be looked up in an open store."""
+"""Queries for messages of an open store."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
 _NO_LIMIT = 1 << 63
 
 
-class LookUps(OpenStore[Message, Reader]):
-    """The part of a store that reads; each method takes the store's lock."""
+class QueryableStore(OpenStore[Message, Reader]):
+    """Part of a store that reads; each method takes the store's lock."""
 
     options: StoreOptions
     _files: StoreFiles
@@ -29,10 +29,10 @@ class LookUps(OpenStore[Message, Reader]):
     def get(
         self, topic: str, queue_id: int, queue_offset: int, max_messages: int = DEFAULT_MAX_MESSAGES
     ) -> GetResult[Message]:
-        """Messages of a queue, from a queue offset on.
+        """Return messages of a queue, from a queue offset on.
 
         Raises:
-            StoreFilesError: if a record that the queue leads to is damaged.
+            StoreFilesError: if a record of the queue is damaged.
         """
         with self._reading() as reader:
             return reader.get(topic, queue_id, queue_offset, max_messages)
@@ -46,21 +46,21 @@ class LookUps(OpenStore[Message, Reader]):
         codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
-        """Records of a queue as clients get them, from a queue offset on; see `pull_records`."""
+        """Return records of a queue in the form for clients, from a queue offset on; see `pull_records`."""
         with self._reading():
             return pull_records(self._files, topic, queue_id, queue_offset, limits, codes, accepts_record)
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
-        """The ConsumeQueue entry of a message; None where the queue has none, or only filler."""
+        """Return the ConsumeQueue entry of a message, or None if the queue has none or only filler."""
         with self._reading() as reader:
             return reader.entry_at(topic, queue_id, queue_offset)
 
     def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
-        """The hashes by which the queues know tags; None where a consumer has sent hashes alone, of another kind.
+        """Return the tag hashes that the queue entries contain; None if only hashes of another dialect were sent.
 
         Args:
-            tags: a consumer's.
-            codes: the hashes of them that it has sent, which are Java's.
+            tags: tags that a consumer subscribes to.
+            codes: hashes of these tags that the consumer sent, computed as in Java.
         """
         dialect = self.options.dialect
         if dialect.is_rocketmq:
@@ -68,14 +68,14 @@ class LookUps(OpenStore[Message, Reader]):
         return frozenset(low_bits(dialect.tags_code(tag)) for tag in tags) or None
 
     def record_of(self, message: Message) -> bytes:
-        """The bytes of a message that was found, as clients get it."""
+        """Return the bytes of a message's record in the form that clients expect."""
         return for_clients(self.record_at(message.physical_offset, message.size))
 
     def get_by_id(self, msg_id: str) -> Message | None:
-        """The message with an offset message id; None where this store has none.
+        """Return the message with an offset message id, or None if this store does not have it.
 
         Raises:
-            LayoutError: if the text is no such id.
+            LayoutError: if the text is not an offset message id.
         """
         with self._reading() as reader:
             return reader.by_id(msg_id)
@@ -83,17 +83,17 @@ class LookUps(OpenStore[Message, Reader]):
     def get_by_key(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int = MAX_TIME_MS, limit: int = DEFAULT_KEY_LIMIT
     ) -> list[Message]:
-        """The newest messages with a key, in the order of the log.
+        """Return the newest messages with a key, in the order of the log.
 
         Args:
-            topic: the topic under which they are stored, so `SCHEDULE_TOPIC_XXXX` for waiting ones.
+            topic: topic under which they are stored; `SCHEDULE_TOPIC_XXXX` for delayed messages.
             key: a UNIQ_KEY, one of the KEYS, or `tags_key(TAGS)`.
             begin_ms: earliest store time.
             end_ms: latest store time.
-            limit: how many at most.
+            limit: maximum number of messages.
 
         Raises:
-            IndexDisabledError: if the store keeps no index.
+            IndexDisabledError: if the store has no index.
         """
         looking = self.find_by_key(topic, key, begin_ms, end_ms, limit)
         while True:
@@ -106,15 +106,15 @@ class LookUps(OpenStore[Message, Reader]):
     def find_by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int = _NO_LIMIT
     ) -> Generator[None, None, list[Message]]:
-        """Do the same in small steps, between which the store's lock is free.
+        """Find messages as `get_by_key` does, in small steps, between which the store's lock is released.
 
         Args:
             topic: see `get_by_key`.
             key: see `get_by_key`.
             begin_ms: see `get_by_key`.
             end_ms: see `get_by_key`.
-            limit: how many at most.
-            limit_bytes: of all records together; a single one may be larger.
+            limit: maximum number of messages.
+            limit_bytes: maximum size of all records together; a single one may be larger.
         """
         with self._reading() as reader:
             steps = reader.by_key(topic, key, begin_ms, end_ms, limit, limit_bytes)
@@ -128,25 +128,25 @@ class LookUps(OpenStore[Message, Reader]):
             yield
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When a message of a queue was stored; -1 where there is none."""
+        """Return the store time of a message, or -1 if there is no message at that offset."""
         with self._reading() as reader:
             return reader.timestamp_at(topic, queue_id, queue_offset)
 
     def get_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, max_messages: int = DEFAULT_MAX_MESSAGES
     ) -> GetResult[Message]:
-        """Messages of a queue from the first on that was stored at or after a time; see `get`."""
+        """Return messages of a queue from the first one stored at or after a time; see `get`."""
         with self._reading() as reader:
             return reader.get(topic, queue_id, reader.offset_by_time(topic, queue_id, timestamp_ms), max_messages)
 
     @property
     def min_physical_offset(self) -> int:
-        """Physical offset of the first byte that the log has."""
+        """Physical offset of the first byte of the log."""
         with self._reading() as reader:
             return reader.log_start
 
     @property
     def max_physical_offset(self) -> int:
-        """Physical offset behind the last record: where the next one goes, unless it must go to a new segment."""
+        """Physical offset of the end of the last record: the next one goes there, or to a new segment."""
         with self._reading() as reader:
             return reader.log_end

@@ -1,6 +1,6 @@
-"""Pulls that wait for a message: each is answered when one comes that it wants, or when its time is over.
+"""Held pulls (long polling): each is answered when a matching message arrives, or at its deadline.
 
-Source: PullRequestHoldService (5.5.0). RocketMQ looks for late ones every 5 s.
+Source: PullRequestHoldService (5.5.0). RocketMQ checks for pulls past their deadline every 5 s.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from commitlake.broker_lite.broker.filters import Filter
-from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.broker.quotas import Quotas
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import PullMessageRequest
 
 MAX_HELD_OF_ONE = 4096
-"""Pulls of one connection that may wait; a consumer has one for each queue."""
+"""Held pulls of one connection; a consumer has one for each queue."""
 MAX_HELD_OF_ADDRESS = 65_536
 MAX_HELD = 131_072
 _SUBSCRIPTION_LENGTH = 128
 _CODES = 16
-"""A pull counts once more for every so many characters of its own subscription, or tags of its group's."""
+"""A pull's weight rises by one for this many characters of its subscription, or this many tag hashes of its filter."""
 
 
 @dataclass(slots=True)
 class HeldPull:
-    """A pull that found nothing.
+    """Pull request that found no message and waits.
 
     Attributes:
-        request: the command, as far as its answer needs it.
-        header: its arguments.
-        wanted: which messages it waits for.
-        deadline_ms: when it is answered whatever comes.
-        next_offset: the first one that was not looked at yet.
+        request: command without the parts that the answer does not need.
+        header: parsed header of the request.
+        wanted: filter for the messages it waits for.
+        deadline_ms: time at which it is answered even if no message arrived.
+        next_offset: first queue offset that has not been checked yet.
     """
 
     channel: Channel
@@ -44,37 +44,37 @@ class HeldPull:
 
     @property
     def weight(self) -> int:
-        """As how many ordinary pulls it counts."""
+        """Number of ordinary pulls that this one counts as."""
         codes = self.wanted.codes or ()
         return 1 + len(self.header.subscription or "") // _SUBSCRIPTION_LENGTH + len(codes) // _CODES
 
 
 class HeldPulls:
-    """The waiting pulls of a broker."""
+    """Held pulls of a broker, by queue."""
 
     def __init__(self) -> None:
         self._by_queue: dict[tuple[str, int], list[HeldPull]] = {}
-        self._shares = Shares(of_one=MAX_HELD_OF_ONE, of_address=MAX_HELD_OF_ADDRESS, in_all=MAX_HELD)
+        self._quotas = Quotas(of_one=MAX_HELD_OF_ONE, of_address=MAX_HELD_OF_ADDRESS, in_all=MAX_HELD)
 
     def __len__(self) -> int:
         return sum(map(len, self._by_queue.values()))
 
     def hold(self, pull: HeldPull) -> bool:
-        """Keep a pull; returns whether there was room for it."""
-        if not self._shares.take(pull.channel, pull.weight):
+        """Add a pull, and return whether the limits allowed it."""
+        if not self._quotas.take(pull.channel, pull.weight):
             return False
         self._by_queue.setdefault((pull.header.topic, pull.header.queue_id), []).append(pull)
         return True
 
     def take(self, topic: str, queue_id: int) -> list[HeldPull]:
-        """Take out the pulls of a queue; those of a peer that has gone are forgotten."""
+        """Remove and return the pulls of a queue, without those whose connection has closed."""
         pulls = self._by_queue.pop((topic, queue_id), [])
         for pull in pulls:
-            self._shares.release(pull.channel, pull.weight)
+            self._quotas.release(pull.channel, pull.weight)
         return [pull for pull in pulls if pull.channel.is_open]
 
     def take_late(self, now_ms: int) -> Iterator[HeldPull]:
-        """Take out the pulls whose time is over."""
+        """Remove the pulls past their deadline or with a closed connection, and yield those that can be answered."""
         for key, pulls in list(self._by_queue.items()):
             late = [pull for pull in pulls if pull.deadline_ms <= now_ms or not pull.channel.is_open]
             if not late:
@@ -85,6 +85,6 @@ class HeldPulls:
             else:
                 del self._by_queue[key]
             for pull in late:
-                self._shares.release(pull.channel, pull.weight)
+                self._quotas.release(pull.channel, pull.weight)
                 if pull.channel.is_open:
                     yield pull

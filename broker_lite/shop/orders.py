@@ -1,4 +1,4 @@
-"""The orders of the story, and which of them have a fate of their own."""
+"""Orders of the example shop, and the outcomes that are planned for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONG_ORDER_SHARE = 1 / 12
 
 
 class Line(NamedTuple):
-    """One line of an order."""
+    """Line of an order."""
 
     sku: str
     quantity: int
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order and who made it."""
+    """Order with its customer."""
 
     number: int
     customer: str
@@ -39,29 +39,29 @@ class Order:
 
     @property
     def key(self) -> str:
-        """The business key that all its messages have."""
+        """Business key that all messages of the order have."""
         return f"order-{self.number}"
 
     @property
     def amount(self) -> float:
-        """What it costs."""
+        """Total price."""
         return round(sum(line.price * line.quantity for line in self.lines), 2)
 
     @property
     def user_properties(self) -> dict[str, str]:
-        """What consumers filter by."""
+        """Properties that consumers filter by."""
         return {"customerTier": self.tier, "currency": self.currency, "city": self.city}
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
-    """Who plays.
+class OrderPlan:
+    """Orders with their planned outcomes.
 
     Attributes:
-        orders: in order of their numbers, which is that of their times.
-        rolled_back: numbers of orders that are not to be.
-        pending: numbers of orders that nobody decides.
-        failures: how often shipping an order fails; absent for those that go well.
+        orders: all orders by number, which is also the order of their times.
+        rolled_back: numbers of orders that are rolled back.
+        pending: numbers of orders that are never decided.
+        failures: number of failed shipments by order number; orders that succeed at once are absent.
     """
 
     orders: list[Order]
@@ -70,8 +70,8 @@ class Cast:
     failures: dict[int, int]
 
 
-def draw_cast(count: int, rng: random.Random, max_retries: int) -> Cast:
-    """Orders by chance around order-4711; every fate falls to one of them at least.
+def draw_orders(count: int, rng: random.Random, max_retries: int) -> OrderPlan:
+    """Generate random orders around order-4711; every outcome occurs at least once.
 
     Raises:
         ValueError: if there are too few orders for that.
@@ -81,7 +81,7 @@ def draw_cast(count: int, rng: random.Random, max_retries: int) -> Cast:
     first = FEATURED_ORDER - count // 2
     orders = [_draw_order(number, rng) for number in range(first, first + count)]
     numbers = [order.number for order in orders[:-1] if order.number != FEATURED_ORDER]
-    # The dead must be early enough for their retries to end within the story.
+    # Orders that fail for good must be early enough for their retries to end within the three days.
     early = numbers[: len(numbers) * 3 // 4]
     rng.shuffle(early)
     rolled_back = _take(early, count // 25)
@@ -89,7 +89,7 @@ def draw_cast(count: int, rng: random.Random, max_retries: int) -> Cast:
     retried = _take(early, count // 20)
     failures = {number: rng.randint(1, max_retries) for number in sorted(retried)} | dict.fromkeys(dead, ALWAYS_FAILS)
     failures[FEATURED_ORDER] = FEATURED_FAILURES
-    return Cast(orders, rolled_back, {orders[-1].number}, failures)
+    return OrderPlan(orders, rolled_back, {orders[-1].number}, failures)
 
 
 def _take(numbers: list[int], count: int) -> set[int]:
@@ -97,7 +97,7 @@ def _take(numbers: list[int], count: int) -> set[int]:
 
 
 def _draw_order(number: int, rng: random.Random) -> Order:
-    """An order by chance; some are so long that their bodies are compressed."""
+    """Generate a random order; some are so long that their bodies are compressed."""
     count = rng.randint(60, 120) if rng.random() < _LONG_ORDER_SHARE else rng.randint(1, 5)
     lines = tuple(
         Line(f"{rng.choice(_GOODS)}-{rng.randint(100, 999)}", rng.randint(1, 4), rng.randint(199, 9999) / 100)

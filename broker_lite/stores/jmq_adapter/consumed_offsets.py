@@ -1,12 +1,12 @@
-"""What RocketMQ's consumers say of their progress, as JMQ keeps it: positions, and a record of every consumption.
+"""Offsets of RocketMQ's consumers, stored as JMQ does: positions, and a record of every consumption.
 
-A consumer that has done with everything before an offset has consumed it, but for the messages that it has sent back:
-those were recorded when they came. Where its group has no position yet, its first message is the first that it was
-given, and not the queue's: a consumer may begin at the end. Records come before the position, so a kill between the two
-lets a message be consumed twice, but never without a record. Only where somebody goes very far at once the position
-comes first, and the records follow from turn to turn: nobody else is kept waiting.
+A consumer that acknowledges an offset has consumed all messages before it, except those that it has sent back, which
+were recorded then. If its group has no position yet, consumption starts at the first message that it received, not at
+the queue's first: a consumer may start at the end. Records are written before the position, so a crash in between may
+repeat a consumption, but never leaves one unrecorded. Only if an acknowledgement covers very many messages, the
+position is written first, and the records follow step by step, so that other clients do not wait.
 
-An administrator who moves a group consumes nothing.
+Offsets that an administrator sets do not count as consumption.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any, NamedTuple
 from commitlake.broker_lite.stores.engine.errors import UnsupportedError
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
-from commitlake.broker_lite.stores.jmq_adapter.retrying import Retrying
+from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
 from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
-RECORDED_AT_ONCE = 1000
-"""Records that one answer waits for: some ten milliseconds."""
+RECORDS_PER_ANSWER = 1000
+"""Records written before an answer is sent; they take about ten milliseconds."""
 
 
-class _Stretch(NamedTuple):
-    """Messages of a queue that are still to be recorded."""
+class _OffsetRange(NamedTuple):
+    """Range of a queue's messages that must still be recorded."""
 
     place: ConsumedQueue
     numbers: range
@@ -38,18 +38,18 @@ class _Stretch(NamedTuple):
 
 
 class ConsumedOffsets:
-    """The offsets of groups: `offset.json` for queues, the retry store for retries; the broker's thread uses it."""
+    """Offsets of groups: `offset.json` for queues, the retry store for retries; only the broker's thread uses it."""
 
-    def __init__(self, journal: JournalStore, retrying: Retrying) -> None:
+    def __init__(self, journal: JournalStore, failed_messages: FailedMessages) -> None:
         self._journal = journal
         self._positions = journal.offsets
-        self._retrying = retrying
+        self._failures = failed_messages
         self._begun: dict[ConsumedQueue, int] = {}
-        self._unrecorded: deque[_Stretch] = deque()
+        self._unrecorded: deque[_OffsetRange] = deque()
 
     @property
     def entries(self) -> dict[Any, Any]:
-        """By `topic@group`, the next message of each queue."""
+        """Next queue offset of each queue, by `topic@group`."""
         entries: dict[str, dict[int, int]] = {}
         for place, position in self._positions.positions.items():
             entries.setdefault(f"{place.topic}@{place.app}", {})[place.queue_id] = position.ack
@@ -57,30 +57,32 @@ class ConsumedOffsets:
 
     @property
     def count(self) -> int:
-        """How many offsets there are."""
+        """Number of stored offsets."""
         return len(self._positions.positions)
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
-        """The next message that the group consumes; None where it has not begun."""
+        """Return the queue offset of the next message for the group, or None if it has no offset."""
         if topic == f"{RETRY_PREFIX}{group}":
-            return self._retrying.bounds(topic, queue_id).start
+            return self._failures.bounds(topic, queue_id).start
         position = self._positions.find(ConsumedQueue(topic, group, queue_id))
         return None if position is None else position.ack
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Let the group go on at an offset, whatever it has consumed.
+        """Set the group's offset, regardless of what it has consumed.
 
         Raises:
-            UnsupportedError: for its retries.
+            UnsupportedError: if the topic is the group's retry topic.
         """
         if topic.startswith(RETRY_PREFIX):
-            raise UnsupportedError(f"{topic}: retries of a journal's messages come by their times, and are never moved")
+            raise UnsupportedError(
+                f"{topic}: the offset of a journal's retries cannot be set; they are delivered by time"
+            )
         place = ConsumedQueue(topic, group, queue_id)
         self._begun.pop(place, None)
         self._positions.set_back(place, min(offset, self._end_of(place)))
 
     def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
-        """Note that a member of the group is given the messages from an offset to before another."""
+        """Record that a member of the group receives the messages from `offset` up to, not including, `following`."""
         if topic.startswith(RETRY_PREFIX):
             return
         place = ConsumedQueue(topic, group, queue_id)
@@ -90,10 +92,10 @@ class ConsumedOffsets:
             self._positions.hand_out(place, following)
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
-        """Note that a member of the group has consumed everything before an offset, or has failed on it."""
+        """Record that a member of the group has consumed, or failed to consume, all messages before an offset."""
         if topic.startswith(RETRY_PREFIX):
             if topic == f"{RETRY_PREFIX}{group}" and queue_id == 0:
-                self._retrying.acknowledge(group, offset, client)
+                self._failures.acknowledge(group, offset, client)
             return
         place = ConsumedQueue(topic, group, queue_id)
         position = self._positions.find(place)
@@ -104,46 +106,46 @@ class ConsumedOffsets:
         if position is not None and offset < position.ack:
             self._positions.set_back(place, offset)
             return
-        self._unrecorded.append(_Stretch(place, range(start, offset), client, self._journal.clock()))
+        self._unrecorded.append(_OffsetRange(place, range(start, offset), client, self._journal.clock()))
         if len(self._unrecorded) == 1:
-            self.record(RECORDED_AT_ONCE)
+            self.record(RECORDS_PER_ANSWER)
         self._positions.acknowledge(place, offset)
 
     def _end_of(self, place: ConsumedQueue) -> int:
         if retry_queue_of(place.topic) is not None:
-            return self._retrying.bounds(place.topic, place.queue_id).stop
+            return self._failures.bounds(place.topic, place.queue_id).stop
         return self._journal.max_offset(place.topic, place.queue_id)
 
     @property
-    def is_behind(self) -> bool:
-        """Whether there is something left to record."""
+    def has_unrecorded(self) -> bool:
+        """True if consumptions remain to be recorded."""
         return bool(self._unrecorded)
 
     def record(self, limit: int | None = None) -> None:
-        """Record what was consumed.
+        """Write records of consumption.
 
         Args:
-            limit: how many messages at most; None for all.
+            limit: maximum number of messages; None for all.
         """
         while self._unrecorded and (limit is None or limit > 0):
             place, numbers, client, time_ms = self._unrecorded.popleft()
             now = numbers if limit is None else numbers[:limit]
             if len(now) < len(numbers):
-                self._unrecorded.appendleft(_Stretch(place, numbers[len(now) :], client, time_ms))
+                self._unrecorded.appendleft(_OffsetRange(place, numbers[len(now) :], client, time_ms))
             if limit is not None:
                 limit -= max(1, len(now))
             if now:
-                self._record(_Stretch(place, now, client, time_ms))
+                self._record(_OffsetRange(place, now, client, time_ms))
 
-    def _record(self, stretch: _Stretch) -> None:
-        place, numbers, client, time_ms = stretch
+    def _record(self, offset_range: _OffsetRange) -> None:
+        place, numbers, client, time_ms = offset_range
         topic, group, queue_id = place
         queue = retry_queue_of(topic)
         if queue is not None:
-            for letter in self._retrying.dead_letters(queue.app, numbers):
-                self._retrying.record(letter, group, Outcome.CONSUMED, 1, client)
+            for letter in self._failures.dead_letters(queue.app, numbers):
+                self._failures.record(letter, group, Outcome.CONSUMED, 1, client)
             return
-        failed = self._retrying.queues.take_failed(place, numbers.start, numbers.stop)
+        failed = self._failures.queues.take_failed(place, numbers.start, numbers.stop)
         self._journal.log_consumption(
             [
                 Consumption(topic, queue_id, number, entry.journal_offset, group, Outcome.CONSUMED, time_ms, 1, client)
@@ -153,7 +155,7 @@ class ConsumedOffsets:
         )
 
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
-        """Forget the positions of topics and groups that are gone."""
+        """Remove the positions of deleted topics and groups."""
         self.record()
         self._positions.remove(lambda place: is_gone(place.topic, place.app))
         self._begun = {place: start for place, start in self._begun.items() if not is_gone(place.topic, place.app)}

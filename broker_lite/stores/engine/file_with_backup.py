@@ -1,4 +1,4 @@
-"""A small file of a store's that is written as a whole, and whose previous version stays beside it as `.bak`."""
+"""Small file that is written as a whole, with its previous version as `.bak`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from commitlake.schemas.store_files import create_file, make_folders, read_file, sync_folder
 
 
-class KeptFile:
-    """The file and its `.bak`; no link is followed on the way to them.
+class FileWithBackup:
+    """File with its `.bak`; no symbolic link on the way to them is followed.
 
     Attributes:
-        path: the file.
-        backup: its previous version.
+        path: path of the file.
+        backup: path of its previous version.
     """
 
     def __init__(self, root: Path, folder: str, name: str) -> None:
@@ -23,14 +23,14 @@ class KeptFile:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file, or something in its place."""
+        """True if the file exists, or something else has its name."""
         return os.path.lexists(self.path)
 
     def read(self, path: Path) -> bytes | None:
-        """Read a file of this folder; None where there is none.
+        """Read a file of this folder; return None if it does not exist.
 
         Raises:
-            UnsafeFileError: if it is a link, no regular file, or too large.
+            UnsafeFileError: if it is a symbolic link, not a regular file, or too large.
         """
         try:
             return read_file(path, below=self._root)
@@ -38,7 +38,7 @@ class KeptFile:
             return None
 
     def write(self, data: bytes) -> None:
-        """Write the file beside its place, put it on the disk, and rename it; what was there becomes the `.bak`."""
+        """Write a temporary file, flush it to disk and rename it; the previous file becomes the `.bak`."""
         make_folders(self.path.parent, below=self._root)
         beside = self.path.with_name(f"{self.path.name}.tmp")
         descriptor = create_file(beside, below=self._root)

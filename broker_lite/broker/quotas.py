@@ -1,4 +1,4 @@
-"""How much of something one client, one address and all clients together may have."""
+"""Quotas: limits on a resource per connection, per address and in total."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from commitlake.broker_lite.protocol import Channel
 K = TypeVar("K")
 
 
-class Shares:
-    """Counts of what clients hold, with limits."""
+class Quotas:
+    """Counts of a resource that clients hold, with limits."""
 
     def __init__(self, *, of_one: int, of_address: int, in_all: int) -> None:
         """Set the limits.
 
         Args:
-            of_one: what one connection may hold.
-            of_address: what the connections from one address may hold together.
-            in_all: what all may hold together.
+            of_one: limit for one connection.
+            of_address: limit for all connections from one address together.
+            in_all: limit for all connections together.
         """
         self._of_one = of_one
         self._of_address = of_address
@@ -29,7 +29,7 @@ class Shares:
         self.total = 0
 
     def has_room(self, channel: Channel, count: int = 1) -> bool:
-        """Return whether a client may hold so much more."""
+        """Return whether a client may hold `count` more."""
         return (
             self._by_channel[channel] + count <= self._of_one
             and self._by_address[channel.peer.site] + count <= self._of_address
@@ -37,7 +37,7 @@ class Shares:
         )
 
     def take(self, channel: Channel, count: int = 1) -> bool:
-        """Count what a client holds more; returns False, and counts nothing, where it may not."""
+        """Add to a client's count; return False and change nothing if a limit would be exceeded."""
         if not self.has_room(channel, count):
             return False
         self._by_channel[channel] += count
@@ -46,7 +46,7 @@ class Shares:
         return True
 
     def release(self, channel: Channel, count: int = 1) -> None:
-        """Count what a client does not hold any more."""
+        """Subtract from a client's count."""
         self.total -= count
         _subtract(self._by_channel, channel, count)
         _subtract(self._by_address, channel.peer.site, count)
