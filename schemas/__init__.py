@@ -1,7 +1,7 @@
-"""What data looks like.
+"""Schemas: binary formats, protocols, tables, and the basic types that every other package uses.
 
 layouts     binary formats on disk        remoting   the wire protocol
 tables      the lake's tables             quality    expectations of an archive run
-errors      the root of all errors         times      times as numbers and as text
-store_files how files in a folder that others may write to are opened
+errors      base class of all errors      times      times as numbers and as text
+store_files safe access to files in folders that other users may write to
 """

@@ -1,4 +1,4 @@
-"""The root of this project's errors, and the exit codes of its commands.
+"""Base class of this project's errors, and the exit codes of its commands.
 
     CommitLakeError
     ├── commitlake.schemas          LayoutError, NumberError, CommandError, UnsafeFileError, …
@@ -7,8 +7,8 @@
     ├── commitlake.jobs             JobError
     └── commitlake.broker_lite      StoreError, DeliveryError, ReplicationError, …
 
-Each folder draws its own part of the tree in its module of errors. `tests/unit/schemas/test_errors.py` checks that all
-of them are here, and that each can go from process to process.
+Each folder describes its own part of the tree in its module of errors. `tests/unit/schemas/test_errors.py` checks that
+the tree is complete, and that every error can be pickled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The number that a command ends with; a scheduler can rely on it. See `commitlake.jobs.cli.command`."""
+    """Exit code of a command; schedulers can rely on it. See `commitlake.jobs.cli.command`."""
 
     OK = 0
     FAILED = 1
@@ -30,16 +30,17 @@ class ExitCode(IntEnum):
 
 
 class CommitLakeError(Exception):
-    """Root of all errors; the message is for a user.
+    """Base class of all errors; the message is for a user.
 
-    An error goes from process to process: its `args` are what it is made with, and they are strings, numbers or None
+    Errors are sent between processes: `args` are the constructor's arguments, and they are strings, numbers or None
     (see `commitlake.connectors.worker_errors`).
 
     Attributes:
-        exit_code: the exit code of a command that the error ends; its message then says all that a user needs. None for
-            an error that no command expects: the command ends with 1 and prints the error's class, too, and --verbose
-            shows the stack trace.
-        is_transient: the same may go well later, with nothing changed: a server is busy, or another run was first.
+        exit_code: exit code of a command that fails with the error; its message is then all that a user needs. None for
+            an unexpected error: the command exits with 1 and also prints the error's class, and --verbose shows the
+            stack trace.
+        is_transient: True if the operation may succeed later without changes, for example because a server is busy or
+            another run was first.
     """
 
     exit_code: ExitCode | None = None

@@ -1,4 +1,4 @@
-"""Files of a folder that are named by the offset of their first byte."""
+"""Segment files of a folder, which are named by the offset of their first byte."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def files_by_start(folder: Path, *, below: Path | None = None) -> dict[int, str]
     """Return the names of a folder's segments by the offset of their first byte, in the order of the offsets.
 
     Args:
-        folder: the folder; none where it is not there.
-        below: as for `files_in`.
+        folder: the folder; it need not exist.
+        below: see `files_in`.
 
     Raises:
-        UnsafeFileError: for a link or no regular file, or for two names of one offset, in digits of two scripts.
+        UnsafeFileError: if a file is a symbolic link or not regular, or two names have the same offset.
     """
     found: dict[int, str] = {}
     for name in sorted(files_in(folder, is_segment_name, below=below), key=int):
@@ -26,8 +26,7 @@ def files_by_start(folder: Path, *, below: Path | None = None) -> dict[int, str]
             raise UnsafeFileError.of(
                 folder / name,
                 f"one file that begins at {start}",
-                f"another, {found[start]}, in digits of another script: move the one away that the broker does not "
-                "write",
+                f"another, {found[start]}, in digits of another script: move away the one not written by the broker",
                 errno.EEXIST,
             )
         found[start] = name

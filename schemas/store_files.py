@@ -1,21 +1,21 @@
-"""How files in a folder that others may write to are opened, created and removed; standard library only.
+"""Safe access to files in a folder that other users may write to; standard library only.
 
-A store may come from anywhere, and who can write into its folder is not always who runs a job on it. So one rule holds
-for every file and folder below a store, a lake, or the folder of an unfinished run:
+A store may come from an untrusted source, and users who can write to its folder need not be the one who runs a job on
+it. So the same rules apply to every file and folder below a store, a lake, or the work folder of a run:
 
 - Names that are read from a file are relative and plain: no `..`, no absolute path, no NUL (`check_relative`).
-- Symbolic links are not followed, in any part of the path below the folder that the operator named (`below`). What is
-  opened must be a regular file: a FIFO, a socket or a device is an error, and never waited for.
-- The folder that the operator named may be a link. For READING only, a store's top-level folders of log, queues and
-  index (`commitlog`, `journal`, `consumequeue`, `batchconsumequeue`, `consumequeue_ext`, `queue`, `index`) may be
-  links, too, as on a broker that keeps them on several disks. A job that writes, replaces or deletes refuses them.
-- A file that is written in place has one name only: a hard link would change a file elsewhere.
-- A new file is always created (`create_file`), never opened: what has its name is removed first, as a name.
+- Symbolic links are not followed, in any part of the path below the folder that the operator named (`below`). Opened
+files must be regular: a FIFO, a socket or a device is an error, and never blocks.
+- The folder that the operator named may be a link. For READING only, the top-level folders of a store's log, queues and
+index (`commitlog`, `journal`, `consumequeue`, `batchconsumequeue`, `consumequeue_ext`, `queue`, `index`) may be links,
+too, as on a broker that keeps them on several disks. A job that writes, replaces or deletes refuses them.
+- A file that is written in place must have a single name: writing through a hard link would change another file.
+- A new file is always created (`create_file`), never opened: an existing file of that name is unlinked first.
 - Work folders of an earlier run are trusted only if they belong to the user of this process (`check_own_folder`).
 - Small files are read up to a limit (`read_file`).
 
-Files that may hold messages are created with the mode 0640 and folders with 0750, less what the user's umask forbids;
-jobs run under `restricted_umask`, for what libraries create.
+Files that may contain messages are created with mode 0640 and folders with 0750, minus the user's umask; jobs run under
+`restricted_umask`, which covers files created by libraries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 FILE_MODE, FOLDER_MODE = 0o640, 0o750
 MAX_SMALL_FILE_BYTES = 64 << 20
-"""Of a JSON file, checkpoint or control file: RocketMQ's offsets of 10,000 groups in 50 queues take some 20 MiB."""
+"""Limit for JSON, checkpoint and control files; RocketMQ's offsets of 10,000 groups in 50 queues take about 20 MiB."""
 MAX_NAME_BYTES = 4096
 _SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -50,7 +50,7 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 
 
 class UnsafeFileError(CommitLakeError, OSError):
-    """Something in a store's folder is not what may be there: a link, a FIFO, another user's work folder."""
+    """Error for an unexpected kind of file in a store's folder: a link, a FIFO, another user's work folder."""
 
     exit_code = ExitCode.USAGE
 
@@ -59,44 +59,44 @@ class UnsafeFileError(CommitLakeError, OSError):
 
     @classmethod
     def of(cls, path: str | Path, expected: str, found: str, number: int = errno.ELOOP) -> UnsafeFileError:
-        """Make the error; its arguments are those of any OSError, so that it can go from process to process."""
+        """Create the error with the arguments of an OSError, so that it can be pickled."""
         return cls(number, f"expected {expected}, found {found}", str(path))
 
 
 def check_relative(name: str) -> PurePosixPath:
-    """Return a name that was read from a file as a path below some folder.
+    """Check a name that was read from a file, and return it as a relative path.
 
     Raises:
-        UnsafeFileError: if it is absolute, empty, too long, or leads out of the folder.
+        UnsafeFileError: if it is absolute, empty, too long, or points outside the folder.
     """
     path = PurePosixPath(name)
     parts = name.split("/")
     is_long = len(name) > MAX_NAME_BYTES
     if is_long or "\0" in name or path.is_absolute() or not set(parts).isdisjoint({"", ".", ".."}):
         found = repr(name[:100]) + ("..." if len(name) > 100 else "")
-        raise UnsafeFileError.of(found, "a relative path without '..'", "another", errno.EINVAL)
+        raise UnsafeFileError.of(found, "a relative path without '..'", "another name", errno.EINVAL)
     return path
 
 
 def kind_of(mode: int) -> str:
-    """Name the kind of file that a mode stands for."""
+    """Return a description of the kind of file that a mode stands for."""
     return next((text for is_kind, text in _KINDS if is_kind(mode)), "a file of an unknown kind")
 
 
 @contextmanager
 def open_parent(path: Path, below: Path) -> Iterator[int]:
-    """Open the folder that holds `path`; links are followed up to `below`, and not from there on.
+    """Open the folder that contains `path`; follow links up to `below`, but not after it.
 
     Args:
-        path: of a file or folder.
+        path: path of a file or folder.
         below: a folder above it, which may be a link.
 
     Yields:
-        A descriptor for `dir_fd`.
+        File descriptor for `dir_fd`.
 
     Raises:
         FileNotFoundError: if a folder is missing.
-        UnsafeFileError: if a part of the path is a link or no folder.
+        UnsafeFileError: if a part of the path is a link or not a folder.
     """
     with _open_folders(path.parent, below) as descriptor:
         yield descriptor
@@ -104,7 +104,7 @@ def open_parent(path: Path, below: Path) -> Iterator[int]:
 
 @contextmanager
 def _open_folders(path: Path, below: Path) -> Iterator[int]:
-    """Open a folder that is `below` or below it, one part of its path after another."""
+    """Open a folder that is `below` or below it, one path component at a time."""
     parts = path.parts[len(below.parts) :]
     if path.parts[: len(below.parts)] != below.parts or ".." in parts:
         raise ValueError(f"{path}: expected a path below {below}")
@@ -118,7 +118,7 @@ def _open_folders(path: Path, below: Path) -> Iterator[int]:
 
 
 def _open_folder(parent: int, name: str, path: Path) -> int:
-    """Open a folder within an open one, and close that; on an error the caller closes it."""
+    """Open a folder within an open one, and close the parent; on an error the caller closes it."""
     try:
         found = os.open(name, _FOLDER, dir_fd=parent)
     except OSError as error:
@@ -133,17 +133,17 @@ def _open_folder(parent: int, name: str, path: Path) -> int:
 def open_file(
     path: str | Path, flags: int = os.O_RDONLY, *, below: Path | None = None, may_have_names: bool = False
 ) -> int:
-    """Open a regular file that is there; its descriptor.
+    """Open an existing regular file, and return its descriptor.
 
     Args:
-        path: the file.
-        flags: for `os.open`.
-        below: the folder from which on no part of the path may be a link; by default the file's own folder.
-        may_have_names: several hard links are no error, although the file is opened to be written to.
+        path: path of the file.
+        flags: flags for `os.open`.
+        below: folder below which no part of the path may be a link; by default the file's own folder.
+        may_have_names: allow several hard links even though the file is opened for writing.
 
     Raises:
-        FileNotFoundError: if it is not there.
-        UnsafeFileError: if it is a link or no regular file; or it is to be written to, and has several names.
+        FileNotFoundError: if it does not exist.
+        UnsafeFileError: if it is a link or not a regular file; or has several names and is opened for writing.
     """
     path = Path(path)
     if below is None or path.parent == below:
@@ -155,7 +155,7 @@ def open_file(
 def _open_file(path: Path, name: str, flags: int, parent: int | None, may_have_names: bool) -> int:
     is_one_name_needed = flags & os.O_ACCMODE != os.O_RDONLY and not may_have_names
     try:
-        # Seen before it is opened: to open a device can be an action.
+        # Check before opening, because opening a device can have side effects.
         _check_regular(path, os.stat(name, dir_fd=parent, follow_symlinks=False), is_one_name_needed)
         descriptor = os.open(name, flags | _SAFELY, dir_fd=parent)
     except UnsafeFileError:
@@ -174,7 +174,7 @@ def _check_regular(path: Path, status: os.stat_result, is_one_name_needed: bool)
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeFileError.of(path, "a regular file", kind_of(status.st_mode))
     if is_one_name_needed and status.st_nlink > 1:
-        names = f"{status.st_nlink} hard links: to write to it would change another file, so copy it"
+        names = f"{status.st_nlink} hard links: writing would change another file, so make a copy first"
         raise UnsafeFileError.of(path, "a file with one name", names, errno.EMLINK)
 
 
@@ -182,13 +182,13 @@ def read_file(path: Path, *, below: Path | None = None, limit: int = MAX_SMALL_F
     """Read a small file.
 
     Args:
-        path: the file.
-        below: as for `open_file`.
-        limit: the most bytes that it may have.
+        path: path of the file.
+        below: see `open_file`.
+        limit: maximum size in bytes.
 
     Raises:
-        FileNotFoundError: if it is not there.
-        UnsafeFileError: as for `open_file`, and if it is larger.
+        FileNotFoundError: if it does not exist.
+        UnsafeFileError: see `open_file`; also if it is larger than the limit.
     """
     with os.fdopen(open_file(path, below=below), "rb", buffering=0) as file:
         pieces = []
@@ -204,13 +204,13 @@ def read_file(path: Path, *, below: Path | None = None, limit: int = MAX_SMALL_F
 
 @contextmanager
 def restricted_umask() -> Iterator[int]:
-    """Let all files that this process and its children make meanwhile have no more rights than FILE_MODE has.
+    """Set a umask so that files created meanwhile have no more rights than FILE_MODE.
 
-    That is for files that libraries make, which know no mode: the log of a Delta table, say. The umask is one for all
-    threads of a process.
+    This is for files that libraries create without a mode, such as the log of a Delta table. The umask applies to all
+    threads of the process and to child processes.
 
     Yields:
-        The umask.
+        New umask.
     """
     before = os.umask(0o077)
     umask = before | (0o777 & ~FOLDER_MODE)
@@ -222,28 +222,28 @@ def restricted_umask() -> Iterator[int]:
 
 
 def read_json(path: Path, *, below: Path | None = None) -> Any:
-    """Read a document that this program wrote; see `read_file`.
+    """Read a JSON file that this program wrote; see `read_file`.
 
     Raises:
-        ValueError: if it is no JSON, or nested too deep.
+        ValueError: if it is not JSON, or nested too deeply.
     """
     try:
         return json.loads(read_file(path, below=below))
     except RecursionError:
-        raise ValueError(f"{path}: expected JSON, found a document that is nested too deep") from None
+        raise ValueError(f"{path}: expected JSON, found a document that is nested too deeply") from None
 
 
 def create_file(path: Path, *, below: Path | None = None, replace: bool = True) -> int:
-    """Create an empty file to write to; its descriptor.
+    """Create an empty file for writing, and return its descriptor.
 
     Args:
-        path: the file.
-        below: as for `open_file`.
-        replace: remove a file, a link or a FIFO of its name first; nothing that it leads to is touched.
+        path: path of the file.
+        below: see `open_file`.
+        replace: unlink an existing file, link or FIFO of its name first, without following it.
 
     Raises:
-        FileExistsError: if there is one, and it is not to be replaced.
-        UnsafeFileError: if there is a folder of this name, or a part of the path is a link.
+        FileExistsError: if the file exists, and `replace` is False.
+        UnsafeFileError: if a folder has this name, or a part of the path is a link.
     """
     with open_parent(path, path.parent if below is None else below) as parent:
         try:
@@ -264,19 +264,19 @@ def _create(path: Path, parent: int, flags: int = os.O_RDWR) -> int:
 
 
 def open_or_create(path: Path, flags: int = os.O_RDWR, *, may_have_names: bool = False) -> int:
-    """Open a regular file to write to, or create it where it is not there; see `open_file`."""
+    """Open a regular file for writing, or create it if it does not exist; see `open_file`."""
     while True:
         with suppress(FileNotFoundError):
             return open_file(path, flags, may_have_names=may_have_names)
-        with suppress(FileExistsError), open_parent(path, path.parent) as parent:  # made by another process just now
+        with suppress(FileExistsError), open_parent(path, path.parent) as parent:  # created meanwhile
             return _create(path, parent, flags)
 
 
 def remove_file(path: Path, *, below: Path | None = None) -> None:
-    """Remove a file, or a link itself, whose folder is reached through no link.
+    """Delete a file or a link itself; no part of the path to it may be a link.
 
     Raises:
-        FileNotFoundError: if it is not there.
+        FileNotFoundError: if it does not exist.
         UnsafeFileError: if a part of the path before its name is a link.
     """
     with open_parent(path, path.parent if below is None else below) as parent:
@@ -287,7 +287,7 @@ def remove_file(path: Path, *, below: Path | None = None) -> None:
 
 
 def rename_file(path: Path, new: Path, *, below: Path) -> None:
-    """Rename a file, a folder, or a link itself; a file of the new name is replaced.
+    """Rename a file, a folder, or a link itself; an existing file of the new name is replaced.
 
     Raises:
         UnsafeFileError: if a part of one of the paths before its name is a link.
@@ -300,26 +300,26 @@ def rename_file(path: Path, new: Path, *, below: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder with all that is in it, or a file; of a link only the link. Nothing there is no error."""
+    """Delete a folder with its content, a file, or a link itself; do nothing if it does not exist."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if stat.S_ISDIR(mode):
-        shutil.rmtree(path)  # follows no link
+        shutil.rmtree(path)  # does not follow links
     else:
         path.unlink()
 
 
 def make_folders(path: Path, *, below: Path | None = None) -> None:
-    """Make a folder and those above it that are missing.
+    """Create a folder and its missing parents.
 
     Args:
-        path: the folder.
-        below: from here on no part of the path may be a link; without it they may all be.
+        path: path of the folder.
+        below: folder below which no part of the path may be a link; None to allow links.
 
     Raises:
-        UnsafeFileError: if a part of the path is a link or no folder.
+        UnsafeFileError: if a part of the path is a link or not a folder.
     """
     if below is None:
         missing = []
@@ -328,7 +328,7 @@ def make_folders(path: Path, *, below: Path | None = None) -> None:
             missing.append(folder)
             folder = folder.parent
         for new in reversed(missing):
-            new.mkdir(FOLDER_MODE, exist_ok=True)  # another task may make it, too
+            new.mkdir(FOLDER_MODE, exist_ok=True)  # another task may create it, too
         if not path.is_dir():
             raise UnsafeFileError.of(path, "a folder", kind_of(path.stat().st_mode))
         return
@@ -346,7 +346,7 @@ def make_folders(path: Path, *, below: Path | None = None) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put a folder's list of files on the disk: a new file is lost with the machine until that was done."""
+    """Flush a folder's list of files to disk; before that, a crash of the machine can lose a new file."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -355,14 +355,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def check_folder(path: Path, why: str = "") -> bool:
-    """See that a folder which will be changed is no link; tell whether it is there.
+    """Check that a folder to be changed is not a link, and return whether it exists.
 
     Args:
-        path: the folder.
-        why: words for the error, behind what was found.
+        path: path of the folder.
+        why: text that is appended to the error.
 
     Raises:
-        UnsafeFileError: if it is anything but a folder.
+        UnsafeFileError: if it is not a folder.
     """
     try:
         mode = path.lstat().st_mode
@@ -374,25 +374,25 @@ def check_folder(path: Path, why: str = "") -> bool:
 
 
 def check_own_folder(path: Path) -> bool:
-    """See that a work folder was left by a run of this user; tell whether it is there.
+    """Check that a work folder was left by a run of this user, and return whether it exists.
 
     Raises:
-        UnsafeFileError: if it is a link, no folder, or another user's.
+        UnsafeFileError: if it is a link, not a folder, or owned by another user.
     """
     if not check_folder(path):
         return False
     owner = path.lstat().st_uid
     if owner != os.geteuid():
-        found = f"one of user {owner}: remove it, or run as that user"
+        found = f"a folder of user {owner}: remove it, or run as that user"
         raise UnsafeFileError.of(path, f"a folder of user {os.geteuid()}", found, errno.EPERM)
     return True
 
 
-def check_tree(folder: Path, most: int | None = None) -> None:
-    """See that a folder has only folders and regular files in it, at any depth.
+def check_tree(folder: Path, max_files: int | None = None) -> None:
+    """Check that a folder contains only folders and regular files, at any depth.
 
     Raises:
-        UnsafeFileError: naming the first that is something else, or if there are more than `most`.
+        UnsafeFileError: if it contains anything else, or more than `max_files` entries.
     """
     count = 0
     todo = [folder]
@@ -400,8 +400,8 @@ def check_tree(folder: Path, most: int | None = None) -> None:
         with os.scandir(todo.pop()) as entries:
             for entry in entries:
                 count += 1
-                if most is not None and count > most:
-                    raise UnsafeFileError.of(folder, f"at most {most} files", "more", errno.EFBIG)
+                if max_files is not None and count > max_files:
+                    raise UnsafeFileError.of(folder, f"at most {max_files} files", "more", errno.EFBIG)
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(Path(entry.path))
                 elif not entry.is_file(follow_symlinks=False):
@@ -410,7 +410,7 @@ def check_tree(folder: Path, most: int | None = None) -> None:
 
 
 def newest_file(folder: Path, names: Sequence[str]) -> str:
-    """Return the name of the file that was written last; the first of the names where none of the files is there."""
+    """Return the name of the most recently written file; the first name if none of the files exists."""
     times = {}
     for name in names:
         with suppress(OSError):
@@ -419,14 +419,14 @@ def newest_file(folder: Path, names: Sequence[str]) -> str:
 
 
 def folders_in(folder: Path, *, below: Path | None = None) -> list[str]:
-    """List the names of the folders in a folder, sorted; none where it is not there.
+    """Return the sorted names of the folders in a folder; an empty list if it does not exist.
 
     Args:
-        folder: it may be a link itself, if `below` is not given.
-        below: from here on no part of its path may be a link.
+        folder: path of the folder; it may be a link if `below` is not given.
+        below: folder below which no part of the path may be a link.
 
     Raises:
-        UnsafeFileError: for a link, which could be a folder that is left out.
+        UnsafeFileError: if it contains a link, because ignoring a linked folder could lose data.
     """
     return sorted(name for name, mode in _entries(folder, below) if _is_folder(folder / name, mode))
 
@@ -440,12 +440,12 @@ def _is_folder(path: Path, mode: int) -> bool:
 def files_in(
     folder: Path, is_wanted: Callable[[str], bool] = lambda _: True, *, below: Path | None = None
 ) -> list[str]:
-    """List the names of the regular files in a folder that are wanted, sorted; none where it is not there.
+    """Return the sorted names of the regular files in a folder that match a filter; empty if it does not exist.
 
-    Folders are left out; for `below` see `folders_in`.
+    Folders are ignored; for `below` see `folders_in`.
 
     Raises:
-        UnsafeFileError: for a link, a FIFO, a socket or a device of such a name.
+        UnsafeFileError: if a link, a FIFO, a socket or a device has such a name.
     """
     names = []
     for name, mode in _entries(folder, below):
@@ -458,7 +458,7 @@ def files_in(
 
 
 def _entries(folder: Path, below: Path | None) -> list[tuple[str, int]]:
-    """Names and modes of what is in a folder."""
+    """Return the names and modes of a folder's entries."""
     try:
         with _open_folders(folder, folder if below is None else below) as parent:
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
@@ -472,7 +472,7 @@ def _entries(folder: Path, below: Path | None) -> list[tuple[str, int]]:
 
 
 def _mode_of(entry: os.DirEntry[str]) -> int:
-    """The kind of an entry, without a system call where the folder tells it."""
+    """Return the kind of an entry, without a system call if the folder listing contains it."""
     if entry.is_file(follow_symlinks=False):
         return stat.S_IFREG
     if entry.is_dir(follow_symlinks=False):

@@ -1,4 +1,4 @@
-"""Times as numbers and as text: ms or microseconds since 1970, and ISO 8601; UTC where nothing else is said.
+"""Times as numbers and as text: ms or microseconds since 1970, and ISO 8601; UTC unless stated otherwise.
 
     >>> moment = parse_iso("2026-11-20T14:00")
     >>> moment
@@ -6,7 +6,7 @@
     >>> epoch_ms(moment), epoch_us(moment)
     (1795183200000, 1795183200000000)
 
-Differences are divided as whole numbers: `timestamp()` is a float, which has not enough digits for microseconds.
+Differences are divided as integers, because `timestamp()` is a float without enough digits for microseconds.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def with_zone(moment: datetime.datetime) -> datetime.datetime:
-    """Return a time that has a zone: its own, or UTC if it has none."""
+    """Return a time with a time zone: its own, or UTC if it has none."""
     return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
 
 
 def parse_iso(text: str) -> datetime.datetime:
-    """Return the UTC time of a text in ISO 8601, or of a date; UTC unless it has an offset.
+    """Parse a time or date in ISO 8601, and return it in UTC; without an offset it is taken as UTC.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if the text is invalid.
         OverflowError: if it is before the year 1 or after 9999 in UTC.
     """
     return with_zone(datetime.datetime.fromisoformat(text)).astimezone(datetime.UTC)
 
 
 def iso_text(moment: datetime.datetime, timespec: str = "seconds") -> str:
-    """Return a time that has a zone as ISO 8601 in UTC: `2026-11-20T14:00:00Z`.
+    """Format a time with a time zone as ISO 8601 in UTC: `2026-11-20T14:00:00Z`.
 
     Args:
         moment: the time.
-        timespec: how exactly, as for `datetime.isoformat`.
+        timespec: precision, as for `datetime.isoformat`.
     """
     return moment.astimezone(datetime.UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def plain_text(moment: datetime.datetime) -> str:
-    """Return a time that has a zone in UTC, to the second, for people: `2026-11-20 14:00:00`."""
+    """Format a time with a time zone in UTC to the second, for people: `2026-11-20 14:00:00`."""
     return moment.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="seconds")
 
 
 def epoch_ms(moment: datetime.datetime) -> int:
-    """Return the whole ms since 1970 of a time that has a zone."""
+    """Return the whole milliseconds since 1970 of a time with a time zone."""
     return (moment - EPOCH) // MILLISECOND
 
 
 def epoch_us(moment: datetime.datetime) -> int:
-    """Return the microseconds since 1970 of a time that has a zone."""
+    """Return the microseconds since 1970 of a time with a time zone."""
     return (moment - EPOCH) // _MICROSECOND
 
 
 def from_seconds(seconds: float) -> datetime.datetime:
-    """Return the UTC time so many seconds after 1970, as of a file's modification."""
+    """Convert seconds since 1970, such as a file's modification time, to a UTC time."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

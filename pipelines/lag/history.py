@@ -147,7 +147,7 @@ def _windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime
     (middle,) = run_sql(table, OFFSETS, sql).read_all().to_pylist()
     distance = datetime.timedelta(microseconds=int(middle["distance"] or 0))
     # A window for each snapshot, where they are regular; a little less, as they are never quite.
-    return TimeWindows.covering(first, until + datetime.timedelta(seconds=1), MAX_WINDOWS, least=distance * 0.95)
+    return TimeWindows.covering(first, until + datetime.timedelta(seconds=1), MAX_WINDOWS, min_length=distance * 0.95)
 
 
 def _of_brokers(brokers: Sequence[str]) -> str:

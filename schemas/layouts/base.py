@@ -1,7 +1,7 @@
 """Fixed binary regions, declared as a list of fields.
 
-A `Layout` derives from one list what a writer, a parser and a vectorised reader need: the struct, each field's
-offset, the region's size and a numpy dtype. Nobody types an offset. All formats here are big-endian.
+A `Layout` derives from one list what a writer, a parser and a vectorised reader need: the struct, each field's offset,
+the region's size and a numpy dtype, so that offsets are never typed by hand. All formats here are big-endian.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _NUMPY_CODES = {"b": "i1", "B": "u1", "h": ">i2", "H": ">u2", "i": ">i4", "I": "
 
 
 class Field(NamedTuple):
-    """One field of a fixed region.
+    """Field of a fixed region.
 
     Attributes:
         name: upstream's name in snake case.
         code: a `struct` code: b 1, h 2, i 4, q 8 bytes; capitals are unsigned.
-        note: what it means, with its unit.
+        note: meaning, with its unit.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Field(NamedTuple):
 
 
 class Layout:
-    """A fixed, big-endian region of named fields.
+    """Fixed, big-endian region of named fields.
 
     Attributes:
-        fields: the declaration, in order.
+        fields: fields in order.
         struct: packs and unpacks the whole region.
-        size: the region's size in bytes.
+        size: size of the region in bytes.
     """
 
     def __init__(self, *fields: Field) -> None:
@@ -49,18 +49,18 @@ class Layout:
             position += struct.calcsize(">" + field.code)
 
     def offset_of(self, name: str) -> int:
-        """Position of a field from the region's first byte."""
+        """Return the position of a field from the region's first byte."""
         return self._offsets[name]
 
     def pack(self, *values: int) -> bytes:
-        """The region's bytes for values in declared order."""
+        """Return the region's bytes for values in declared order."""
         return self.struct.pack(*values)
 
     def unpack(self, buffer: ReadableBuffer, offset: int = 0) -> tuple[Any, ...]:
-        """The region's values in declared order, read at `offset`."""
+        """Return the region's values in declared order, read at `offset`."""
         return self.struct.unpack_from(buffer, offset)
 
     @property
     def numpy_fields(self) -> list[tuple[str, str]]:
-        """The declaration as `numpy.dtype` takes it."""
+        """Fields in the form of `numpy.dtype`."""
         return [(field.name, _NUMPY_CODES[field.code]) for field in self.fields]

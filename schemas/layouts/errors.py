@@ -1,7 +1,7 @@
-"""What can be wrong with bytes.
+"""Errors for bytes that do not match their format.
 
-LayoutError (ValueError)      bytes that cannot be what they claim: offset, field, expected, found
-└── UnserializableError       values that the format has no room for: the caller's mistake
+LayoutError (ValueError)      bytes that do not match their format: offset, field, expected, found
+└── UnserializableError       values that do not fit in the format, a mistake of the caller
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class LayoutError(CommitLakeError, ValueError):
-    """Bytes that break their format.
+    """Error for bytes that do not match their format.
 
     Attributes:
-        field: name of the field that is wrong, as the layout declares it.
-        offset: position of the field in the buffer that was parsed, in bytes.
-        expected: what the format asks for, in words.
-        found: what stands there, in words.
+        field: name of the invalid field, as declared in the layout.
+        offset: position of the field in the parsed buffer, in bytes.
+        expected: description of the expected value.
+        found: description of the actual value.
     """
 
     def __init__(self, field: str, offset: int, expected: str, found: str) -> None:
-        super().__init__(field, offset, expected, found)  # all of them, so that the error can be pickled
+        super().__init__(field, offset, expected, found)  # so that the error can be pickled
         self.field = field
         self.offset = offset
         self.expected = expected
@@ -31,8 +31,8 @@ class LayoutError(CommitLakeError, ValueError):
 
 
 class UnserializableError(LayoutError):
-    """A value that does not fit the format; nothing was written."""
+    """Error for a value that does not fit in the format; nothing was written."""
 
     def __init__(self, field: str, expected: str, found: str) -> None:
         super().__init__(field, 0, expected, found)
-        self.args = (field, expected, found)  # what it is made of when it is unpickled
+        self.args = (field, expected, found)  # constructor arguments for unpickling

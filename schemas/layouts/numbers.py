@@ -1,9 +1,9 @@
-"""Whole numbers in text that somebody else wrote: properties, headers, names of files, configuration.
+"""Parsers of integers in untrusted text: properties, headers, names of files, configuration.
 
-Python's `int` is not for such text. It raises for more than 4,300 digits, returns numbers that fit no field, and
-accepts spaces, underscores and digits of every script. The functions here accept what Java's Integer.parseInt and
-Long.parseLong do: an optional sign, then digits, leading zeros among them, within the range of the type. One
-difference: only the digits 0 to 9 count, as in the compiled readers.
+Python's `int` is not suitable for such text. It raises an error for more than 4,300 digits, returns numbers that fit no
+field, and accepts spaces, underscores and digits of every script. The functions here accept what Java's
+Integer.parseInt and Long.parseLong do: an optional sign, then digits including leading zeros, within the range of the
+type. One difference: only the digits 0 to 9 are accepted, as in the compiled readers.
 
     parse_int32("-5")                      -5
     parse_int64("9" * 5000)                None
@@ -21,17 +21,17 @@ INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 _SHORT_DIGITS = 18
-"""So many digits always fit 64 bits."""
+"""Number of digits that always fits in 64 bits."""
 _MAX_DIGITS = 20
 _SHOWN_CHARACTERS = 40
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 
 
 class NumberError(CommitLakeError, ValueError):
-    """A text that is not a number of the expected range; the message is for a user."""
+    """Error for text that is not a number of the expected range; the message is for a user."""
 
     def __init__(self, name: str, minimum: int, maximum: int, found: str) -> None:
-        super().__init__(name, minimum, maximum, found)  # all of them, so that the error can be pickled
+        super().__init__(name, minimum, maximum, found)  # so that the error can be pickled
         self._message = f"{name}: expected a whole number from {minimum} to {maximum}, found {_shown(found)}"
 
     def __str__(self) -> str:
@@ -39,22 +39,22 @@ class NumberError(CommitLakeError, ValueError):
 
 
 def parse_int32(text: str | None) -> int | None:
-    """Return the number as Java's Integer.parseInt reads it, or None where that fails or there is no text."""
+    """Parse a number like Java's Integer.parseInt; return None if the text is invalid or None."""
     return parse_int(text, INT32_MIN, INT32_MAX)
 
 
 def parse_int64(text: str | None) -> int | None:
-    """Return the number as Java's Long.parseLong reads it, or None where that fails or there is no text."""
+    """Parse a number like Java's Long.parseLong; return None if the text is invalid or None."""
     return parse_int(text, INT64_MIN, INT64_MAX)
 
 
 def parse_int(text: str | None, minimum: int, maximum: int) -> int | None:
-    """Return the number of a text, or None where it is not one of the range or there is no text.
+    """Parse a number of a range; return None if the text is invalid or None.
 
     Args:
-        text: of any length; the time taken is linear in it.
-        minimum: smallest number allowed, at least -(1 << 64).
-        maximum: largest number allowed, at most 1 << 64.
+        text: text of any length; the time is linear in its length.
+        minimum: smallest valid number, at least -(1 << 64).
+        maximum: largest valid number, at most 1 << 64.
     """
     if text is None or not text.isascii():
         return None
@@ -74,13 +74,13 @@ def parse_int(text: str | None, minimum: int, maximum: int) -> int | None:
 
 
 def require_int(text: str, name: str, minimum: int, maximum: int) -> int:
-    """Return the number of a text.
+    """Parse a number of a range, or raise an error.
 
     Args:
-        text: as for `parse_int`.
-        name: of the field, for the error.
-        minimum: smallest number allowed.
-        maximum: largest number allowed.
+        text: see `parse_int`.
+        name: name of the field, for the error.
+        minimum: smallest valid number.
+        maximum: largest valid number.
 
     Raises:
         NumberError: if the text is not a number of the range.
@@ -92,7 +92,7 @@ def require_int(text: str, name: str, minimum: int, maximum: int) -> int:
 
 
 def parse_decimal(text: str) -> float | None:
-    """Return the number of a decimal text, as `-1.5` or `1e3`, or None where it is none or too large for a float."""
+    """Parse a decimal number such as `-1.5` or `1e3`; return None if it is invalid or too large for a float."""
     if not _DECIMAL.fullmatch(text):
         return None
     number = float(text)
@@ -100,7 +100,7 @@ def parse_decimal(text: str) -> float | None:
 
 
 def int_within(value: object, minimum: int, maximum: int) -> int | None:
-    """Return a value out of JSON or TOML if it is a whole number of the range, else None; true and false are not."""
+    """Return a value of JSON or TOML if it is an integer of the range, else None; booleans are not integers."""
     return value if type(value) is int and minimum <= value <= maximum else None
 
 

@@ -1,4 +1,4 @@
-"""Small files of one page: fields at the start, zeros after them. Stores keep such files for how far they have come."""
+"""Small files of one page, in which stores keep their progress: fields at the start, zeros after them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def parse_page(layout: Layout, name: str, data: bytes) -> tuple[Any, ...]:
     """Return the values of the fields in a file's bytes.
 
     Args:
-        layout: the fields.
-        name: of the file, for the error.
-        data: its bytes; what follows the fields does not count.
+        layout: layout of the fields.
+        name: name of the file, for the error.
+        data: bytes of the file; bytes after the fields are ignored.
 
     Raises:
         LayoutError: if the file is shorter than its fields.
@@ -27,5 +27,5 @@ def parse_page(layout: Layout, name: str, data: bytes) -> tuple[Any, ...]:
 
 
 def serialize_page(fields: bytes) -> bytes:
-    """Return the whole file with these fields."""
+    """Return the whole page with the given fields."""
     return fields.ljust(PAGE_SIZE, b"\0")

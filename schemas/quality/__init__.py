@@ -1,7 +1,7 @@
-"""What is expected of an archive run: suites of expectations over its profile, as data.
+"""Expectations of an archive run: suites over its profile, as data.
 
-expectation   what an expectation is
-soundness     the suites rows, bodies, windows, run: what was read and counted is right
-operation     the suites queues, times, topics: what operators want to know
+expectation   types of expectations and suites
+soundness     suites rows, bodies, windows, run: checks of reading and counting
+operation     suites queues, times, topics: checks for operators
 suites        all of them
 """

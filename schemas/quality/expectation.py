@@ -1,7 +1,7 @@
-"""An expectation as data: what is expected of which column, why, and what to do where it is not met.
+"""Expectation as data: the condition on a column, the reason for it, and what to do if it is not met.
 
-Types and their arguments are those of great_expectations 1.24. A suite is asked of one table, whose rows are windows,
-topics or brokers; `pipelines.quality.frames` says what columns each has.
+Types and their arguments are those of great_expectations 1.24. A suite applies to one table, whose rows are windows,
+topics or brokers; `pipelines.quality.frames` lists the columns of each.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """What follows where an expectation is not met: CRITICAL stops the commit, WARNING is told."""
+    """Severity of an expectation that is not met: CRITICAL prevents the commit, WARNING is printed."""
 
     CRITICAL = "critical"
     WARNING = "warning"
 
 
 class Grain(StrEnum):
-    """What a row of the judged table is."""
+    """Grain of the judged table: what each of its rows stands for."""
 
     WINDOW = "window"
     TOPIC = "topic"
@@ -28,15 +28,15 @@ class Grain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation.
+    """Condition that a table must meet.
 
     Attributes:
-        name: of the expectation in its suite; a sentence in snake case that is true where it is met.
-        type: the class in `great_expectations.expectations`.
-        kwargs: its arguments, columns among them.
-        severity: what follows where it is not met.
-        why: what it would mean if it were not met.
-        action: what to do then.
+        name: name within its suite; a statement in snake case that is true if the expectation is met.
+        type: class in `great_expectations.expectations`.
+        kwargs: arguments of the class, including columns.
+        severity: consequence if it is not met.
+        why: meaning of a failure.
+        action: what to do about a failure.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Expectation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it looks at."""
+        """Columns that it uses."""
         single = [self.kwargs[name] for name in ("column", "column_A", "column_B") if name in self.kwargs]
         several = self.kwargs.get("column_list", ())
         assert isinstance(several, (tuple, list))
@@ -60,10 +60,10 @@ class Suite:
     """Expectations of one table.
 
     Attributes:
-        name: unique among the suites.
-        grain: what a row of the table is.
-        about: a sentence for people.
-        expectations: in the order in which to tell them.
+        name: unique name.
+        grain: grain of the table.
+        about: description for people.
+        expectations: expectations in the order in which they are reported.
     """
 
     name: str
@@ -73,18 +73,18 @@ class Suite:
 
 
 def none_of(name: str, column: str, severity: Severity, why: str, action: str) -> Expectation:
-    """A column of counts is 0 in all rows; the observed value is their sum."""
+    """Return an expectation that a column of counts is 0 in all rows; the observed value is their sum."""
     kwargs = {"column": column, "min_value": 0, "max_value": 0}
     return Expectation(name, "ExpectColumnSumToBeBetween", kwargs, severity, why, action)
 
 
 def at_most(name: str, column: str, limit: float, severity: Severity, why: str, action: str) -> Expectation:
-    """No value of a column is above a limit; the observed value is the greatest."""
+    """Return an expectation that no value of a column exceeds a limit; the observed value is the maximum."""
     kwargs = {"column": column, "max_value": limit}
     return Expectation(name, "ExpectColumnMaxToBeBetween", kwargs, severity, why, action)
 
 
 def never_less(name: str, greater: str, less: str, severity: Severity, why: str, action: str) -> Expectation:
-    """In each row one column is at least another."""
+    """Return an expectation that one column is at least as large as another in each row."""
     kwargs = {"column_A": greater, "column_B": less, "or_equal": True}
     return Expectation(name, "ExpectColumnPairValuesAToBeGreaterThanB", kwargs, severity, why, action)

@@ -1,6 +1,6 @@
-"""Suites that tell whether a run has read and counted rightly: rows, bodies, windows, run.
+"""Suites that check whether a run has read and counted correctly: rows, bodies, windows, run.
 
-Nearly all are CRITICAL: a log that a broker wrote gives no such rows, so that it is our mistake, or damage unseen.
+Nearly all are CRITICAL: a broker's log cannot produce such rows, so they show a bug or undetected damage.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from commitlake.schemas.quality.expectation import Expectation, Grain, Severity,
 from commitlake.schemas.tables.profile import BORN_TOLERANCE_MS, KEY_COLUMNS
 
 _CRITICAL, _WARNING = Severity.CRITICAL, Severity.WARNING
-_OURS = "Nothing was committed. Keep the store and report this: CommitLake has read or counted wrongly"
-_CLOCKS = "Compare the clocks of the hosts (NTP); times asked of the lake are the broker's"
+_OURS = "Nothing was committed. Keep the store and report this bug: CommitLake has read or counted incorrectly"
+_CLOCKS = "Compare the clocks of the hosts (NTP); queries by time use the broker's clock"
 
 ROWS = Suite(
     "rows",
     Grain.WINDOW,
-    "Rules that each message keeps; observed is the number of messages that break them",
+    "Rules for each message; observed is the number of messages that break them",
     (
         none_of("rows_are_there_once", "duplicate_rows", _CRITICAL, "A record was read twice", _OURS),
         none_of(
             "numbers_are_not_negative",
             "negative_values",
             _WARNING,
-            "A queue, a queue offset or a count of retries is below 0: a client can send such a count, and damage to a "
-            "record's header, which no checksum covers, can make all of them",
-            "Look at the messages' raw records with `dump`",
+            "A queue id, queue offset or retry count is negative: a client can send such a count, and damage to a "
+            "record's header, which no checksum covers, can cause all of them",
+            "Check the raw records with `dump`",
         ),
         none_of(
             "sizes_are_of_records",
             "size_violations",
             _CRITICAL,
-            "A record is smaller than the smallest or larger than what is read at all",
+            "A record is smaller than the minimum or larger than the maximum that can be read",
             _OURS,
         ),
         none_of(
@@ -44,38 +44,42 @@ ROWS = Suite(
             "message_ids_are_there",
             "null_msg_id",
             _CRITICAL,
-            "Message ids follow from host and offset: none can be absent",
+            "A message id is missing, although it is computed from host and offset",
             _OURS,
         ),
         none_of(
-            "kinds_are_known", "unknown_kinds", _CRITICAL, "Kinds follow from topics: there is one for each", _OURS
+            "kinds_are_known",
+            "unknown_kinds",
+            _CRITICAL,
+            "A kind is missing, although it is computed from the topic",
+            _OURS,
         ),
         none_of(
             "hosts_are_there",
             "null_hosts",
             _WARNING,
-            "A message does not say who sent or stored it",
-            "Look at the messages' raw records with `dump`",
+            "A message has no born host or store host",
+            "Check the raw records with `dump`",
         ),
         none_of(
             "properties_could_be_read",
             "null_properties",
             _WARNING,
-            "Keys, tags and properties of some messages are unknown",
-            "See the table quarantine for what their bytes were",
+            "Keys, tags and properties of some messages could not be read",
+            "See the table quarantine for their bytes",
         ),
         none_of(
             "codecs_are_known",
             "unknown_codecs",
             _WARNING,
-            "A client compresses in a way that no released client does; its bodies are kept as stored",
-            "Find the producer by born_host; what reads these bodies has to know its codec",
+            "A client uses an unknown compression; its bodies are kept as stored",
+            "Find the producer by born_host; readers of these bodies need its codec",
         ),
         none_of(
             "producers_tell_their_time",
             "null_born_timestamp",
             _WARNING,
-            "A producer's time is no time that a table can hold",
+            "A producer's born time is outside the range that a table can store",
             "Find the producer by born_host",
         ),
         none_of(
@@ -91,7 +95,7 @@ ROWS = Suite(
 BODIES = Suite(
     "bodies",
     Grain.WINDOW,
-    "Bodies are where the table says",
+    "Bodies are at the positions in the table",
     (
         none_of(
             "bodies_have_a_place",
@@ -104,7 +108,7 @@ BODIES = Suite(
             "places_are_those_of_the_bodies",
             "body_ref_violations",
             _CRITICAL,
-            "A place in a pack is of another length than the body: another body would be read there",
+            "A position in a pack has another length than the body, so another body would be read there",
             _OURS,
         ),
         never_less(
@@ -112,7 +116,7 @@ BODIES = Suite(
             "bytes",
             "body_bytes",
             _CRITICAL,
-            "Sizes or bodies were added up wrongly",
+            "Sizes or bodies were added up incorrectly",
             _OURS,
         ),
     ),
@@ -121,14 +125,14 @@ BODIES = Suite(
 WINDOWS = Suite(
     "windows",
     Grain.WINDOW,
-    "The profile itself is sound: the audit stands on it",
+    "The profile itself is correct; the audit relies on it",
     (
         Expectation(
             "windows_are_there_once",
             "ExpectCompoundColumnsToBeUnique",
             {"column_list": list(KEY_COLUMNS)},
             _CRITICAL,
-            "Parts of a window were not put together: the audit would compare halves",
+            "Parts of a window were not merged, so the audit would compare parts",
             _OURS,
         ),
         Expectation(
@@ -136,7 +140,7 @@ WINDOWS = Suite(
             "ExpectColumnMinToBeBetween",
             {"column": "messages", "min_value": 1},
             _CRITICAL,
-            "A window without messages has no row",
+            "There is a row for a window without messages",
             _OURS,
         ),
         Expectation(
@@ -144,7 +148,7 @@ WINDOWS = Suite(
             "ExpectColumnValuesToNotBeNull",
             {"column": "broker"},
             _CRITICAL,
-            "A row without its broker has no primary key",
+            "A row without a broker has no primary key",
             _OURS,
         ),
         Expectation(
@@ -152,15 +156,15 @@ WINDOWS = Suite(
             "ExpectColumnValueLengthsToBeBetween",
             {"column": "topic", "min_value": 1, "max_value": 255},
             _WARNING,
-            "A topic's name is empty, or longer than any that a broker makes",
-            "See the table quarantine: a name that is not UTF-8 is there as it was",
+            "A topic's name is empty, or longer than any that a broker creates",
+            "See the table quarantine, which has the original bytes of a name that is not UTF-8",
         ),
         never_less(
             "queue_offsets_are_in_order",
             "last_queue_offset",
             "first_queue_offset",
             _CRITICAL,
-            "The least offset of a queue is above its greatest",
+            "The smallest offset of a queue is above its largest",
             _OURS,
         ),
         never_less(
@@ -168,14 +172,14 @@ WINDOWS = Suite(
             "last_physical_offset",
             "first_physical_offset",
             _CRITICAL,
-            "The least offset of the log is above its greatest",
+            "The smallest offset of the log is above its largest",
             _OURS,
         ),
         none_of(
             "times_lie_in_their_window",
             "seconds_outside",
             _CRITICAL,
-            "Messages were counted in another window than their own",
+            "Messages were counted in the wrong window",
             _OURS,
         ),
         none_of(
@@ -190,7 +194,7 @@ WINDOWS = Suite(
             "ExpectColumnValuesToNotBeNull",
             {"column": "window_start"},
             _WARNING,
-            "The broker stored a time that no table can hold; no question by time finds such messages",
+            "A store time is outside the range that a table can store; queries by time do not find such messages",
             "See the table quarantine for the value",
         ),
     ),
@@ -199,41 +203,41 @@ WINDOWS = Suite(
 RUN = Suite(
     "run",
     Grain.BROKER,
-    "What was counted is what was written and what was read",
+    "The numbers of counted, written and read messages agree",
     (
         none_of(
             "profile_and_files_agree",
             "uncounted_messages",
             _CRITICAL,
-            "Data files hold more or fewer messages than the profile",
+            "Data files contain more or fewer messages than the profile",
             _OURS,
         ),
         none_of(
             "messages_fit_into_the_log",
             "bytes_beyond_log",
             _CRITICAL,
-            "A broker's messages add up to more bytes than its log has",
+            "A broker's messages have more bytes in total than its log",
             _OURS,
         ),
         none_of(
             "logs_are_intact",
             "bad_ranges",
             _WARNING,
-            "Stretches of a log could not be read",
-            "See the table quarantine; a replica may still have them",
+            "Parts of a log could not be read",
+            "See the table quarantine; a replica may still have these messages",
         ),
         none_of(
             "logs_are_whole",
             "missing_ranges",
             _WARNING,
             "Segments were deleted before they were archived",
-            "See the table gaps; archive more often, or let the broker keep its log longer (`guard` tells)",
+            "See the table gaps; archive more often, or let the broker keep its log longer (`guard` says how long)",
         ),
         none_of(
             "values_fit_their_columns",
             "marked_rows",
             _WARNING,
-            "Messages have values that no column can hold; all else of them is there",
+            "Messages have values that their columns cannot store; all other values are stored",
             "See the table quarantine",
         ),
     ),

@@ -1,9 +1,9 @@
-"""The suites that every archive run is judged by.
+"""Suites that every archive run is checked with.
 
-CRITICAL is what cannot be in a log that a broker wrote and we read rightly: to commit it would be to archive a mistake.
-WARNING is what can be, and somebody should know. What is usual in a healthy store breaks nothing: queues whose archive
-begins in their middle, half messages, delays, retries, dead letters, topics that were deleted and made anew, inner
-batches, offsets lost in a range that is damaged and recorded as such.
+CRITICAL is a state that a broker's log cannot have if it was read correctly, so a commit would archive an error.
+WARNING is a possible state that operators should know about. Normal states of a healthy store break no expectation:
+queues whose archive begins in the middle, half messages, delays, retries, dead letters, topics that were deleted and
+created again, inner batches, offsets lost in a range that is recorded as damaged.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the frames of schemas.remoting.frames mean: codes, headers, bodies, signatures. Standard library only."""
+"""Remoting protocol: frames, request and response codes, headers, bodies, signatures. Standard library only."""

@@ -1,4 +1,4 @@
-"""The arguments of what administrators ask of a broker, and of its answers; see headers.py."""
+"""Headers of administrative requests to a broker, and of its answers; see headers.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from commitlake.schemas.remoting.ext_fields import Key, Long
 
 
 class CreateTopicRequest(NamedTuple):
-    """17.
+    """Header of 17, which creates or updates a topic.
 
     Attributes:
-        default_topic: the topic after whose model it is made.
+        default_topic: topic whose settings are the template.
         perm: 4 read, 2 write, 1 inherit.
         attributes: 5.x: `+name=value,-name`.
     """
@@ -29,52 +29,52 @@ class CreateTopicRequest(NamedTuple):
 
 
 class TopicPageRequest(NamedTuple):
-    """21; 5.5 asks for some topics at a time."""
+    """Header of 21; clients of 5.5 request one page of topics."""
 
     topic_seq: int | None = None
     max_topic_num: int | None = None
 
 
 class TopicPageResponse(NamedTuple):
-    """Of 21, since 5.5."""
+    """Header of the answer to 21, since 5.5."""
 
     total_topic_num: int
 
 
 class GroupPageRequest(NamedTuple):
-    """201; 5.5 asks for some groups at a time."""
+    """Header of 201; clients of 5.5 request one page of groups."""
 
     group_seq: int | None = None
     max_group_num: int | None = None
 
 
 class GroupPageResponse(NamedTuple):
-    """Of 201, since 5.5."""
+    """Header of the answer to 201, since 5.5."""
 
     total_group_num: int
 
 
 class TopicRequest(NamedTuple):
-    """202, 215, 300 and 351."""
+    """Header of 202, 215, 300 and 351."""
 
     topic: str
 
 
 class ProducerGroupRequest(NamedTuple):
-    """204."""
+    """Header of 204, which asks for the members of a producer group."""
 
     producer_group: str
 
 
 class DeleteGroupRequest(NamedTuple):
-    """207."""
+    """Header of 207, which deletes a consumer group."""
 
     group_name: str
     clean_offset: bool = False
 
 
 class ConsumeStatsRequest(NamedTuple):
-    """208. `topic_list` has semicolons between its topics."""
+    """Header of 208. `topic_list` is separated by semicolons."""
 
     consumer_group: str
     topic: str | None = None
@@ -82,7 +82,7 @@ class ConsumeStatsRequest(NamedTuple):
 
 
 class ResetOffsetRequest(NamedTuple):
-    """222, and 220 from the broker to its consumers. A timestamp of -1 means the end of the queue."""
+    """Header of 222, and of 220 from the broker to consumers. The timestamp -1 means the end of the queue."""
 
     topic: str
     group: str
@@ -93,7 +93,7 @@ class ResetOffsetRequest(NamedTuple):
 
 
 class ConsumerStatusRequest(NamedTuple):
-    """223, and 221 from the broker to its consumers."""
+    """Header of 223, and of 221 from the broker to consumers."""
 
     topic: str
     group: str
@@ -101,20 +101,20 @@ class ConsumerStatusRequest(NamedTuple):
 
 
 class TopicGroupRequest(NamedTuple):
-    """303 and 345."""
+    """Header of 303 and 345."""
 
     topic: str
     group: str
 
 
 class GroupRequest(NamedTuple):
-    """343 and 352."""
+    """Header of 343 and 352."""
 
     group: str
 
 
 class RunningInfoRequest(NamedTuple):
-    """307."""
+    """Header of 307, which asks for a consumer's state."""
 
     consumer_group: str
     client_id: str
@@ -122,7 +122,7 @@ class RunningInfoRequest(NamedTuple):
 
 
 class ConsumeDirectlyRequest(NamedTuple):
-    """309. The id is an offset message id."""
+    """Header of 309. The id is an offset message id."""
 
     consumer_group: str
     client_id: str | None = None
@@ -132,7 +132,7 @@ class ConsumeDirectlyRequest(NamedTuple):
 
 
 class CloneGroupOffsetRequest(NamedTuple):
-    """314."""
+    """Header of 314, which copies a group's offsets."""
 
     src_group: str
     dest_group: str
@@ -141,20 +141,20 @@ class CloneGroupOffsetRequest(NamedTuple):
 
 
 class StatsDataRequest(NamedTuple):
-    """315, such as TOPIC_PUT_NUMS of a topic, GROUP_GET_NUMS of `topic@group`."""
+    """Header of 315; for example TOPIC_PUT_NUMS of a topic, or GROUP_GET_NUMS of `topic@group`."""
 
     stats_name: str
     stats_key: str
 
 
 class BrokerConsumeStatsRequest(NamedTuple):
-    """317."""
+    """Header of 317, which asks for the lag of all groups."""
 
     is_order: bool
 
 
 class QueryConsumeQueueRequest(NamedTuple):
-    """321."""
+    """Header of 321, which asks for entries of a queue."""
 
     topic: str
     queue_id: int
@@ -164,6 +164,6 @@ class QueryConsumeQueueRequest(NamedTuple):
 
 
 class BrokerConfigResponse(NamedTuple):
-    """Of 26; the body is in the form of Java's properties files."""
+    """Header of the answer to 26; the body has the format of Java's properties files."""
 
     version: str

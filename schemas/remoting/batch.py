@@ -1,16 +1,17 @@
-"""The body of a batch (320): messages one after another, big-endian.
+"""Body of a batch (320): consecutive messages, big-endian.
 
     offset  size  field
          0     4  total_size           bytes, this field included
-         4     4  magic                0; nobody looks
+         4     4  magic                0; ignored
          8     4  body_crc             0; the broker computes it
-        12     4  flag                 the application's own
+        12     4  flag                 the application's flag
         16     4  body_length          bytes
         20     n  body
                2  properties_length    int16
                p  properties           see schemas.layouts.rocketmq.properties
 
-All of one topic, without delays, and not of a retry topic. Source: MessageDecoder.encodeMessage, MessageExtEncoder.
+All messages have the same topic, which is not a retry topic, and no delays.
+Source: MessageDecoder.encodeMessage, MessageExtEncoder.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ITEM = Layout(
     Field("total_size", "i", "bytes of the item"),
     Field("magic", "i", "0"),
     Field("body_crc", "i", "0"),
-    Field("flag", "i", "the application's own"),
+    Field("flag", "i", "the application's flag"),
     Field("body_length", "i", "bytes"),
 )
 PROPERTIES_LENGTH = Layout(Field("properties_length", "h", "bytes"))
@@ -35,7 +36,7 @@ assert (ITEM.size, MIN_ITEM_SIZE) == (20, 22)
 
 
 class BatchItem(NamedTuple):
-    """One message of a batch."""
+    """Message of a batch."""
 
     flag: int
     body: bytes
@@ -46,15 +47,15 @@ def parse_batch(body: ReadableBuffer, limit: int | None = None) -> list[BatchIte
     """Return the messages of a batch's body.
 
     Args:
-        body: of the request.
-        limit: how many messages there may be; None for any number.
+        body: body of the request.
+        limit: maximum number of messages; None for any number.
 
     Raises:
-        LayoutError: if the body is not made of whole items, or has too many.
+        LayoutError: if the body is not a sequence of complete items, or has too many.
     """
     items = []
     position = 0
-    data = bytes(body)  # itself, where it is bytes; their slices are the quickest
+    data = bytes(body)  # no copy if it is bytes, whose slices are the fastest
     while position < len(data):
         item, size = _parse_item(data, position)
         items.append(item)
@@ -83,10 +84,10 @@ def _parse_item(data: bytes, offset: int) -> tuple[BatchItem, int]:
 
 
 def serialize_batch(items: Iterable[BatchItem]) -> bytes:
-    """The body of a batch.
+    """Return the body of a batch.
 
     Raises:
-        UnserializableError: for more than 32,767 bytes of properties.
+        UnserializableError: if properties have more than 32,767 bytes.
     """
     parts = []
     for item in items:

@@ -1,7 +1,7 @@
-"""The header of a remoting frame in RocketMQ's own serialisation; schemas.remoting.frames says what is in it.
+"""Header of a remoting frame in RocketMQ's own serialization; schemas.remoting.frames describes its content.
 
     offset  size  field
-         0     2  code                         above 32,767 there is no room
+         0     2  code                         at most 32,767
          2     1  language
          3     2  version
          5     4  opaque
@@ -24,13 +24,13 @@ from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
 
 BINARY_HEADER = Layout(
-    Field("code", "h", "of the request, or of the answer"),
+    Field("code", "h", "code of the request or of the answer"),
     Field("language", "B", "see commitlake.schemas.remoting.frames.Language"),
-    Field("version", "h", "the sender's, see commitlake.schemas.remoting.versions"),
-    Field("opaque", "i", "number of the request, repeated by its answer"),
+    Field("version", "h", "version of the sender, see commitlake.schemas.remoting.versions"),
+    Field("opaque", "i", "number of the request, repeated in its answer"),
     Field("flag", "i", "see commitlake.schemas.remoting.frames"),
 )
-"""Followed by the remark and the ext fields."""
+"""Fixed part of a header, which is followed by the remark and the ext fields."""
 assert BINARY_HEADER.size == 13
 
 _LENGTH = struct.Struct(">i")
@@ -38,7 +38,7 @@ _KEY_LENGTH = struct.Struct(">h")
 
 
 class BinaryHeader(NamedTuple):
-    """A header's values."""
+    """Values of a header."""
 
     code: int
     language: int
@@ -50,14 +50,14 @@ class BinaryHeader(NamedTuple):
 
 
 def parse_binary_header(header: bytes, start: int) -> BinaryHeader:
-    """The values of a whole header.
+    """Parse a complete header.
 
     Args:
-        header: its bytes.
-        start: where they stand in the buffer that is parsed, for errors.
+        header: bytes of the header.
+        start: position of the header in the parsed buffer, for errors.
 
     Raises:
-        LayoutError: if they are none.
+        LayoutError: if the bytes are not a valid header.
     """
     if len(header) < BINARY_HEADER.size:
         raise LayoutError("header", start, f"at least {BINARY_HEADER.size} bytes", f"{len(header)}")
@@ -75,7 +75,7 @@ def parse_binary_header(header: bytes, start: int) -> BinaryHeader:
 
 
 def _read_length(name: str, header: bytes, position: int, form: struct.Struct, start: int) -> tuple[int, int]:
-    """A length and the position behind it."""
+    """Return a length and the position after it."""
     after = position + form.size
     if after > len(header):
         raise LayoutError(f"{name} length", start + position, f"{form.size} bytes", f"{len(header) - position}")
@@ -91,10 +91,10 @@ def _read_text(name: str, header: bytes, position: int, form: struct.Struct, sta
 
 
 def serialize_binary_header(header: BinaryHeader) -> bytes:
-    """The bytes of a header.
+    """Serialize a header.
 
     Raises:
-        UnserializableError: for a number or a text that the format has no room for.
+        UnserializableError: if a number or a text does not fit in the format.
     """
     fields: list[bytes] = []
     for key, value in header.ext_fields.items():
@@ -113,5 +113,5 @@ def serialize_binary_header(header: BinaryHeader) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    # Half of a surrogate pair, which JSON can bring, is a question mark in Java's UTF-8, too.
+    # As in Java's UTF-8, an unpaired surrogate, which JSON may contain, becomes a question mark.
     return text.encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What a request asks for and how an answer ends. Source: RequestCode and ResponseCode of RocketMQ 4.9.7 and 5.5.0."""
+"""Codes of requests and answers. Source: RequestCode and ResponseCode of RocketMQ 4.9.7 and 5.5.0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """Requests; RocketMQ's names."""
+    """Codes of requests, with RocketMQ's names."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -101,7 +101,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """Ends of a request; RocketMQ's names."""
+    """Codes of answers, with RocketMQ's names."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -152,7 +152,7 @@ STORED = frozenset(
         ResponseCode.FLUSH_SLAVE_TIMEOUT,
     }
 )
-"""Answers to a send after which the message is in the log; the last three say what a copy or the disk still lacks."""
+"""Answers to a send after which the message is in the log; the last three name a missing copy or flush."""
 
 TRY_ANOTHER_BROKER = frozenset(
     {
@@ -166,16 +166,16 @@ TRY_ANOTHER_BROKER = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-"""Answers to a send after which RocketMQ's producer tries another broker; after the others it gives up at once."""
+"""Answers to a send after which RocketMQ's producer tries another broker; after others it fails at once."""
 
 BUSY = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY}
 )
-"""Refusals that end by themselves: the same request may be made again later."""
+"""Temporary refusals: the same request may succeed later."""
 
 
 def code_name(code: int) -> str:
-    """A response code for people: `TOPIC_NOT_EXIST (17)`, or the number alone where it has no name."""
+    """Return a response code for people: `TOPIC_NOT_EXIST (17)`, or only the number if it is unknown."""
     try:
         return f"{ResponseCode(code).name} ({code})"
     except ValueError:

@@ -1,4 +1,4 @@
-"""Topics and consumer groups as brokers keep them, and tell name servers of them.
+"""Settings of topics and consumer groups, as brokers store them and register them at name servers.
 
 Source: TopicConfig, SubscriptionGroupConfig, DataVersion, RegisterBrokerBody (5.5.0).
 """
@@ -11,10 +11,10 @@ from commitlake.schemas.remoting.ext_fields import Long
 
 
 class DataVersion(NamedTuple):
-    """Which state of a table this is; every change counts.
+    """Version of a table, which rises with every change.
 
     Attributes:
-        timestamp: ms since 1970, of the last change.
+        timestamp: time of the last change, ms since 1970.
     """
 
     timestamp: Long = 0
@@ -23,7 +23,7 @@ class DataVersion(NamedTuple):
 
 
 class TopicConfig(NamedTuple):
-    """A topic.
+    """Settings of a topic.
 
     Attributes:
         perm: 4 read, 2 write, 1 inherit.
@@ -54,7 +54,7 @@ class RegisterBrokerBody(NamedTuple):
 
 
 class SubscriptionGroupConfig(NamedTuple):
-    """A consumer group."""
+    """Settings of a consumer group."""
 
     group_name: str
     consume_enable: bool = True

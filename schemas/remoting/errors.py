@@ -1,12 +1,12 @@
-"""What can be wrong with a command whose frame is right.
+"""Errors of commands whose frame is valid.
 
-CommandError (ValueError)   a command that does not say what its code needs; the message is for the peer
-├── HeaderError             an ext field that is missing or is no such value
-├── BodyError               a body that is not what the code says
-├── SignatureError          a request that is not signed, or not by somebody who knows the secret
+CommandError (ValueError)   a command without the data that its code requires; the message is for the peer
+├── HeaderError             a missing or invalid ext field
+├── BodyError               a body that does not match the code
+├── SignatureError          a request without a valid signature
 └── NotPermittedError       a request that its account may not send, or not on this connection
 
-A frame that is wrong is a schemas.layouts.errors.LayoutError.
+An invalid frame raises schemas.layouts.errors.LayoutError.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class CommandError(CommitLakeError, ValueError):
-    """A command that does not say what its code needs."""
+    """Error for a command without the data that its code requires."""
 
 
 class HeaderError(CommandError):
-    """An ext field that is missing or is no such value."""
+    """Error for a missing or invalid ext field."""
 
 
 class BodyError(CommandError):
-    """A body that is not what the code says."""
+    """Error for a body that does not match the code."""
 
 
 class SignatureError(CommandError):
-    """A request that is not signed, or not by somebody who knows the secret."""
+    """Error for a request without a valid signature."""
 
 
 class NotPermittedError(CommandError):
-    """A request that its account may not send, or not on this connection."""
+    """Error for a request that its account may not send, or not on this connection."""

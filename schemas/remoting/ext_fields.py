@@ -1,17 +1,17 @@
-"""Headers out of ext fields and back, by their declaration alone.
+"""Conversion between headers and ext fields, by the declaration of the header.
 
     class OffsetRequest(NamedTuple):
         topic: str                                      required: `topic`
         queue_id: int                                   required: `queueId`, a Java int
         timestamp: Long                                 a Java long
-        boundary_type: str | None = None                left out where it is None
+        boundary_type: str | None = None                omitted if it is None
         is_unique_key: Annotated[bool, Key("_UNIQUE_KEY_QUERY")] = False
 
     header = from_ext_fields(OffsetRequest, command.ext_fields)
     command = Command(code, to_ext_fields(header))
 
-Ext fields that a header does not know are passed over, as RocketMQ does. Headers are named tuples because a broker
-makes two for each message, and a frozen dataclass takes four times as long to make.
+Unknown ext fields are ignored, as in RocketMQ. Headers are named tuples because a broker creates two for each message,
+and a frozen dataclass takes four times as long to create.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ _REQUIRED = object()
 
 
 class Key(str):
-    """In a declaration: an ext field's name where it is not the field's own in camel case."""
+    """Name of an ext field in a declaration, if it is not the field's name in camel case."""
 
     __slots__ = ()
 
 
 class Bits(int):
-    """In a declaration: the size of a whole number."""
+    """Size of an integer in a declaration."""
 
     __slots__ = ()
 
 
 Long = Annotated[int, Bits(64)]
-"""A whole number of 64 bits; a plain `int` has 32, as in Java."""
+"""Integer of 64 bits; a plain `int` has 32, as in Java."""
 
 
 _TEXT, _BOOLEAN = 0, 1
-"""How a field is read; other than these: a whole number, below this in size."""
+"""Types of fields; any other number is that of an integer, the upper limit of its absolute value."""
 _Plan = tuple[tuple[str, int, Any], ...]
 
 
 def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: bool = False) -> H:
-    """The header that ext fields make.
+    """Return the header in ext fields.
 
     Args:
-        kind: what header it is.
-        fields: a command's.
-        one_letter: whether the names are a, b, c … in the order of the declaration, as a V2 send has them.
+        kind: class of the header.
+        fields: ext fields of a command.
+        one_letter: whether the names are a, b, c … in the order of the declaration, as in a V2 send.
 
     Raises:
-        HeaderError: for a required field that is missing, or a value that is not of its type.
+        HeaderError: if a required field is missing, or a value does not have its type.
     """
     values = []
     get = fields.get
@@ -72,7 +72,7 @@ def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: boo
         elif limit == _TEXT:
             values.append(text)
         elif limit == _BOOLEAN:
-            values.append(text == "true" or text.lower() == "true")  # Java's parseBoolean knows no wrong text
+            values.append(text == "true" or text.lower() == "true")  # Java's parseBoolean accepts any text
         else:
             value = parse_int(text, -limit, limit - 1)
             if value is None:
@@ -87,7 +87,7 @@ def _wrong(kind: type[NamedTuple], key: str, limit: int, text: str) -> HeaderErr
 
 
 def to_ext_fields(header: NamedTuple, *, one_letter: bool = False) -> dict[str, str]:
-    """The ext fields of a header; what is None is left out."""
+    """Return the ext fields of a header, without those that are None."""
     return {
         key: value if value.__class__ is str else _BOOLEANS[value] if value.__class__ is bool else str(value)
         for key, value in zip(_keys(header.__class__, one_letter), header, strict=True)
@@ -100,7 +100,7 @@ _BOOLEANS = {True: "true", False: "false"}
 
 @functools.cache
 def _keys(kind: type[NamedTuple], one_letter: bool) -> tuple[str, ...]:
-    """The names of the ext fields, in the order of the declaration."""
+    """Return the names of the ext fields, in the order of the declaration."""
     if one_letter:
         return tuple(chr(ord("a") + number) for number in range(len(kind._fields)))
     hints = get_type_hints(kind, include_extras=True)
@@ -109,7 +109,7 @@ def _keys(kind: type[NamedTuple], one_letter: bool) -> tuple[str, ...]:
 
 @functools.cache
 def _plan(kind: type[NamedTuple], one_letter: bool) -> _Plan:
-    """How each field is read, in the order of the declaration: its name, its kind, its default."""
+    """Return name, type and default of each field, in the order of the declaration."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
         (key, _limit(hints[name]), kind._field_defaults.get(name, _REQUIRED))
@@ -118,7 +118,7 @@ def _plan(kind: type[NamedTuple], one_letter: bool) -> _Plan:
 
 
 def field_key(name: str, hint: Any) -> str:
-    """RocketMQ's name of a field that is declared as `name`."""
+    """Return RocketMQ's name of the field that is declared as `name`."""
     for note in getattr(hint, "__metadata__", ()):
         if isinstance(note, Key):
             return str(note)
@@ -127,7 +127,7 @@ def field_key(name: str, hint: Any) -> str:
 
 
 def _limit(hint: Any) -> int:
-    """_TEXT, _BOOLEAN, or below what the size of a whole number is."""
+    """Return _TEXT, _BOOLEAN, or the limit of an integer."""
     if get_origin(hint) is Annotated:
         base, *notes = get_args(hint)
         return 1 << 63 if Bits(64) in notes else _limit(base)

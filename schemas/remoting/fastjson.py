@@ -1,10 +1,10 @@
-r"""The JSON of RocketMQ's bodies and config files, as fastjson writes it: keys need not be text.
+r"""JSON of RocketMQ's bodies and config files in fastjson's dialect, in which keys need not be strings.
 
-    {0:"10.0.0.5:10911"}                                            a key that is a number
-    {{"brokerName":"a","queueId":1,"topic":"T"}:{"maxOffset":7}}    a key that is an object, without objects inside
+    {0:"10.0.0.5:10911"}                                            a number as key
+    {{"brokerName":"a","queueId":1,"topic":"T"}:{"maxOffset":7}}    an object as key, without nested objects
 
-In Python such keys are `int`, and a tuple of (name, value) pairs, so that what is read and written again keeps its
-form; `dict` makes the object of such a tuple again. Config files have a form with tabs (->):
+In Python such keys are `int`, or a tuple of (name, value) pairs, so that a document keeps its form when it is read and
+written; `dict` converts such a tuple back to an object. Config files are indented with tabs (->):
 
     {
     ->"offsetTable":{
@@ -29,21 +29,21 @@ Key = str | int | tuple[tuple[str, Any], ...]
 _INT_KEY_MARK = "\x00int:"
 _OBJECT_KEY_MARK = "\x00object:"
 _STRING = r'"(?:[^"\\]|\\.)*+'
-# A string, which is left alone; an object without objects inside where a colon follows; or a number that is a key.
-# Nothing here is looked at twice: a string that does not end is one token up to the end.
+# A string, which is left unchanged; an object without nested objects that is followed by a colon; or a number as key.
+# Nothing is matched twice: an unterminated string is one token up to the end.
 _TOKEN = re.compile(
     rf'{_STRING}(?:"|\\?\Z)|(\{{(?:[^{{}}"]|{_STRING}")*+\}})(\s*+:)|(?<=[{{,])(\s*+)(-?[0-9]++)(\s*+:)', re.DOTALL
 )
 
 
 def parse_fastjson(text: str | bytes | memoryview) -> Any:
-    """The value of a document in fastjson's dialect, or in plain JSON.
+    """Parse a document in fastjson's dialect, or in plain JSON.
 
     Args:
-        text: the document; bytes are UTF-8, and what in them is not, becomes U+FFFD.
+        text: the document; bytes are decoded as UTF-8, invalid bytes as U+FFFD.
 
     Raises:
-        ValueError: if it is neither.
+        ValueError: if the text is neither.
     """
     if not isinstance(text, str):
         text = str(text, "utf-8", "replace")
@@ -60,7 +60,7 @@ def parse_fastjson(text: str | bytes | memoryview) -> Any:
 
 
 def _too_deep() -> ValueError:
-    return ValueError("expected a document of RocketMQ's, found JSON nested beyond all measure")
+    return ValueError("expected JSON of RocketMQ, found JSON that is nested too deeply")
 
 
 def _quote_key(token: re.Match[str]) -> str:
@@ -82,12 +82,12 @@ def _read_key(key: str) -> Key:
         return key
     found = json.loads(key.removeprefix(_OBJECT_KEY_MARK))
     if not isinstance(found, dict) or any(isinstance(value, dict | list) for value in found.values()):
-        raise ValueError(f"expected a key with text, numbers and booleans inside, found {key[:80]!r}")
+        raise ValueError(f"expected an object of strings, numbers and booleans as key, found {key[:80]!r}")
     return tuple(found.items())
 
 
 def serialize_fastjson(value: Any, indent: int = 0) -> str:
-    """The document as a config file of RocketMQ 5 has it: tabs, one entry a line, no space after the colon."""
+    """Serialize a document like a config file of RocketMQ 5: tabs, one entry per line, no space after the colon."""
     if isinstance(value, dict):
         entries = [f"{_write_key(key)}:{serialize_fastjson(item, indent + 1)}" for key, item in value.items()]
         return _block("{", entries, "}", indent)
@@ -97,8 +97,8 @@ def serialize_fastjson(value: Any, indent: int = 0) -> str:
 
 
 def serialize_compact(value: Any) -> bytes:
-    """The document as a body has it: nothing between its tokens, in UTF-8."""
-    # Half of a surrogate pair is a question mark in Java's UTF-8, too.
+    """Serialize a document like a body: no white space, in UTF-8."""
+    # As in Java's UTF-8, an unpaired surrogate becomes a question mark.
     return _compact(value).encode("utf-8", "replace")
 
 

@@ -1,19 +1,19 @@
-"""Remoting frames: what RocketMQ's clients, brokers and name servers say to each other over TCP.
+"""Remoting frames, which RocketMQ's clients, brokers and name servers exchange over TCP.
 
 A frame, big-endian; there is no magic, no checksum and no handshake:
 
     offset  size  field
-         0     4  length                       of all that follows, bytes
+         0     4  length                       bytes after this field
          4     1  serialize_type               of the header: 0 JSON, 1 ROCKETMQ
          5     3  header_length                bytes
          8     h  header
-       8+h        body                         the rest of the frame, may be empty
+       8+h        body                         rest of the frame, may be empty
 
 A header in JSON is an object with the keys `code`, `extFields` (string to string), `flag`, `language`, `opaque`,
-`remark`, `serializeTypeCurrentRPC` and `version`; the same in ROCKETMQ is told in remoting_binary.py.
+`remark`, `serializeTypeCurrentRPC` and `version`; for ROCKETMQ see binary_header.py.
 
-Requests go both ways on one connection, and answers come in any order: an answer has bit 0 of `flag` and its request's
-`opaque`. Which serialisation an answer has is the answerer's choice. Source: RemotingCommand, NettyDecoder (5.5.0).
+Requests go both ways on one connection, and answers come in any order: an answer has bit 0 of `flag` set and its
+request's `opaque`. The answerer chooses the serialization of the answer. Source: RemotingCommand, NettyDecoder (5.5.0).
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
 from commitlake.schemas.remoting.binary_header import BinaryHeader, parse_binary_header, serialize_binary_header
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Of a whole frame, as NettyDecoder has it (`com.rocketmq.remoting.frameMaxLength`)."""
+"""Maximum size of a frame, as in NettyDecoder (`com.rocketmq.remoting.frameMaxLength`)."""
 MAX_HEADER_BYTES = 256 * 1024
-"""RocketMQ has no such limit. The largest header that it means holds 32,767 bytes of properties, each at worst six
-characters of JSON. Parsed JSON can take thirty times the memory of its text, and 1 MiB of it takes 160 ms to read:
-strangers should choose neither."""
+"""RocketMQ has no such limit. Its largest intended header has 32,767 bytes of properties, each at most six characters
+of JSON. Parsed JSON can take thirty times the memory of its text, and parsing 1 MiB takes 160 ms, so the size must be
+limited."""
 VERSION = 409
-"""What we say we are, V4_9_8: the last version for which a name server writes plain JSON and nothing else changes."""
+"""Our version, V4_9_8: the last version for which a name server writes plain JSON and nothing else changes."""
 
 
 class SerializeType(IntEnum):
-    """How a header is written."""
+    """Serialization of a header."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class Language(IntEnum):
-    """What a peer is written in: the name in JSON, the number in ROCKETMQ. Unknown ones are read as OTHER."""
+    """Language of a peer: the name in JSON, the number in ROCKETMQ. Unknown ones are read as OTHER."""
 
     JAVA = 0
     CPP = 1
@@ -68,10 +68,10 @@ class Language(IntEnum):
 
 FLAG_RESPONSE = 1
 FLAG_ONE_WAY = 2
-"""The sender of the request waits for no answer, and gets none."""
+"""Flag of a request that has no answer."""
 
 HEAD = Layout(
-    Field("length", "i", "bytes behind this field"),
+    Field("length", "i", "bytes after this field"),
     Field("header_mark", "I", "serialize type in the first byte, the header's length in the other three"),
 )
 assert HEAD.size == 8
@@ -86,20 +86,20 @@ _DECODE_JSON = json.JSONDecoder().raw_decode
 
 @dataclass(slots=True)
 class Command:
-    """One request or answer. A value: nobody changes one.
+    """Request or answer, which must not be modified.
 
-    It is not frozen because a frozen one takes four times as long to make, and a broker makes two for each message.
+    It is not frozen because creating a frozen one takes four times as long, and a broker creates two for each message.
 
     Attributes:
         code: a `RequestCode`, or in an answer a `ResponseCode`.
-        ext_fields: the arguments, all of them text; see schemas.remoting.headers.
-        body: bytes that the code gives a meaning to.
-        remark: in an answer, why it is not SUCCESS.
+        ext_fields: arguments, all of them text; see schemas.remoting.headers.
+        body: bytes whose meaning depends on the code.
+        remark: in an answer, the reason why it is not SUCCESS.
         opaque: number of the request; an answer repeats it.
         flag: FLAG_RESPONSE, FLAG_ONE_WAY.
-        language: the sender's.
-        version: the sender's, an ordinal.
-        serialize_type: how the header is written.
+        language: language of the sender.
+        version: version of the sender, an ordinal.
+        serialize_type: serialization of the header.
     """
 
     code: int
@@ -114,12 +114,12 @@ class Command:
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request of the same `opaque`."""
+        """True if this answers a request with the same `opaque`."""
         return bool(self.flag & FLAG_RESPONSE)
 
     @property
     def is_one_way(self) -> bool:
-        """Whether this is a request that nobody waits for."""
+        """True if this is a request without an answer."""
         return bool(self.flag & FLAG_ONE_WAY)
 
     def reply(
@@ -129,7 +129,7 @@ class Command:
         body: bytes | memoryview = b"",
         remark: str | None = None,
     ) -> Command:
-        """An answer to this request, written as the request was."""
+        """Return an answer to this request, in the same serialization."""
         return Command(
             code,
             {} if ext_fields is None else ext_fields,
@@ -142,19 +142,19 @@ class Command:
 
 
 def parse_command(buffer: ReadableBuffer, offset: int = 0, limit: int = MAX_FRAME_BYTES) -> tuple[Command, int] | None:
-    """The command whose frame begins at `offset`, and the frame's size.
+    """Parse the command whose frame begins at `offset`, and return it with the frame's size.
 
     Args:
-        buffer: what has arrived. The command keeps a copy of its body, and nothing of the buffer.
-        offset: the frame's first byte.
-        limit: of the frame's size, bytes.
+        buffer: received bytes. The command gets a copy of its body, and does not reference the buffer.
+        offset: offset of the frame's first byte.
+        limit: maximum size of the frame, bytes.
 
     Returns:
-        The command and the bytes it takes, or None where the frame is not all here yet.
+        The command and its size, or None if the frame is incomplete.
 
     Raises:
-        LayoutError: if this is no frame, whatever may follow. The lengths are looked at before anything is allocated,
-            and as soon as they are here.
+        LayoutError: if the bytes are not a valid frame. Lengths are checked before anything is allocated, and as soon
+        as they have arrived.
     """
     available = len(buffer) - offset
     if available < HEAD.size:
@@ -166,8 +166,8 @@ def parse_command(buffer: ReadableBuffer, offset: int = 0, limit: int = MAX_FRAM
         _check_length(length, offset, limit)
     header_length = mark & 0xFFFFFF
     if header_length > length - 4 or header_length > MAX_HEADER_BYTES:
-        most = min(length - 4, MAX_HEADER_BYTES)
-        raise LayoutError("header_length", offset + 5, f"0 to {most}", f"{header_length}")
+        max_length = min(length - 4, MAX_HEADER_BYTES)
+        raise LayoutError("header_length", offset + 5, f"0 to {max_length}", f"{header_length}")
     serialize_type = mark >> 24
     if serialize_type > SerializeType.ROCKETMQ:
         raise LayoutError("serialize_type", offset + 4, "0 (JSON) or 1 (ROCKETMQ)", f"{serialize_type}")
@@ -199,15 +199,15 @@ def _parse_json(text: str, body: bytes, start: int) -> Command:
     get = header.get
     try:
         code, version, opaque, flag = header["code"], get("version", 0), get("opaque", 0), get("flag", 0)
-        _NUMBERS.pack(code, version, opaque, flag)  # sees at once that all are numbers of Java's size
+        _NUMBERS.pack(code, version, opaque, flag)  # fails unless all are 32-bit integers
     except (KeyError, struct.error):
         found = {key: get(key) for key in ("code", "version", "opaque", "flag")}
-        raise LayoutError("header", start, "a code, and numbers of 32 bits", repr(found)[:160]) from None
+        raise LayoutError("header", start, "a code, and 32-bit integers", repr(found)[:160]) from None
     fields = get("extFields") or {}
     if type(fields) is not dict:
         raise LayoutError("extFields", start, "an object", repr(fields)[:80])
     try:
-        "".join(fields.values())  # sees at once that all are text
+        "".join(fields.values())  # fails unless all are text
     except TypeError:
         fields = {key: _text(key, value, start) for key, value in fields.items() if value is not None}
     remark = get("remark")
@@ -232,7 +232,7 @@ def _wrong_header(start: int, found: str) -> LayoutError:
 
 
 def _text(key: str, value: Any, start: int) -> str:
-    """A value as fastjson puts it into a map of strings."""
+    """Convert a value to text, as fastjson does for a map of strings."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict | list):
@@ -247,19 +247,19 @@ def _parse_binary(data: bytes, body: bytes, start: int) -> Command:
 
 
 def serialize_command(command: Command) -> bytes:
-    """The command's frame.
+    """Serialize a command to a frame.
 
     Raises:
-        UnserializableError: for a number or a text that the format has no room for.
+        UnserializableError: if a number or a text does not fit in the format.
     """
     return serialize_head(command) + command.body
 
 
 def serialize_head(command: Command) -> bytes:
-    """The frame without its body, for a writer that sends a large body from where it is.
+    """Serialize a frame without its body, for a caller that sends a large body separately.
 
     Raises:
-        UnserializableError: for a number or a text that the format has no room for.
+        UnserializableError: if a number or a text does not fit in the format.
     """
     is_json = command.serialize_type == SerializeType.JSON
     header = _json_header(command) if is_json else _binary_header(command)
@@ -272,7 +272,7 @@ def serialize_head(command: Command) -> bytes:
 
 
 def _json_header(command: Command) -> bytes:
-    # In Java's order, and without json's general machinery, which takes three times as long.
+    # In Java's order, and without json.dumps, which takes three times as long.
     quoted = encode_basestring_ascii
     try:
         fields = ",".join([f"{quoted(key)}:{quoted(value)}" for key, value in command.ext_fields.items()])

@@ -1,7 +1,7 @@
-"""The arguments of what producers and consumers ask, and of its answers.
+"""Headers of requests by producers and consumers, and of the answers.
 
-One declaration a header, read and written by `from_ext_fields` and `to_ext_fields`. A field's name is RocketMQ's;
-`Long` is a Java long, a plain `int` a Java int. Source: org.apache.rocketmq.remoting.protocol.header (5.5.0).
+Each header is declared once, for `from_ext_fields` and `to_ext_fields`. Field names are RocketMQ's; `Long` is a Java
+long, a plain `int` a Java int. Source: org.apache.rocketmq.remoting.protocol.header (5.5.0).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = [
 
 
 class SendMessageRequest(NamedTuple):
-    """10 by these names; 310 and 320 name the fields a to n, in this order.
+    """Header of a send. 10 uses these names; 310 and 320 name the fields a to n, in this order.
 
     Attributes:
-        default_topic: the topic after whose model an unknown one is made, TBW102.
-        queue_id: negative where the broker is to choose.
-        sys_flag: of the message, see schemas.layouts.rocketmq.sysflag.
-        properties: in the form of schemas.layouts.rocketmq.properties, as text.
-        reconsume_times: where a client sends to a retry topic itself.
+        default_topic: topic whose settings are the template of an unknown topic, TBW102.
+        queue_id: negative if the broker chooses.
+        sys_flag: flags of the message, see schemas.layouts.rocketmq.sysflag.
+        properties: properties in the form of schemas.layouts.rocketmq.properties, as text.
+        reconsume_times: number of retries, if a client itself sends to a retry topic.
     """
 
     producer_group: str
@@ -55,26 +55,26 @@ _ONE_LETTER = frozenset(
 
 
 def is_one_letter(code: int) -> bool:
-    """Whether a send of this code names its fields by one letter each."""
+    """Return whether a send with this code names its fields by single letters."""
     return code in _ONE_LETTER
 
 
 def parse_send_request(command: Command) -> SendMessageRequest:
-    """The header of any kind of send.
+    """Parse the header of any kind of send.
 
     Raises:
-        HeaderError: for a required field that is missing, or a value that is not of its type.
+        HeaderError: if a required field is missing, or a value does not have its type.
     """
     return from_ext_fields(SendMessageRequest, command.ext_fields, one_letter=command.code in _ONE_LETTER)
 
 
 class SendMessageResponse(NamedTuple):
-    """Where the message is.
+    """Header of the answer to a send, with the position of the message.
 
     Attributes:
-        msg_id: the offset message id; of a batch all of them, with commas between.
-        queue_offset: of a batch, that of the first.
-        transaction_id: the UNIQ_KEY; brokers before 5.x give none for a normal message.
+        msg_id: offset message id; for a batch all ids, separated by commas.
+        queue_offset: queue offset; for a batch that of the first message.
+        transaction_id: UNIQ_KEY; brokers before 5.x leave it out for a normal message.
     """
 
     msg_id: str
@@ -91,23 +91,23 @@ class PullSysFlag:
     """Bits of a pull's `sys_flag`."""
 
     COMMIT_OFFSET = 1
-    """`commit_offset` is to be stored."""
+    """Set if the broker must store `commit_offset`."""
     SUSPEND = 2
-    """Where there is nothing yet, the broker may wait."""
+    """Set if the broker may wait for messages."""
     SUBSCRIPTION = 4
-    """The subscription is in the request."""
+    """Set if the request contains the subscription."""
     CLASS_FILTER = 8
     LITE_PULL = 16
 
 
 class PullMessageRequest(NamedTuple):
-    """11, and 361.
+    """Header of 11 and 361, which pull messages.
 
     Attributes:
-        queue_offset: the first one wanted.
+        queue_offset: offset of the first message.
         sys_flag: see PullSysFlag.
-        commit_offset: consumed so far; -1 where the client knows none.
-        sub_version: ms; which of a consumer's subscriptions this is.
+        commit_offset: offset consumed so far; -1 if the client has none.
+        sub_version: version of the consumer's subscription, ms.
         expression_type: TAG or SQL92; None means TAG.
     """
 
@@ -129,7 +129,7 @@ class PullMessageRequest(NamedTuple):
 
 
 class PullMessageResponse(NamedTuple):
-    """The body holds the records as they are stored; the remark, the store's word for what it found."""
+    """Header of the answer to a pull. The body contains the stored records, the remark the status of the store."""
 
     suggest_which_broker_id: Long
     next_begin_offset: Long
@@ -142,7 +142,7 @@ class PullMessageResponse(NamedTuple):
 
 
 class QueryMessageRequest(NamedTuple):
-    """12. A unique key's query answers up to 32 messages, whatever `max_num` says."""
+    """Header of 12. A query for a unique key returns up to 32 messages, regardless of `max_num`."""
 
     topic: str
     key: str
@@ -153,21 +153,21 @@ class QueryMessageRequest(NamedTuple):
 
 
 class QueryMessageResponse(NamedTuple):
-    """How far the index is; the body holds the records."""
+    """Header of the answer to 12, with the progress of the index; the body contains the records."""
 
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long
 
 
 class ViewMessageRequest(NamedTuple):
-    """33: the record at a physical offset."""
+    """Header of 33, which asks for the record at a physical offset."""
 
     offset: Long
     topic: str | None = None
 
 
 class QueryConsumerOffsetRequest(NamedTuple):
-    """14. `set_zero_if_not_found` None means True."""
+    """Header of 14. For `set_zero_if_not_found`, None means True."""
 
     consumer_group: str
     topic: str
@@ -176,7 +176,7 @@ class QueryConsumerOffsetRequest(NamedTuple):
 
 
 class UpdateConsumerOffsetRequest(NamedTuple):
-    """15."""
+    """Header of 15, which commits a group's offset."""
 
     consumer_group: str
     topic: str
@@ -185,13 +185,13 @@ class UpdateConsumerOffsetRequest(NamedTuple):
 
 
 class OffsetResponse(NamedTuple):
-    """Of 14, 29, 30 and 31."""
+    """Header of the answers to 14, 29, 30 and 31."""
 
     offset: Long
 
 
 class MaxOffsetRequest(NamedTuple):
-    """30."""
+    """Header of 30, which asks for the end of a queue."""
 
     topic: str
     queue_id: int
@@ -199,14 +199,14 @@ class MaxOffsetRequest(NamedTuple):
 
 
 class QueueRequest(NamedTuple):
-    """31, 32."""
+    """Header of 31 and 32."""
 
     topic: str
     queue_id: int
 
 
 class SearchOffsetRequest(NamedTuple):
-    """29. The boundary is LOWER or UPPER; None means LOWER."""
+    """Header of 29. The boundary is LOWER or UPPER; None means LOWER."""
 
     topic: str
     queue_id: int
@@ -215,13 +215,13 @@ class SearchOffsetRequest(NamedTuple):
 
 
 class TimestampResponse(NamedTuple):
-    """Of 32; -1 where there is no message."""
+    """Header of the answer to 32; -1 if there is no message."""
 
     timestamp: Long
 
 
 class UnregisterClientRequest(NamedTuple):
-    """35."""
+    """Header of 35, which removes a client from its groups."""
 
     client_id: Annotated[str, Key("clientID")]
     producer_group: str | None = None
@@ -229,17 +229,17 @@ class UnregisterClientRequest(NamedTuple):
 
 
 class ConsumerGroupRequest(NamedTuple):
-    """38, 40 and 203."""
+    """Header of 38, 40 and 203."""
 
     consumer_group: str
 
 
 class SendBackRequest(NamedTuple):
-    """36.
+    """Header of 36, which returns a message that could not be consumed.
 
     Attributes:
-        offset: the physical offset of the record that could not be consumed.
-        delay_level: 0 leaves it to the broker; negative means no more retries.
+        offset: physical offset of the record.
+        delay_level: 0 lets the broker decide; negative means no more retries.
         origin_msg_id: the client's id of the message.
     """
 
@@ -253,13 +253,13 @@ class SendBackRequest(NamedTuple):
 
 
 class EndTransactionRequest(NamedTuple):
-    """37.
+    """Header of 37, which commits or rolls back a half message.
 
     Attributes:
         tran_state_table_offset: queue offset of the half record.
-        commit_log_offset: its physical offset.
-        commit_or_rollback: a schemas.layouts.rocketmq.sysflag.TransactionType; NOT means that it is not decided.
-        msg_id: the UNIQ_KEY.
+        commit_log_offset: physical offset of the half record.
+        commit_or_rollback: a schemas.layouts.rocketmq.sysflag.TransactionType; NOT means undecided.
+        msg_id: UNIQ_KEY.
     """
 
     producer_group: str
@@ -273,7 +273,7 @@ class EndTransactionRequest(NamedTuple):
 
 
 class CheckTransactionStateRequest(NamedTuple):
-    """39, from the broker; the body is the half record with its real topic and queue."""
+    """Header of 39, which the broker sends; the body is the half record with its real topic and queue."""
 
     tran_state_table_offset: Long
     commit_log_offset: Long

@@ -1,4 +1,4 @@
-"""Who is there: heartbeats, members of groups, their connections, the queues they hold.
+"""Bodies about clients and groups: heartbeats, subscriptions, members, connections, queue locks.
 
 Source: HeartbeatData, ConsumerData, SubscriptionData, LockBatchRequestBody, ConsumerConnection (5.5.0).
 """
@@ -18,13 +18,13 @@ SQL92_EXPRESSION = "SQL92"
 
 
 class SubscriptionData(NamedTuple):
-    """What a consumer wants of a topic.
+    """Subscription of a consumer to a topic.
 
     Attributes:
-        sub_string: the expression.
-        tags_set: its tags; empty for all, and for SQL92.
-        code_set: the tags' hashes, as ConsumeQueues have them.
-        sub_version: ms since 1970, when it was made.
+        sub_string: filter expression.
+        tags_set: tags of the expression; empty for all tags, and for SQL92.
+        code_set: hashes of the tags, as in ConsumeQueues.
+        sub_version: time of creation, ms since 1970.
     """
 
     topic: str
@@ -37,7 +37,7 @@ class SubscriptionData(NamedTuple):
 
 
 def subscription_of_tags(topic: str, expression: str, sub_version: int) -> SubscriptionData:
-    """The subscription for `*`, or for tags with `||` between them, as FilterAPI makes it."""
+    """Return the subscription for `*`, or for tags separated by `||`, as FilterAPI creates it."""
     tags = [tag.strip() for tag in expression.split(TAG_SEPARATOR)]
     tags = list(dict.fromkeys(tag for tag in tags if tag))
     if not tags or tags == [ALL_TAGS]:
@@ -47,13 +47,13 @@ def subscription_of_tags(topic: str, expression: str, sub_version: int) -> Subsc
 
 
 class ProducerData(NamedTuple):
-    """A producer group that the client is in."""
+    """Membership of a client in a producer group."""
 
     group_name: str
 
 
 class ConsumerData(NamedTuple):
-    """A consumer group that the client is in.
+    """Membership of a client in a consumer group.
 
     Attributes:
         consume_type: CONSUME_ACTIVELY (pull), CONSUME_PASSIVELY (push).
@@ -86,7 +86,7 @@ class CheckClientConfig(NamedTuple):
 
 
 class ConsumerList(NamedTuple):
-    """Body of 38's answer: ids of the clients."""
+    """Body of the answer to 38: ids of the clients."""
 
     consumer_id_list: tuple[str, ...] = ()
 
@@ -101,13 +101,13 @@ class LockBatch(NamedTuple):
 
 
 class LockBatchResult(NamedTuple):
-    """Body of 41's answer: the queues that this client holds now."""
+    """Body of the answer to 41: the queues that this client holds now."""
 
     lock_ok_mq_set: Annotated[tuple[MessageQueue, ...], Key("lockOKMQSet")] = ()
 
 
 class Connection(NamedTuple):
-    """A client as a broker sees it."""
+    """Connection of a client, as a broker reports it."""
 
     client_id: str
     client_addr: str
@@ -116,7 +116,7 @@ class Connection(NamedTuple):
 
 
 class ConsumerConnection(NamedTuple):
-    """Body of 203's answer."""
+    """Body of the answer to 203."""
 
     connection_set: tuple[Connection, ...] = ()
     subscription_table: dict[str, SubscriptionData] = {}  # noqa: RUF012
@@ -126,6 +126,6 @@ class ConsumerConnection(NamedTuple):
 
 
 class ProducerConnection(NamedTuple):
-    """Body of 204's answer."""
+    """Body of the answer to 204."""
 
     connection_set: tuple[Connection, ...] = ()

@@ -1,15 +1,15 @@
-"""Reads a large JSON document piece by piece, so that a server can do other work in between.
+"""Incremental reader of large JSON documents, which lets a server do other work in between.
 
     cursor = JsonCursor(body)
-    for key in cursor.keys():                   # of the object that begins at the cursor
+    for key in cursor.keys():                   # keys of the object at the cursor
         if key == "table":
-            for name in cursor.keys():          # of an object inside
-                value = cursor.value()          # a small value: parsed at once
+            for name in cursor.keys():          # keys of a nested object
+                value = cursor.value()          # a small value, parsed at once
         else:
             yield from cursor.skip()            # a value of any size
 
-Every step looks at STEP_CHARACTERS at most. A value that is read, a text that is skipped and the blanks between two
-tokens may have no more than that.
+Every step examines at most STEP_CHARACTERS. A parsed value, a skipped string and the white space between two tokens
+must not be longer.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _DECODED_BYTES = 256 * 1024
 _BLANKS = re.compile(rf"[ \t\n\r]{{0,{STEP_CHARACTERS}}}+")
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _SCALAR = re.compile(r'[^\s"{}\[\]:,]{1,64}+')
-# A text, or the beginning of one that does not end within the characters looked at; an opening or a closing bracket.
+# A string, or the start of one that does not end within the examined characters; an opening or a closing bracket.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|(\\?\Z))|([\[{])|[\]}]', re.DOTALL)
 
 
 def decode_in_steps(body: bytes | bytearray | memoryview) -> Iterator[str]:
-    """Yield the pieces of a text in UTF-8; what is not UTF-8 becomes U+FFFD."""
+    """Yield the pieces of a UTF-8 text; invalid bytes become U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for start in range(0, len(body), _DECODED_BYTES):
         yield decoder.decode(bytes(body[start : start + _DECODED_BYTES]))
@@ -41,20 +41,20 @@ def decode_in_steps(body: bytes | bytearray | memoryview) -> Iterator[str]:
 
 
 class JsonCursor:
-    """A place in a JSON document, which moves from the beginning to the end."""
+    """Cursor in a JSON document, which moves from the start to the end."""
 
     def __init__(self, text: str) -> None:
-        """Begin at the beginning of a document."""
+        """Start at the beginning of a document."""
         self._text = text
         self._position = 0
 
     def keys(self) -> Iterator[str]:
-        """Yield the keys of the object that begins here; `null` is an object without any.
+        """Yield the keys of the object at the cursor; `null` counts as an empty object.
 
-        The caller reads or skips the value of each key before it takes the next one.
+        The caller must read or skip the value of each key before the next one.
 
         Raises:
-            BodyError: if no object begins here, or it is not well-formed.
+            BodyError: if there is no object at the cursor, or it is not well-formed.
         """
         if self._take("null"):
             return
@@ -68,10 +68,10 @@ class JsonCursor:
                 return
 
     def value(self) -> Any:
-        """Return the value that begins here, and move behind it.
+        """Parse the value at the cursor, and move after it.
 
         Raises:
-            BodyError: if it has more than STEP_CHARACTERS, or is not JSON.
+            BodyError: if it is longer than STEP_CHARACTERS, or not JSON.
         """
         start = self._begin_value()
         limit = start + STEP_CHARACTERS
@@ -83,19 +83,19 @@ class JsonCursor:
             raise BodyError(f"expected JSON at character {start}, found {str(error)[:80]}") from None
 
     def skip(self) -> Iterator[None]:
-        """Move behind the value that begins here, in steps. Of what is inside, only texts and brackets are checked.
+        """Move after the value at the cursor, in steps; only strings and brackets inside are checked.
 
         Raises:
-            BodyError: if the value does not end.
+            BodyError: if the value is incomplete.
         """
         self._begin_value()
         yield from self._move_behind_value(len(self._text))
 
     def finish(self) -> None:
-        """Make sure that nothing follows.
+        """Check that nothing follows.
 
         Raises:
-            BodyError: if something does.
+            BodyError: if something follows.
         """
         self._skip_blanks()
         if self._position < len(self._text):
@@ -106,7 +106,7 @@ class JsonCursor:
         return self._position
 
     def _move_behind_value(self, limit: int) -> Iterator[None]:
-        """Move behind the value that begins here; yield after each step."""
+        """Move after the value at the cursor; yield after each step."""
         if scalar := _SCALAR.match(self._text, self._position):
             self._position = scalar.end()
             return
@@ -129,7 +129,7 @@ class JsonCursor:
             else:
                 position = limit
             if position >= limit:
-                expected = f"a value of at most {limit - start} characters, with texts of at most {STEP_CHARACTERS}"
+                expected = f"a value of at most {limit - start} characters, with strings of at most {STEP_CHARACTERS}"
                 raise self._wrong(expected)
             if position - step_start >= STEP_CHARACTERS:
                 step_start = position
@@ -149,7 +149,7 @@ class JsonCursor:
         return key
 
     def _take(self, token: str) -> bool:
-        """Move behind a token, if it is here."""
+        """Move after a token if it is at the cursor, and return whether it was."""
         self._skip_blanks()
         is_here = self._text.startswith(token, self._position)
         self._position += len(token) * is_here

@@ -1,14 +1,14 @@
-"""Bodies out of JSON and back, by their declaration alone, as ext_fields.py does it for headers.
+"""Conversion between bodies and JSON, by the declaration of the body; see ext_fields.py for headers.
 
     class TopicStats(NamedTuple):
-        offset_table: dict[MessageQueue, TopicOffset]   keys may be text, whole numbers, or declared themselves
-        topic_put_tps: float | None = None              left out where it is None
+        offset_table: dict[MessageQueue, TopicOffset]   keys may be strings, integers, or declared types
+        topic_put_tps: float | None = None              omitted if it is None
 
     stats = parse_body(TopicStats, command.body)
     body = serialize_body(stats)
 
-Not every client is written in Java: whole numbers may come as text, and what is null may be left out. Fields that a
-declaration does not know are passed over.
+Not every client is written in Java: integers may come as text, and null fields may be omitted. Unknown fields are
+ignored.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ _FOUND_LENGTH = 80
 
 
 def parse_body(kind: type[B], body: bytes | memoryview, *, limit: int = MAX_FRAME_BYTES, is_plain: bool = False) -> B:
-    """The value that a body holds.
+    """Parse a body.
 
     Args:
-        kind: what it is.
-        body: a command's.
-        limit: bytes; JSON can take twenty times its size when it is read.
-        is_plain: whether fastjson writes plain JSON for this body, as no key of its maps is a number or an object: its
-            dialect takes ten times as long to read, and is then not looked for.
+        kind: class of the body.
+        body: body of a command.
+        limit: maximum size in bytes; parsed JSON can take twenty times the memory.
+        is_plain: whether fastjson writes plain JSON for this body, because no map has numbers or objects as keys; then
+            fastjson's dialect is not tried, which takes ten times as long to parse.
 
     Raises:
-        BodyError: if the body is not JSON, too large, lacks a required field or has one of a wrong type.
+        BodyError: if the body is not JSON, too large, lacks a required field or has a field of a wrong type.
     """
     if len(body) > limit:
         raise BodyError(f"{kind.__name__}: expected at most {limit} bytes, found {len(body)}")
     try:
         value = json.loads(str(body, "utf-8", "replace")) if is_plain else parse_fastjson(body)
     except RecursionError:
-        raise BodyError(f"{kind.__name__}: expected JSON of some levels, found very many") from None
+        raise BodyError(f"{kind.__name__}: expected JSON, found JSON that is nested too deeply") from None
     except ValueError as error:
         raise BodyError(f"{kind.__name__}: expected JSON, found {str(error)[:_FOUND_LENGTH]}") from None
     return from_json(kind, value)
 
 
 def from_json(kind: type[B], value: Any) -> B:
-    """The value that parsed JSON holds.
+    """Convert parsed JSON to a declared type.
 
     Raises:
-        BodyError: for a required field that is missing, or one of a wrong type.
+        BodyError: if a required field is missing or has a wrong type.
     """
     return cast("B", _reader(kind)(value, kind.__name__))
 
 
 def serialize_body(value: NamedTuple, *, standard: bool = False) -> bytes:
-    """The body that holds a value, as fastjson would write it.
+    """Serialize a body as fastjson does.
 
     Args:
-        value: what it is to hold.
-        standard: whether keys that are whole numbers get quotes, so that the body is JSON to everybody.
+        value: content of the body.
+        standard: whether integer keys are quoted, so that the body is standard JSON.
     """
     document = to_json(value)
     if standard:
@@ -79,7 +79,7 @@ def serialize_body(value: NamedTuple, *, standard: bool = False) -> bytes:
 
 
 def to_json(value: Any) -> Any:
-    """A value as `serialize_fastjson` takes it; what is None is left out."""
+    """Convert a value to the input of `serialize_fastjson`, without fields that are None."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         keys = _keys(type(value))
         return {key: to_json(item) for key, item in zip(keys, value, strict=True) if item is not None}
@@ -102,7 +102,7 @@ def _keys(kind: Any) -> tuple[str, ...]:
 
 @functools.cache
 def _reader(hint: Any) -> _Reader:
-    """What reads a value of a type; its second argument tells where the value stands."""
+    """Return a function that converts a value to a type; its second argument is the path of the value, for errors."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _long if Bits(64) in arguments[1:] else _reader(arguments[0])

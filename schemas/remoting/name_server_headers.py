@@ -1,4 +1,4 @@
-"""The arguments of what is asked of a name server, and of its answers; see headers.py."""
+"""Headers of requests to a name server, and of its answers; see headers.py."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from commitlake.schemas.remoting.ext_fields import Key, Long
 
 
 class RouteRequest(NamedTuple):
-    """105."""
+    """Header of 105, which asks for the route of a topic."""
 
     topic: str
     accept_standard_json_only: bool | None = None
 
 
 class RegisterBrokerRequest(NamedTuple):
-    """103.
+    """Header of 103, which registers a broker.
 
     Attributes:
         broker_addr: `ip:port` for clients.
         broker_id: 0 is the master.
         compressed: whether the body is the compressed form.
-        body_crc32: CRC-32 & 0x7FFFFFFF of the body as sent; 0 says nothing.
+        body_crc32: CRC-32 & 0x7FFFFFFF of the body as sent; 0 if it is not checked.
     """
 
     broker_name: str
@@ -37,14 +37,14 @@ class RegisterBrokerRequest(NamedTuple):
 
 
 class RegisterBrokerResponse(NamedTuple):
-    """Of 103: for a slave, where its master is."""
+    """Header of the answer to 103: for a slave, the addresses of its master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
 
 
 class BrokerRequest(NamedTuple):
-    """104 and 322."""
+    """Header of 104 and 322."""
 
     broker_name: str
     broker_addr: str
@@ -53,26 +53,26 @@ class BrokerRequest(NamedTuple):
 
 
 class DataVersionResponse(NamedTuple):
-    """Of 322; the body is the data version that the name server has."""
+    """Header of the answer to 322; the body is the data version that the name server has."""
 
     changed: bool
 
 
 class ClusterRequest(NamedTuple):
-    """224."""
+    """Header of 224, which asks for the topics of a cluster."""
 
     cluster: str
 
 
 class DeleteTopicInNameServerRequest(NamedTuple):
-    """216."""
+    """Header of 216, which deletes a topic."""
 
     topic: str
     cluster_name: str | None = None
 
 
 class PutKvRequest(NamedTuple):
-    """100."""
+    """Header of 100, which stores a setting."""
 
     namespace: str
     key: str
@@ -80,37 +80,37 @@ class PutKvRequest(NamedTuple):
 
 
 class KvRequest(NamedTuple):
-    """101 and 102."""
+    """Header of 101 and 102."""
 
     namespace: str
     key: str
 
 
 class KvResponse(NamedTuple):
-    """Of 101."""
+    """Header of the answer to 101."""
 
     value: str | None = None
 
 
 class NamespaceRequest(NamedTuple):
-    """219."""
+    """Header of 219, which asks for the settings of a namespace."""
 
     namespace: str
 
 
 class WritePermissionRequest(NamedTuple):
-    """205 and 327."""
+    """Header of 205 and 327."""
 
     broker_name: str
 
 
 class WipeWritePermissionResponse(NamedTuple):
-    """Of 205."""
+    """Header of the answer to 205."""
 
     wipe_topic_count: int
 
 
 class AddWritePermissionResponse(NamedTuple):
-    """Of 327."""
+    """Header of the answer to 327."""
 
     add_topic_count: int

@@ -1,13 +1,13 @@
-"""The body of a broker's registration (103): JSON, or one zlib stream, in which texts stand behind an int32 length.
+"""Body of a broker's registration (103): JSON, or a zlib stream of texts that follow an int32 length.
 
 The compressed form:
 
     data version            JSON
     int32                   number of topics
     topic, repeated         "name readQueueNums writeQueueNums perm filterType attributes"; 4.9 has no attributes, and
-                            reads no line that has some
-    filter servers          a list in JSON
-    from 5.0.0 on: int32, and so many mappings of static topics in JSON, which nothing here looks at
+                            cannot read a line with attributes
+    filter servers          JSON list
+    since 5.0.0: int32, and as many mappings of static topics in JSON, which are ignored here
 
 Source: RegisterBrokerBody.encode and decode (4.9.7, 5.5.0).
 """
@@ -28,29 +28,29 @@ from commitlake.schemas.remoting.json_fields import from_json, serialize_body
 from commitlake.schemas.remoting.versions import Version
 
 MAX_REGISTRATION_BYTES = 16 * 1024 * 1024
-"""Of what the body is decompressed to: room for 200,000 topics."""
+"""Maximum size of the decompressed body: room for 200,000 topics."""
 MAX_TEXT_BYTES = STEP_CHARACTERS
-"""Of one topic with its attributes, the data version, or the filter servers."""
+"""Maximum size of one topic with its attributes, of the data version, and of the filter servers."""
 STEP_BYTES = 256 * 1024
-"""Decompressed at once."""
+"""Number of bytes that are decompressed at a time."""
 _INT = struct.Struct(">i")
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
 class RegistrationReader:
-    """The topics that a broker registers, read one by one.
+    """Incremental reader of the topics that a broker registers.
 
     Attributes:
-        data_version: of the topics; known when all topics were read.
-        filter_servers: addresses of the broker's filter servers; known when all topics were read.
+        data_version: version of the topics; known after all topics were read.
+        filter_servers: addresses of the broker's filter servers; known after all topics were read.
     """
 
     def __init__(self, body: bytes | memoryview, *, compressed: bool) -> None:
-        """Begin to read a registration.
+        """Start to read a registration.
 
         Args:
-            body: the request's.
-            compressed: whether the request says that it is in the compressed form.
+            body: body of the request.
+            compressed: whether the request declares the compressed form.
         """
         self._body = body
         self._is_compressed = compressed
@@ -58,10 +58,10 @@ class RegistrationReader:
         self.filter_servers: tuple[str, ...] = ()
 
     def topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
-        """Yield the topics and their names; None after a piece of other work. Each step takes a few milliseconds.
+        """Yield the topics with their names, and None after other work; each step takes a few milliseconds.
 
         Raises:
-            BodyError: if the body is not in the form that is said.
+            BodyError: if the body does not have the declared form.
         """
         return self._compressed_topics() if self._is_compressed else self._json_topics()
 
@@ -71,7 +71,7 @@ class RegistrationReader:
             pieces.append(piece)
             yield None
         cursor = JsonCursor("".join(pieces))
-        for key in cursor.keys():  # noqa: SIM118 (the cursor is no mapping)
+        for key in cursor.keys():  # noqa: SIM118 (the cursor is not a mapping)
             if key == "topicConfigSerializeWrapper":
                 yield from self._topics_of_wrapper(cursor)
             elif key == "filterServerList":
@@ -106,10 +106,10 @@ class RegistrationReader:
 
 
 def parse_registration(body: bytes | memoryview, *, compressed: bool) -> RegisterBrokerBody:
-    """The topics that a broker registers, all at once.
+    """Return all topics that a broker registers.
 
     Raises:
-        BodyError: if the body is not in the form that is said.
+        BodyError: if the body does not have the declared form.
     """
     reader = RegistrationReader(body, compressed=compressed)
     topics = dict(topic for topic in reader.topics() if topic is not None)
@@ -117,7 +117,7 @@ def parse_registration(body: bytes | memoryview, *, compressed: bool) -> Registe
 
 
 def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:
-    """Return the compressed body, as a broker of a version writes it; topics without attributes as 4.9 reads them."""
+    """Serialize the compressed body like a broker of a version; 4.9 can read topics without attributes."""
     wrapper = registration.topic_config_serialize_wrapper
     parts = [_counted(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
     for topic in wrapper.topic_config_table.values():
@@ -155,18 +155,18 @@ def _decompressed(body: bytes | memoryview) -> Iterator[bytes]:
             yield piece
             rest = stream.unconsumed_tail
     if not stream.eof:
-        raise BodyError("registration: expected a whole zlib stream, found a stream without its end")
+        raise BodyError("registration: expected a complete zlib stream, found a truncated one")
 
 
 class _Texts:
-    """Texts and numbers one after another."""
+    """Reader of consecutive texts and numbers."""
 
     def __init__(self, data: bytes | bytearray) -> None:
         self._data = data
         self._position = 0
 
     def count(self, what: str) -> int:
-        """A number that is not larger than what is left."""
+        """Read a number that is at most the number of remaining bytes."""
         left = len(self._data) - self._position - _INT.size
         if left < 0:
             raise BodyError(f"registration: expected {what} at byte {self._position}, found the end")
@@ -177,7 +177,7 @@ class _Texts:
         return number
 
     def text(self, what: str) -> str:
-        """A text behind its length."""
+        """Read a text that follows its length."""
         start = self._position + _INT.size
         if (length := self.count(what)) > MAX_TEXT_BYTES:
             raise BodyError(f"registration: expected {what}, at most {MAX_TEXT_BYTES} bytes, found {length}")
@@ -187,7 +187,7 @@ class _Texts:
 
 def _filter_servers(servers: object) -> tuple[str, ...]:
     if not isinstance(servers, list) or not all(isinstance(server, str) for server in servers):
-        raise BodyError(f"filter servers: expected a list of texts, found {repr(servers)[:80]}")
+        raise BodyError(f"filter servers: expected a list of strings, found {repr(servers)[:80]}")
     return tuple(servers)
 
 

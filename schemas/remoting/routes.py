@@ -1,4 +1,4 @@
-"""Where topics are: what a name server knows, and what a client makes of it.
+"""Routes of topics: data of a name server, and the queues that a client derives from them.
 
 Source: TopicRouteData, ClusterInfo, MQClientInstance.topicRouteData2TopicPublishInfo (5.5.0).
 """
@@ -16,11 +16,11 @@ PERM_WRITE = 2
 PERM_INHERIT = 1
 MASTER_ID = 0
 MAX_QUEUES = 65_536
-"""Of a topic on one broker, as far as a client believes it: a few bytes must not become a list of millions."""
+"""Limit on the queues of a topic on one broker that a client accepts: a small answer must not create huge lists."""
 
 
 class MessageQueue(NamedTuple):
-    """One queue of a topic."""
+    """Queue of a topic on a broker."""
 
     topic: str
     broker_name: str
@@ -28,7 +28,7 @@ class MessageQueue(NamedTuple):
 
 
 class BrokerData(NamedTuple):
-    """A master and its slaves.
+    """Master with its slaves.
 
     Attributes:
         broker_addrs: `ip:port` by broker id; 0 is the master.
@@ -42,17 +42,17 @@ class BrokerData(NamedTuple):
 
     @property
     def master(self) -> str | None:
-        """The master's address."""
+        """Address of the master, or None."""
         return self.broker_addrs.get(MASTER_ID)
 
     @property
     def any_address(self) -> str | None:
-        """An address to read from: the master's, else that of the slave with the lowest id."""
+        """Address to read from: that of the master, else of the slave with the lowest id."""
         return self.broker_addrs[min(self.broker_addrs)] if self.broker_addrs else None
 
 
 class QueueData(NamedTuple):
-    """How many queues of a topic one broker has, and what may be done with them."""
+    """Queues of a topic on one broker, with their permissions."""
 
     broker_name: str
     read_queue_nums: int
@@ -65,7 +65,7 @@ class TopicRoute(NamedTuple):
     """Body of 105.
 
     Attributes:
-        order_topic_conf: for a topic with a fixed order of queues: `broker-a:4;broker-b:4`.
+        order_topic_conf: fixed order of queues, if the topic has one: `broker-a:4;broker-b:4`.
     """
 
     queue_datas: tuple[QueueData, ...] = ()
@@ -74,25 +74,25 @@ class TopicRoute(NamedTuple):
     order_topic_conf: str | None = None
 
     def broker(self, name: str) -> BrokerData | None:
-        """The broker of a name."""
+        """Return the broker with a name, or None."""
         return next((broker for broker in self.broker_datas if broker.broker_name == name), None)
 
 
 def check_route(route: TopicRoute) -> TopicRoute:
-    """The route, if a client can use it.
+    """Check that a client can use a route, and return it.
 
     Raises:
-        BodyError: for a topic with more than MAX_QUEUES queues on a broker.
+        BodyError: if the topic has more than MAX_QUEUES queues on a broker.
     """
     for data in route.queue_datas:
-        most = max(data.read_queue_nums, data.write_queue_nums)
-        if most > MAX_QUEUES:
-            raise BodyError(f"TopicRoute: expected at most {MAX_QUEUES} queues on {data.broker_name}, found {most}")
+        count = max(data.read_queue_nums, data.write_queue_nums)
+        if count > MAX_QUEUES:
+            raise BodyError(f"TopicRoute: expected at most {MAX_QUEUES} queues on {data.broker_name}, found {count}")
     return route
 
 
 def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """The queues that a producer may send to: of writable brokers that have a master."""
+    """Return the queues that a producer may send to: those of writable brokers with a master."""
     if route.order_topic_conf:
         return _ordered_queues(topic, route.order_topic_conf)
     queues = []
@@ -104,7 +104,7 @@ def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """The queues that a consumer may read: of readable brokers, whoever of master and slaves is up."""
+    """Return the queues that a consumer may read: those of readable brokers, on masters or slaves."""
     return [
         MessageQueue(topic, data.broker_name, number)
         for data in route.queue_datas
@@ -138,6 +138,6 @@ class TopicList(NamedTuple):
 
 
 class KvTable(NamedTuple):
-    """Body of 28 (what a broker tells of itself) and 219."""
+    """Body of 28 (state of a broker) and 219."""
 
     table: dict[str, str] = {}  # noqa: RUF012

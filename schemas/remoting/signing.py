@@ -1,10 +1,10 @@
-"""Signatures of requests, as RocketMQ's ACL 1.0 has them.
+"""Signatures of requests, as in RocketMQ's ACL 1.0.
 
-    content   = values of all ext fields but the signature, in the order of their keys, then the body
+    content   = values of all ext fields except the signature, ordered by key, then the body
     Signature = base64(HMAC-SHA1(secret key, content))
 
-Code, opaque and flag are not signed, and nothing in a request says when it was made: whoever sees one can send it
-again. Source: AclUtils, AclSigner, AclClientRPCHook (4.9.7), AclClientRPCHook of the client (5.5.0).
+Code, opaque and flag are not signed, and a request contains no time, so whoever reads a request can send it again.
+Source: AclUtils, AclSigner, AclClientRPCHook (4.9.7), AclClientRPCHook of the client (5.5.0).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from commitlake.schemas.remoting.errors import SignatureError
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105 (the name of a field)
-# Clients before 4.9.4 and brokers 4.9 leave it out, because it is in no header's class; newer clients sign it.
+# Clients before 4.9.4 and brokers of 4.9 do not sign it, because no header class declares it; newer clients do.
 _SOMETIMES_SIGNED = "_UNIQUE_KEY_QUERY"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who signs; never shown in full."""
+    """Credentials of a signer; secrets are not shown."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -34,12 +34,12 @@ class Credentials:
 
 
 def signature(fields: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
-    """The signature of a request with these fields and this body.
+    """Return the signature of a request.
 
     Args:
-        fields: all ext fields, the access key among them; a signature among them does not count.
-        body: the request's.
-        secret_key: what only its owner and the server know.
+        fields: all ext fields including the access key; a signature among them is ignored.
+        body: body of the request.
+        secret_key: secret that only its owner and the server know.
     """
     values = "".join(fields[key] for key in sorted(fields) if key != SIGNATURE)
     digest = hmac.new(secret_key.encode(), values.encode("utf-8", "replace"), hashlib.sha1)
@@ -48,7 +48,7 @@ def signature(fields: Mapping[str, str], body: bytes | memoryview, secret_key: s
 
 
 def signed(fields: Mapping[str, str], body: bytes | memoryview, credentials: Credentials) -> dict[str, str]:
-    """The ext fields with access key, token and signature added."""
+    """Return the ext fields with access key, token and signature added."""
     complete = dict(fields)
     complete[ACCESS_KEY] = credentials.access_key
     if credentials.security_token is not None:
@@ -58,15 +58,15 @@ def signed(fields: Mapping[str, str], body: bytes | memoryview, credentials: Cre
 
 
 def check_signature(fields: Mapping[str, str], body: bytes | memoryview, secret_keys: Mapping[str, str]) -> str:
-    """The access key of whoever signed a request.
+    """Check the signature of a request, and return its access key.
 
     Args:
-        fields: the request's ext fields.
-        body: the request's.
-        secret_keys: by access key.
+        fields: ext fields of the request.
+        body: body of the request.
+        secret_keys: secret keys by access key.
 
     Raises:
-        SignatureError: where there is no signature, the access key is not known, or the signature is not its owner's.
+        SignatureError: if the signature is missing or wrong, or the access key is unknown.
     """
     access_key, given = fields.get(ACCESS_KEY), fields.get(SIGNATURE)
     if access_key is None or given is None:

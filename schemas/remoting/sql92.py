@@ -1,4 +1,4 @@
-"""SQL92 expressions over a message's properties, as RocketMQ documents them.
+"""SQL92 expressions over a message's properties, as documented by RocketMQ.
 
     expression   = conjunction { OR conjunction }
     conjunction  = negation { AND negation }
@@ -11,9 +11,10 @@
                  | TRUE | FALSE | ( expression )
     operand      = property | number | 'text' | TRUE | FALSE
 
-Keywords are written in any case; quotes in a text are doubled. Properties are text, and are read as a number or a
-truth value where they meet one. What cannot be read so makes a comparison false; a property that is not there makes it
-unknown, and three-valued logic does the rest: a message is wanted where the whole is true. Source: SelectorParser,
+Keywords are not case-sensitive; a quote in a text is doubled. Properties are text, and are converted to a number or a
+boolean if they are compared with one. If that fails, the comparison is false; a missing property makes it unknown, by
+three-valued
+logic: a message matches if the whole expression is true. Source: SelectorParser,
 ComparisonExpression (filter module, 5.5.0).
 """
 
@@ -42,9 +43,9 @@ from commitlake.schemas.remoting.sql92_conditions import (
 
 MAX_LENGTH = 16_384
 MAX_TERMS = 256
-"""Comparisons in an expression: each is made for each message, and a property may have 32 KB."""
+"""Comparisons in an expression: each is evaluated for each message, and a property may have 32 KB."""
 MAX_DEPTH = 64
-"""Of brackets and NOTs within one another: evaluation goes as deep."""
+"""Depth of nested brackets and NOTs, which is also the depth of evaluation."""
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'(?:[^']|'')*')
@@ -55,7 +56,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _KEYWORDS = frozenset(
-    "AND OR NOT BETWEEN IN IS NULL TRUE FALSE CONTAINS STARTSWITH ENDSWITH".split()  # noqa: SIM905 (a list of words)
+    "AND OR NOT BETWEEN IN IS NULL TRUE FALSE CONTAINS STARTSWITH ENDSWITH".split()  # noqa: SIM905 (more readable)
 )
 _ORDERS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -68,7 +69,7 @@ _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
 
 
 class SqlError(CommitLakeError, ValueError):
-    """A text that is no such expression."""
+    """Error for a text that is not a valid expression."""
 
 
 class _Token(NamedTuple):
@@ -79,10 +80,10 @@ class _Token(NamedTuple):
 
 @lru_cache(maxsize=256)
 def compile_sql92(expression: str) -> Callable[[Properties], bool]:
-    """A function that tells whether an expression is true of some properties.
+    """Compile an expression to a function that returns whether it is true for given properties.
 
     Raises:
-        SqlError: if it is none.
+        SqlError: if the expression is invalid.
     """
     if len(expression) > MAX_LENGTH:
         raise SqlError(f"expected at most {MAX_LENGTH} characters of SQL92, found {len(expression)}")
@@ -96,7 +97,7 @@ def property_names(expression: str) -> frozenset[str]:
     """Return the names of the properties that an expression reads.
 
     Raises:
-        SqlError: if it is none.
+        SqlError: if the expression is invalid.
     """
     compile_sql92(expression)
     return frozenset(token.text for token in _tokens(expression) if token.kind == "word")
@@ -120,7 +121,7 @@ def _tokens(expression: str) -> list[_Token]:
 
 
 class _Parser:
-    """Recursive descent; every method takes what its name says."""
+    """Recursive descent parser with one method per rule of the grammar."""
 
     def __init__(self, expression: str) -> None:
         self._tokens = _tokens(expression)
@@ -234,7 +235,7 @@ class _Parser:
         return self._operand()[0]
 
     def _operand(self) -> tuple[Operand, Value]:
-        """What gives the value, and the value itself where it is a literal."""
+        """Return a function for an operand's value, and the value itself if it is a literal."""
         token = self._peek()
         if token.kind == "text":
             literal: Value = self._text()

@@ -1,4 +1,4 @@
-"""What an SQL92 expression is made of: conditions over properties that are true, false or unknown (None)."""
+"""Conditions of SQL92 expressions: functions of properties whose result is true, false or unknown (None)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Operand = Callable[[Properties], Value]
 
 
 def any_of(parts: list[Condition]) -> Condition:
-    """OR: true where one is, else unknown where one is."""
+    """Return an OR condition: true if one part is true, else unknown if one is unknown."""
 
     def condition(properties: Properties) -> bool | None:
         result: bool | None = False
@@ -29,7 +29,7 @@ def any_of(parts: list[Condition]) -> Condition:
 
 
 def all_of(parts: list[Condition]) -> Condition:
-    """AND: false where one is, else unknown where one is."""
+    """Return an AND condition: false if one part is false, else unknown if one is unknown."""
 
     def condition(properties: Properties) -> bool | None:
         result: bool | None = True
@@ -45,7 +45,7 @@ def all_of(parts: list[Condition]) -> Condition:
 
 
 def negated(part: Condition) -> Condition:
-    """NOT: what is unknown stays so."""
+    """Return a NOT condition, which leaves unknown results unknown."""
 
     def condition(properties: Properties) -> bool | None:
         value = part(properties)
@@ -55,7 +55,7 @@ def negated(part: Condition) -> Condition:
 
 
 def equal(left: Operand, right: Operand) -> Condition:
-    """`=`, by what the two can both be read as."""
+    """Return an equality condition; operands are compared by a type that fits both."""
 
     def condition(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)
@@ -71,7 +71,7 @@ def equal(left: Operand, right: Operand) -> Condition:
 
 
 def ordered(left: Operand, right: Operand, compare: Callable[[float, float], bool]) -> Condition:
-    """`<` and its like, of numbers."""
+    """Return an order condition such as `<` on numbers."""
 
     def condition(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)
@@ -84,7 +84,7 @@ def ordered(left: Operand, right: Operand, compare: Callable[[float, float], boo
 
 
 def text_test(left: Operand, test: Callable[[str], bool]) -> Condition:
-    """A test of a text."""
+    """Return a condition that tests a text."""
 
     def condition(properties: Properties) -> bool | None:
         value = left(properties)

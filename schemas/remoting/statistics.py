@@ -1,4 +1,4 @@
-"""How far everybody is: offsets of queues and groups, and a broker's counts.
+"""Bodies with statistics: offsets of queues and groups, and counts of a broker.
 
 Source: TopicStatsTable, ConsumeStats, ConsumerRunningInfo, QueryConsumeQueueResponseBody (5.5.0).
 """
@@ -13,25 +13,25 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class ConsumerOffsetTable(NamedTuple):
-    """Body of 43's answer: by `topic@group` and queue, the next offset to consume."""
+    """Body of the answer to 43: the next offset to consume, by `topic@group` and queue."""
 
     offset_table: dict[str, dict[int, Long]] = {}  # noqa: RUF012
 
 
 class DelayOffsetTable(NamedTuple):
-    """Body of 45's answer: by delay level, the next offset to deliver."""
+    """Body of the answer to 45: the next offset to deliver, by delay level."""
 
     offset_table: dict[int, Long] = {}  # noqa: RUF012
 
 
 class OffsetTable(NamedTuple):
-    """Body of 220 and of 222's answer: where each queue is to go on."""
+    """Body of 220 and of the answer to 222: the offset at which each queue continues."""
 
     offset_table: dict[MessageQueue, Long] = {}  # noqa: RUF012
 
 
 class TopicOffset(NamedTuple):
-    """A queue: first and next offset; when its last message was stored, ms since 1970."""
+    """Offsets of a queue: first and next offset, and the store time of its last message, ms since 1970."""
 
     min_offset: Long
     max_offset: Long
@@ -39,20 +39,20 @@ class TopicOffset(NamedTuple):
 
 
 class TopicStats(NamedTuple):
-    """Body of 202's answer."""
+    """Body of the answer to 202."""
 
     offset_table: dict[MessageQueue, TopicOffset] = {}  # noqa: RUF012
     topic_put_tps: float | None = None
 
 
 class OffsetWrapper(NamedTuple):
-    """How far a group is in a queue.
+    """Offsets of a group in a queue.
 
     Attributes:
-        broker_offset: the queue's next offset.
-        consumer_offset: the next one to consume.
-        last_timestamp: ms; when the last message that was consumed was stored, 0 for none.
-        pull_offset: 5.x: the next one to fetch.
+        broker_offset: next offset of the queue.
+        consumer_offset: next offset to consume.
+        last_timestamp: store time of the last consumed message, ms; 0 if there is none.
+        pull_offset: 5.x: next offset to fetch.
     """
 
     broker_offset: Long
@@ -62,27 +62,27 @@ class OffsetWrapper(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Messages that are still to be consumed."""
+        """Number of messages that are not consumed yet."""
         return self.broker_offset - self.consumer_offset
 
 
 class ConsumeStats(NamedTuple):
-    """Body of 208's answer."""
+    """Body of the answer to 208."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = {}  # noqa: RUF012
     consume_tps: float = 0.0
 
 
 class GroupList(NamedTuple):
-    """Body of 300's answer."""
+    """Body of the answer to 300."""
 
     group_list: tuple[str, ...] = ()
 
 
 class QueueTimeSpan(NamedTuple):
-    """Times of a queue, ms since 1970: its first and last message, the last one consumed; and how far that is behind.
+    """Times of a queue, ms since 1970: first, last and last consumed message; and the lag in time.
 
-    RocketMQ spells the first two in two ways: `minTimeStamp`, but `consumeTimeStamp` beside `delayTime`.
+    Names follow RocketMQ, which also spells `TimeStamp` with a capital S here.
     """
 
     message_queue: MessageQueue
@@ -93,13 +93,13 @@ class QueueTimeSpan(NamedTuple):
 
 
 class ConsumeTimeSpans(NamedTuple):
-    """Body of 303's answer."""
+    """Body of the answer to 303."""
 
     consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
 
 
 class StatsItem(NamedTuple):
-    """A count over some time: the sum, a second's share, and a call's."""
+    """Count over a period: the sum, the rate per second, and the average per call."""
 
     sum: Long = 0
     tps: float = 0.0
@@ -107,7 +107,7 @@ class StatsItem(NamedTuple):
 
 
 class BrokerStatsData(NamedTuple):
-    """Body of 315's answer."""
+    """Body of the answer to 315."""
 
     stats_minute: StatsItem = StatsItem()
     stats_hour: StatsItem = StatsItem()
@@ -115,7 +115,7 @@ class BrokerStatsData(NamedTuple):
 
 
 class ConsumeQueueEntry(NamedTuple):
-    """An entry of a ConsumeQueue, and what a filter makes of it."""
+    """Entry of a ConsumeQueue, and whether a filter accepts it."""
 
     physic_offset: Long
     physic_size: int
@@ -127,7 +127,7 @@ class ConsumeQueueEntry(NamedTuple):
 
 
 class ConsumeQueueData(NamedTuple):
-    """Body of 321's answer."""
+    """Body of the answer to 321."""
 
     queue_data: tuple[ConsumeQueueEntry, ...] = ()
     min_queue_index: Long = 0
@@ -137,7 +137,7 @@ class ConsumeQueueData(NamedTuple):
 
 
 class ProcessQueueInfo(NamedTuple):
-    """What a consumer holds of a queue."""
+    """State of a queue on a consumer."""
 
     commit_offset: Long = 0
     cached_msg_min_offset: Long = 0
@@ -150,7 +150,7 @@ class ProcessQueueInfo(NamedTuple):
 
 
 class ConsumeStatus(NamedTuple):
-    """How a consumer does with a topic: times in ms, rates a second."""
+    """Statistics of a consumer for a topic: times in ms, rates per second."""
 
     pull_rt: Annotated[float, Key("pullRT")] = 0.0
     pull_tps: Annotated[float, Key("pullTPS")] = 0.0
@@ -161,7 +161,7 @@ class ConsumeStatus(NamedTuple):
 
 
 class ConsumerRunningInfo(NamedTuple):
-    """Body of 307's answer, which a consumer gives."""
+    """Body of the answer to 307, which a consumer sends."""
 
     properties: dict[str, str] = {}  # noqa: RUF012
     subscription_set: tuple[SubscriptionData, ...] = ()

@@ -1,4 +1,4 @@
-"""What Python's ssl module needs for a connection, made of the files that `tls.properties` names."""
+"""SSL contexts for Python's ssl module from the files named in `tls.properties`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from commitlake.schemas.remoting.tls_properties import (
 class ServerTls:
     """TLS of a server's port.
 
-    Attributes:
-        context: certificate, and what clients must show.
+    context: certificate of the server, and requirements for clients.
+    mode: permissive or enforcing.
         mode: permissive or enforcing.
     """
 
@@ -33,7 +33,7 @@ class ServerTls:
 
     @property
     def is_enforced(self) -> bool:
-        """Whether plain text is refused."""
+        """True if plain text is refused."""
         return self.mode is TlsMode.ENFORCING
 
 
@@ -41,38 +41,38 @@ def read_tls_properties(path: Path, environment: Mapping[str, str] | None = None
     """Read a `tls.properties` file.
 
     Args:
-        path: the file.
-        environment: may hold the passwords of keys; by default this process's.
+        path: path of the file.
+        environment: variables that may contain passwords of keys; by default those of this process.
 
     Raises:
-        TlsConfigError: if it cannot be read or used, or holds a password and everybody may read it.
+        TlsConfigError: if it cannot be read or is invalid, or contains a password and is readable by others.
     """
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read().decode("iso-8859-1")
     except OSError as error:
-        raise TlsConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise TlsConfigError(f"{path}: cannot read the file: {error.strerror}") from None
     try:
         settings = parse_tls_properties(text, os.environ if environment is None else environment)
     except TlsConfigError as error:
         raise TlsConfigError(f"{path}: {error}") from None
     if "keyPassword" in text and settings.has_password and mode & stat.S_IRWXO:
         found = stat.filemode(mode)
-        raise TlsConfigError(f"{path}: expected that others may not read a password (chmod 600), found {found}")
+        raise TlsConfigError(f"{path}: expected a file only its owner may read (chmod 600), found {found}")
     return settings
 
 
 def server_context(settings: TlsProperties) -> ssl.SSLContext:
-    """Return the context of a server.
+    """Return the SSL context of a server.
 
     Raises:
-        TlsConfigError: if a file is missing or wrong.
+        TlsConfigError: if a file is missing or invalid.
     """
     if settings.server is None:
         raise TlsConfigError(
-            "expected tls.server.keyPath and tls.server.certPath, found neither (tls.test.mode.enable=true makes a "
-            "certificate for a try)"
+            "expected tls.server.keyPath and tls.server.certPath, found neither (for tests, tls.test.mode.enable=true "
+            "creates a certificate)"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_protocol(context)
@@ -85,10 +85,10 @@ def server_context(settings: TlsProperties) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsProperties) -> ssl.SSLContext:
-    """Return the context of a client.
+    """Return the SSL context of a client.
 
     Raises:
-        TlsConfigError: if a file is missing or wrong.
+        TlsConfigError: if a file is missing or invalid.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _set_protocol(context)
@@ -104,14 +104,14 @@ def client_context(settings: TlsProperties) -> ssl.SSLContext:
 
 def _set_protocol(context: ssl.SSLContext) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A client could ask for a new handshake again and again.
+    # Otherwise a client could request new handshakes without end.
     context.options |= ssl.OP_NO_RENEGOTIATION
 
 
 def _load_identity(context: ssl.SSLContext, identity: Identity) -> None:
     password = identity.key_password or ""
     try:
-        # Without a password ssl would ask for it at the terminal.
+        # Without this callback, ssl would prompt for a password at the terminal.
         context.load_cert_chain(identity.cert_path, identity.key_path, lambda: password)
     except OSError as error:
         found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _reason(error)
@@ -133,4 +133,4 @@ def _load_trust(context: ssl.SSLContext, key: str, path: str | None, purpose: ss
 
 
 def _reason(error: OSError) -> str:
-    return getattr(error, "reason", None) or "something else"
+    return getattr(error, "reason", None) or "invalid content"

@@ -1,22 +1,22 @@
-"""Settings of TLS, as RocketMQ's `tls.properties` has them.
+"""Settings of TLS in the format of RocketMQ's `tls.properties`.
 
-    tls.server.mode               disabled, permissive (the default: plain text is served, too) or enforcing
+    tls.server.mode               disabled, permissive (default: plain text is accepted, too) or enforcing
     tls.server.keyPath            private key of the server, PKCS#8 in PEM
-    tls.server.keyPassword        its password, if it has one
+    tls.server.keyPassword        password of the key, if it has one
     tls.server.certPath           certificate chain of the server, PEM
-    tls.server.need.client.auth   none (the default), optional or require: whether clients show a certificate
-    tls.server.authClient         whether such certificates are verified
-    tls.server.trustCertPath      certificates of those who sign clients' certificates, PEM
-    tls.enable                    whether this program's own connections to other servers use TLS
-    tls.client.keyPath, tls.client.keyPassword, tls.client.certPath    likewise, of a client
+    tls.server.need.client.auth   none (default), optional or require: certificates of clients
+    tls.server.authClient         whether these certificates are verified
+    tls.server.trustCertPath      CA certificates for clients' certificates, PEM
+    tls.enable                    whether this program's connections to other servers use TLS
+    tls.client.keyPath, tls.client.keyPassword, tls.client.certPath    same for a client
     tls.client.authServer         whether servers' certificates are verified
-    tls.client.trustCertPath      certificates of those who sign servers' certificates, PEM
-    tls.client.checkHostName      whether a server's certificate must be for its address; not a key of RocketMQ's
-    tls.test.mode.enable          a server makes itself a certificate, and a client accepts any
+    tls.client.trustCertPath      CA certificates for servers' certificates, PEM
+    tls.client.checkHostName      whether a server's certificate must match its address; not a key of RocketMQ
+    tls.test.mode.enable          a server creates a certificate for itself, and a client accepts any certificate
 
-The syntax is that of Java's properties. RocketMQ's defaults accept any certificate; these do not: test mode is off
-unless the file turns it on, a client verifies unless `tls.client.authServer=false`, and a certificate that is required
-is also verified. RocketMQ reads `tls.server.mode` and `tls.enable` from the JVM's properties, not from the file.
+The syntax is that of Java's properties. RocketMQ's defaults accept any certificate; the defaults here do not: test mode
+is off unless the file enables it, a client verifies unless `tls.client.authServer=false`, and a required certificate is
+also verified. RocketMQ reads `tls.server.mode` and `tls.enable` from the JVM's properties, not from the file.
 
 Source: TlsSystemConfig, TlsHelper (5.5.0).
 """
@@ -34,7 +34,7 @@ from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties
 
 SERVER_PASSWORD_VARIABLE = "COMMITLAKE_TLS_SERVER_KEY_PASSWORD"  # noqa: S105 (the name of a variable)
 CLIENT_PASSWORD_VARIABLE = "COMMITLAKE_TLS_CLIENT_KEY_PASSWORD"  # noqa: S105
-"""Passwords of private keys; they take precedence over the file's."""
+"""Passwords of private keys; they take precedence over those in the file."""
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -47,11 +47,11 @@ _KEYS = (
 
 
 class TlsConfigError(CommitLakeError, ValueError):
-    """Settings of TLS that cannot be used; the message is for a user, and holds no password."""
+    """Error for unusable settings of TLS; its message contains no password."""
 
 
 class TlsMode(StrEnum):
-    """What a server does with the first bytes of a connection."""
+    """Mode of a server's port: plain text, TLS or both."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -59,7 +59,7 @@ class TlsMode(StrEnum):
 
 
 class ClientAuth(StrEnum):
-    """Whether a server asks for its clients' certificates."""
+    """Mode of a server's requests for clients' certificates."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -68,12 +68,12 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A private key and the certificate for it.
+    """Private key with its certificate.
 
     Attributes:
-        key_path: the key's file, PEM.
-        cert_path: the file of the certificate and those that it is signed with, PEM.
-        key_password: opens the key; None for one without a password.
+        key_path: file of the key, PEM.
+        cert_path: file of the certificate chain, PEM.
+        key_password: password of the key; None if it has none.
     """
 
     key_path: str
@@ -83,19 +83,19 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class TlsProperties:
-    """What a file says.
+    """Settings of a `tls.properties` file.
 
     Attributes:
-        test_mode: a server makes itself a certificate, a client accepts any.
-        server_mode: what a server does with plain text and with TLS.
-        server: a server's identity.
-        client_auth: whether a server asks clients for certificates; those that come are verified.
-        server_trust_path: signers of clients' certificates; None for the system's.
+        test_mode: whether a server creates its own certificate, and a client accepts any.
+        server_mode: use of plain text and TLS on a server's port.
+        server: key and certificate of a server.
+        client_auth: whether a server asks clients for certificates, which are then verified.
+        server_trust_path: CA certificates for clients' certificates; None for those of the system.
         is_client_enabled: whether own connections use TLS; None if the file does not say.
-        client: a client's identity; None for none.
+        client: key and certificate of a client; None for none.
         verifies_servers: whether a client verifies certificates of servers.
-        client_trust_path: signers of servers' certificates; None for the system's.
-        checks_host_names: whether a server's certificate must be for the address that was connected to.
+        client_trust_path: CA certificates for servers' certificates; None for those of the system.
+        checks_host_names: whether a server's certificate must match the address of the connection.
     """
 
     test_mode: bool = False
@@ -111,26 +111,26 @@ class TlsProperties:
 
     @property
     def has_password(self) -> bool:
-        """Whether a password is among the settings."""
+        """True if the settings contain a password."""
         return any(one is not None and one.key_password is not None for one in (self.server, self.client))
 
 
 def parse_tls_properties(text: str, environment: Mapping[str, str]) -> TlsProperties:
-    """Return the settings of a `tls.properties` file.
+    """Parse the settings of a `tls.properties` file.
 
     Args:
-        text: the file's content.
-        environment: may hold the passwords of keys.
+        text: content of the file.
+        environment: variables that may contain passwords of keys.
 
     Raises:
-        TlsConfigError: for a key that there is not, a value that a key does not take, or settings that contradict.
+        TlsConfigError: if a key is unknown, a value is invalid, or settings contradict each other.
     """
     given = {key: value.strip() for key, value in parse_properties(text).items()}
     for key in given:
         if key not in _KEYS:
             close = difflib.get_close_matches(key, _KEYS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
-            raise TlsConfigError(f"{key[:100]}: expected a setting of TLS{hint}")
+            raise TlsConfigError(f"{key[:100]}: unknown setting of TLS{hint}")
     test_mode = _boolean(given, "tls.test.mode.enable") or False
     client_trust_path = given.get("tls.client.trustCertPath") or None
     verifies_servers = _boolean(given, "tls.client.authServer")
@@ -144,7 +144,7 @@ def parse_tls_properties(text: str, environment: Mapping[str, str]) -> TlsProper
         client=_identity(given, "tls.client", environment.get(CLIENT_PASSWORD_VARIABLE)),
         verifies_servers=not test_mode and verifies_servers is not False,
         client_trust_path=client_trust_path,
-        # A certificate that one of the system's many signers has signed says nothing without the name in it.
+        # A certificate by one of the system's many CAs proves nothing unless its name is checked.
         checks_host_names=_boolean(given, "tls.client.checkHostName") or client_trust_path is None,
     )
 
@@ -155,8 +155,8 @@ def _client_auth(given: Mapping[str, str], *, test_mode: bool) -> ClientAuth:
         return ClientAuth.NONE if test_mode else wanted
     if wanted is ClientAuth.REQUIRE:
         raise TlsConfigError(
-            "tls.server.need.client.auth=require: expected tls.server.authClient=true beside it: a certificate that "
-            "nobody verifies proves nothing"
+            "tls.server.need.client.auth=require: expected also tls.server.authClient=true, because a certificate that "
+            "is not verified proves nothing"
         )
     return ClientAuth.NONE
 
@@ -166,7 +166,7 @@ def _identity(given: Mapping[str, str], prefix: str, password: str | None) -> Id
     if not key_path and not cert_path:
         return None
     if not key_path or not cert_path:
-        raise TlsConfigError(f"expected both {prefix}.keyPath and {prefix}.certPath, found one of them")
+        raise TlsConfigError(f"expected both {prefix}.keyPath and {prefix}.certPath, found only one of them; set both")
     return Identity(key_path, cert_path, password or given.get(f"{prefix}.keyPassword") or None)
 
 

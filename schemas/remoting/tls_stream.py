@@ -1,6 +1,6 @@
-"""One end of a TLS connection, without the connection: encrypted bytes in, plain bytes out, and back.
+"""TLS connection without a socket: converts received bytes to plain text, and plain text to bytes to send.
 
-Not thread-safe. No sockets here: whoever has one passes on what `receive` is given and what `take_output` returns.
+Not thread-safe. The caller passes bytes from its socket to `receive`, and sends the bytes that `take_output` returns.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ import contextlib
 import ssl
 
 HANDSHAKE_BYTE = 0x16
-"""The first byte of a client that speaks TLS; RocketMQ's frames cannot begin with it, they would be too long."""
+"""First byte of a TLS client; RocketMQ's frames cannot begin with it, because they would be too long."""
 _READ_BYTES = 256 * 1024
 
 
 class TlsStream:
-    """One end.
+    """One end of a TLS connection.
 
     Attributes:
-        is_established: whether the handshake is done.
-        is_ended: whether the peer has said that nothing follows.
+        is_established: True after the handshake.
+        is_ended: True after the peer has ended the session.
     """
 
     def __init__(self, context: ssl.SSLContext, *, is_server: bool, server_name: str | None = None) -> None:
-        """Begin; a client's `take_output` has its first bytes at once.
+        """Start the connection; a client's first bytes are in `take_output` at once.
 
         Args:
-            context: certificates.
-            is_server: which end this is.
-            server_name: whom a client connects to.
+            context: context with the certificates.
+            is_server: whether this is the server's end.
+            server_name: host name that a client connects to.
 
         Raises:
-            ssl.SSLError: if the handshake cannot begin.
+            ssl.SSLError: if the handshake cannot start.
         """
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, is_server, server_name)
@@ -40,10 +40,10 @@ class TlsStream:
             self._shake_hands()
 
     def receive(self, data: bytes | memoryview) -> bytes:
-        """Take encrypted bytes; returns the plain bytes that are whole with them.
+        """Decrypt received bytes, and return the plain text that is complete.
 
         Raises:
-            ssl.SSLError: if the peer breaks the protocol or is refused; an alert for it may be in `take_output`.
+            ssl.SSLError: if the peer violates the protocol or is refused; `take_output` may contain an alert for it.
         """
         self._incoming.write(data)
         if not self.is_established:
@@ -63,17 +63,17 @@ class TlsStream:
             self.is_established = True
 
     def send(self, data: bytes) -> None:
-        """Encrypt plain bytes, once the handshake is done; they are then in `take_output`."""
+        """Encrypt plain text after the handshake; the result is in `take_output`."""
         rest = memoryview(data)
         while rest:
             rest = rest[self._object.write(rest) :]
 
     def take_output(self) -> bytes:
-        """Return the encrypted bytes that are to be sent to the peer."""
+        """Return and clear the encrypted bytes to send."""
         return self._outgoing.read()
 
     def end(self) -> None:
-        """Say that nothing follows."""
+        """End the session."""
         if self.is_established:
-            with contextlib.suppress(ssl.SSLError):  # the peer has not said it yet
+            with contextlib.suppress(ssl.SSLError):  # the peer has not ended it yet
                 self._object.unwrap()

@@ -1,1 +1,1 @@
-"""How files of BoltMQ, a re-implementation of RocketMQ in Go, differ from RocketMQ's."""
+"""Formats of BoltMQ, a reimplementation of RocketMQ in Go, as far as they differ from RocketMQ's."""

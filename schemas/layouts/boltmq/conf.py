@@ -1,4 +1,4 @@
-"""A BoltMQ broker's settings, as they decide which segments it deletes: broker.toml.
+"""Settings of a BoltMQ broker (broker.toml) that control the deletion of segments.
 
 Source: broker/config/parse.go and config.go, broker/server/controller.go, store/persistent/config.go of BoltMQ 1897b02.
 
@@ -7,11 +7,12 @@ Source: broker/config/parse.go and config.go, broker/server/controller.go, store
     store     file_reserved_time   48    hours
     cluster   broker_role          SYNC_MASTER
 
-Its store has settings of its own: 72 hours, at 04, 75 %. That source reads the file's two, prints them, and never hands
-them to the store. So what holds depends on the version: `parse_boltmq_conf` takes both hours of the day, and of the two
-ages the lesser, which is never too late. A zero is the default, as Go cannot tell it from a value that is not there.
+Its store has settings of its own: 72 hours, at 04, 75 %. That source reads the two values of the file and prints them,
+but does not pass them to the store. So the effective values depend on the version: `parse_boltmq_conf` uses both hours
+of the day, and the smaller of the two ages, which is never too late. Zero means the default, because Go cannot tell it
+from a missing value.
 
-A number may begin with zeros, as the `delete_when=04` of BoltMQ's own sample does, which TOML 1.0 does not allow.
+Numbers may have leading zeros, like `delete_when=04` in BoltMQ's own sample, although TOML 1.0 does not allow them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError
 
 STORE_CONF = BrokerConf()
-"""What the store has by itself: the same as RocketMQ's."""
+"""Settings of the store itself, which are the same as RocketMQ's."""
 DEFAULT_RESERVED_HOURS, DEFAULT_DELETE_HOUR = 48, 4
 _TABLES = ("cluster", "broker", "store", "log")
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
@@ -38,10 +39,10 @@ _MOST_HOURS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class BoltmqConf:
-    """What decides when segments go.
+    """Settings that control the deletion of segments.
 
     Attributes:
-        deletion: under RocketMQ's names.
+        deletion: settings under RocketMQ's names.
         is_slave: whether the broker keeps a copy of another's log.
     """
 
@@ -50,18 +51,18 @@ class BoltmqConf:
 
 
 def is_boltmq_conf(text: str) -> bool:
-    """Whether settings are BoltMQ's: they have one of its tables, which no Java properties have."""
+    """Return whether a text contains BoltMQ's settings: it has one of its tables, which Java properties never have."""
     return _TABLE_LINE.search(text) is not None
 
 
 def parse_boltmq_conf(text: str = "") -> BoltmqConf:
-    """The settings in a broker.toml; keys that have nothing to do with deletion are passed over.
+    """Parse the settings of a broker.toml; keys that do not control deletion are ignored.
 
     Args:
-        text: the file's content.
+        text: content of the file.
 
     Raises:
-        BrokerConfError: for what is no such file, or a value that the broker would not take.
+        BrokerConfError: if the file is not a valid broker.toml, or the broker would refuse a value.
     """
     document = _document(text)
     hour = _number(document, "broker", "delete_when", _HOURS_A_DAY) or DEFAULT_DELETE_HOUR
@@ -79,14 +80,14 @@ def parse_boltmq_conf(text: str = "") -> BoltmqConf:
 
 
 def boltmq_broker_name(text: str) -> str | None:
-    """Return `cluster.broker_name` of a broker.toml, or None where it is not set.
+    """Return `cluster.broker_name` of a broker.toml, or None if it is not set.
 
     Raises:
-        BrokerConfError: The text is no such file.
+        BrokerConfError: if the text is not a valid broker.toml.
     """
     name = _get(_document(text), "cluster", "broker_name")
     if name is not None and not isinstance(name, str):
-        raise BrokerConfError(f"cluster.broker_name: expected a text, found {_cut(name)}")
+        raise BrokerConfError(f"cluster.broker_name: expected a string, found {_cut(name)}")
     return name or None
 
 
@@ -94,7 +95,7 @@ def _document(text: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(_LEADING_ZEROS.sub(r"\1", text))
     except (ValueError, RecursionError) as error:  # a ValueError also for a number of more than 4,300 digits
-        raise BrokerConfError(f"expected BoltMQ's settings, in TOML, found what is none: {error}") from None
+        raise BrokerConfError(f"expected BoltMQ's settings in TOML: {error}") from None
     if foreign := [name for name in document if name not in _TABLES]:
         raise BrokerConfError(
             f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {_cut(foreign[0])}"
@@ -103,7 +104,7 @@ def _document(text: str) -> dict[str, Any]:
 
 
 def _cut(found: object) -> str:
-    """Return a value for a message, or its beginning."""
+    """Return a value for a message, shortened if it is long."""
     text = repr(found)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 

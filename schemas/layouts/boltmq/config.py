@@ -1,7 +1,7 @@
-"""BoltMQ's JSON files under `config/`, to and from the form that RocketMQ's have.
+"""Conversion of BoltMQ's JSON files under `config/` to and from RocketMQ's format.
 
-Its documentation (1.0.0, 2017) and its source (1897b02, 2018) show two forms of the same files; both are read, the
-source's is written. Times of a `dataVersion` are nanoseconds, RocketMQ's are milliseconds.
+Its documentation (1.0.0, 2017) and its source (1897b02, 2018) show two formats of the same files; both are read, the
+source's is written. Times of a `dataVersion` are nanoseconds in BoltMQ, and milliseconds in RocketMQ.
 
     file                    documentation                                   source
     topics.json             {"topicConfigTable":{"topicConfigTable":{…}}}   {"topicConfigTable":{"topicConfigs":{…}}}
@@ -9,10 +9,10 @@ source's is written. Times of a `dataVersion` are nanoseconds, RocketMQ's are mi
     subscriptionGroup.json  {"group":{…},"dataVersion":{…}}                 {"tables":{"group":{…}},"dataVersion":{…}}
     delayOffset.json                                                        {"offsetTable":{"3":17}}, as RocketMQ's
 
-A topic's `topicFilterType` is a number, and it has a `Separator` (in the documentation `SEPARATOR`). Whether a key is
-`topic@group` is seen from prefixes and known groups, and taken for granted where nothing speaks against it.
+A topic's `topicFilterType` is a number, and it has a `Separator` (in the documentation `SEPARATOR`). Prefixes and known
+groups show whether a key is `topic@group`, which is assumed unless something contradicts it.
 
-The functions that read take any object of a JSON parser: one that is not of BoltMQ's form is handed back as it is.
+The reading functions accept any parsed JSON object; one that is not in BoltMQ's format is returned unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Document = dict[Any, Any]
 TOPICS, GROUPS, OFFSETS = "topicConfigTable", "subscriptionGroupTable", "offsetTable"
 """RocketMQ's names of the tables."""
 OLD_TOPICS_NAME = "topic.json"
-"""What the documentation calls topics.json."""
+"""Name of topics.json in the documentation."""
 _NESTED_TOPICS = ("topicConfigs", "topicConfigTable")
 _NESTED_GROUPS = "tables"
 _BOLTMQ_OFFSETS = "offsets"
@@ -46,7 +46,7 @@ _GROUP_FIELDS = {
 
 
 def topics_from_boltmq(document: Document) -> Document:
-    """A topics.json in RocketMQ's form."""
+    """Return a topics.json in RocketMQ's format."""
     table = document.get(TOPICS)
     if not isinstance(table, dict) or len(table) != 1:
         return document
@@ -58,7 +58,7 @@ def topics_from_boltmq(document: Document) -> Document:
 
 
 def _is_table(value: object) -> TypeGuard[dict[Any, Document]]:
-    """Whether this is a table of entries, and not an entry."""
+    """Return whether a value is a table of entries, and not an entry."""
     return isinstance(value, dict) and all(isinstance(entry, dict) for entry in value.values())
 
 
@@ -77,7 +77,7 @@ def _version_from_boltmq(document: Document) -> Document:
 
 
 def groups_from_boltmq(document: Document) -> Document:
-    """A subscriptionGroup.json in RocketMQ's form."""
+    """Return a subscriptionGroup.json in RocketMQ's format."""
     if GROUPS in document:
         return document
     table, kept = document.get(_NESTED_GROUPS), {name: document[name] for name in (_VERSION,) if name in document}
@@ -90,11 +90,11 @@ def groups_from_boltmq(document: Document) -> Document:
 
 
 def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Document:
-    """A consumerOffset.json in RocketMQ's form.
+    """Return a consumerOffset.json in RocketMQ's format.
 
     Args:
-        document: what the file holds.
-        groups: those that are known.
+        document: content of the file.
+        groups: known groups.
     """
     if OFFSETS in document or not isinstance(table := document.get(_BOLTMQ_OFFSETS), dict):
         return document
@@ -105,7 +105,7 @@ def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Doc
 
 
 def _group_comes_first(table: Document, groups: Collection[str]) -> bool:
-    """Whether a file's keys are `group@topic`: some of them must be, and none the other way round."""
+    """Return whether a file's keys are `group@topic`: some of them must be, and none the other way round."""
     found = set()
     for key in table:
         first, _, second = str(key).partition("@")
@@ -121,7 +121,7 @@ def _is_topic(name: str) -> bool:
 
 
 def topics_to_boltmq(document: Document) -> Document:
-    """A topics.json of RocketMQ's form as BoltMQ's source writes it."""
+    """Convert a topics.json from RocketMQ's format to that of BoltMQ's source."""
     topics = {name: _topic_to_boltmq(config) for name, config in document[TOPICS].items()}
     return {TOPICS: {_NESTED_TOPICS[0]: topics}, **_version_to_boltmq(document)}
 
@@ -135,7 +135,7 @@ def _topic_to_boltmq(config: Mapping[Any, Any]) -> Document:
 
 
 def groups_to_boltmq(document: Document) -> Document:
-    """A subscriptionGroup.json of RocketMQ's form as BoltMQ's source writes it."""
+    """Convert a subscriptionGroup.json from RocketMQ's format to that of BoltMQ's source."""
     groups = {
         name: {field: config.get(field, default) for field, default in _GROUP_FIELDS.items()}
         for name, config in document[GROUPS].items()
@@ -144,12 +144,12 @@ def groups_to_boltmq(document: Document) -> Document:
 
 
 def offsets_to_boltmq(document: Document) -> Document:
-    """A consumerOffset.json of RocketMQ's form as BoltMQ's source writes it."""
+    """Convert a consumerOffset.json from RocketMQ's format to that of BoltMQ's source."""
     return {_BOLTMQ_OFFSETS: document[OFFSETS]}
 
 
 def delays_to_boltmq(document: Document) -> Document:
-    """A delayOffset.json of RocketMQ's form as BoltMQ's source writes it."""
+    """Convert a delayOffset.json from RocketMQ's format to that of BoltMQ's source."""
     return {OFFSETS: document[OFFSETS]}
 
 

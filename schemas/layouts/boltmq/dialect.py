@@ -1,23 +1,23 @@
-"""Dialects of the CommitLog: what BoltMQ, RocketMQ's re-implementation in Go, writes otherwise than RocketMQ.
+"""Dialects of the CommitLog: RocketMQ's, and that of BoltMQ, its reimplementation in Go.
 
-Folders, files, and the fields of records, BLANKs and ConsumeQueue entries are the same. What differs:
+Folders, files, and the fields of records, BLANKs and ConsumeQueue entries are the same. Differences:
 
                         RocketMQ                           BoltMQ
     magic of a record   DAA320A7 (V1), DAA320AB (V2)       DAA320B7; there is no V2
     magic of a BLANK    CBD43194                           CBD431A4
     body_crc            CRC-32, top bit cleared            CRC-32 as a signed int32, negative half the time
-    behind a BLANK      what stood there before            zeros
+    after a BLANK       old bytes of the file              zeros
     tags_code           String.hashCode, 32 bit            FNV-1, 64 bit
     key_hash            abs of String.hashCode             abs of FNV-1a, 32 bit
     delayed messages    SCHEDULE_TOPIC_XXXX                SCHEDULE_TOPIC_XXX
 
-Both compute the magics with one formula, of which Java takes `+` before `^`, and Go one after the other. BoltMQ knows
-no IPv6 hosts and no transactions, and never writes the bits of sys_flag that stand for them.
+Both compute the magics with one formula, in which Java evaluates `+` before `^`, and Go from left to right. BoltMQ has
+no IPv6 hosts and no transactions, and never sets the bits of sys_flag for them.
 
-BoltMQ's IndexFiles cannot be searched: its slots stay zero, and where an entry's key_hash should stand, it writes the
-entry's own number. `has_key_index` tells; who needs a key reads the log.
+BoltMQ's IndexFiles cannot be searched: their slots are zero, and an entry contains its own number instead of key_hash.
+So `has_key_index` is False, and a search for a key must read the log.
 
-A store is of one dialect. A reader need not know which: each record tells by its magic. Source: BoltMQ 1897b02
+A store has one dialect. A reader need not know which, because each record's magic shows it. Source: BoltMQ 1897b02
 (2018-02-20), store/persistent/commit_log.go, consume_queue.go, index.go, schedule.go.
 """
 
@@ -37,7 +37,7 @@ _BLANK_SEED = 0xBBCCDDEE
 
 
 class Magic(IntEnum):
-    """The second field of everything in a CommitLog, as the signed integer that Java sees."""
+    """Second field of records and BLANKs in a CommitLog, as a signed integer like in Java."""
 
     V1 = -626843481
     V2 = -626843477
@@ -65,20 +65,20 @@ def _boltmq_key_hash(topic: str, key: str) -> int:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the brokers of one family write a CommitLog and what follows from it.
+    """Dialect in which a family of brokers writes a CommitLog and the files derived from it.
 
     Attributes:
-        name: whose it is, for a sentence.
-        message: magic of a record whose topic's length has one byte.
-        long_topic: magic of one whose topic's length has two, None where there is none.
-        blank: magic of what closes a segment.
-        crc_mask: the bits of a body's CRC-32 that are stored.
+        name: name of the family, for messages.
+        message: magic of a record with one byte for the topic's length.
+        long_topic: magic of a record with two bytes for the topic's length, or None.
+        blank: magic of the BLANK that closes a segment.
+        crc_mask: bits of a body's CRC-32 that are stored.
         has_v6_hosts: whether hosts may have IPv6 addresses.
-        has_transactions: whether half messages are kept.
-        tags_code: what a ConsumeQueue entry has for a TAGS value; 0 where there is none.
-        key_hash: what an index entry is to have for a topic and a key.
-        has_key_index: whether keys can be looked up in the IndexFiles.
-        schedule_topic: where delayed messages wait.
+        has_transactions: whether half messages exist.
+        tags_code: function that returns the code of a TAGS value in a ConsumeQueue entry; 0 if there is none.
+        key_hash: function that returns the hash of a topic and a key in an index entry.
+        has_key_index: whether keys can be found with the IndexFiles.
+        schedule_topic: topic of delayed messages.
     """
 
     name: str
@@ -94,13 +94,13 @@ class Dialect:
     schedule_topic: str
 
     def body_crc(self, body: bytes | bytearray | memoryview) -> int:
-        """The checksum that a record stores for a body, as a signed integer; 0 for an empty one."""
+        """Return the checksum that a record stores for a body, as a signed integer; 0 for an empty body."""
         crc = zlib.crc32(body) & self.crc_mask
         return crc - (1 << 32) if crc >> 31 else crc
 
     @property
     def is_rocketmq(self) -> bool:
-        """Whether it is what RocketMQ's own brokers and clients read."""
+        """True for the dialect of RocketMQ's own brokers and clients."""
         return self.message is Magic.V1
 
 
@@ -138,8 +138,8 @@ DIALECT_BY_MAGIC = {
     for magic in (dialect.message, dialect.long_topic, dialect.blank)
     if magic is not None
 }
-"""Whose a record or a BLANK is."""
+"""Dialect of a record or a BLANK, by its magic."""
 BLANK_MAGICS = frozenset(dialect.blank for dialect in DIALECTS)
 MESSAGE_MAGICS = frozenset(DIALECT_BY_MAGIC) - BLANK_MAGICS
 MESSAGE_MAGIC_NAMES = "DAA320A7, DAA320AB or DAA320B7"
-"""The magics of records, for a message to people."""
+"""Magics of records, for messages to users."""

@@ -1,1 +1,1 @@
-"""Files of a JMQ store."""
+"""Formats of the files of a JMQ store."""

@@ -1,7 +1,7 @@
-"""Bodies of journal records: when they are compressed, and what they were before.
+"""Compression of the bodies of journal records.
 
-A producer compresses a body of more than 100 bytes as a zlib stream; a body that does not get smaller by that stays as
-it is. What is stored may have 4 MiB.
+A producer compresses a body of more than 100 bytes as a zlib stream; a body that does not get smaller is stored as it
+is. A stored body has at most 4 MiB.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from commitlake.schemas.layouts.jmq.journal import JournalMessage
 
 COMPRESSED_ABOVE_BYTES = 100
 DEFAULT_LEVEL = 1
-"""Three times as fast as zlib's own default, and on JSON a few percent larger."""
+"""Three times as fast as zlib's default, and a few percent larger for JSON."""
 DEFAULT_MAX_BODY_BYTES = 256 << 20
-"""A stored body of 4 MiB can grow a thousandfold: what claims to be larger than this is refused."""
+"""A stored body of 4 MiB can grow a thousandfold, so larger decompressed bodies are refused."""
 
 
 def compress_body(body: bytes, level: int = DEFAULT_LEVEL) -> tuple[bytes, bool]:
-    """The body as it is stored, and whether that is compressed."""
+    """Return the body in stored form, and whether it is compressed."""
     if len(body) <= COMPRESSED_ABOVE_BYTES:
         return body, False
     compressed = zlib.compress(body, level)
@@ -27,15 +27,15 @@ def compress_body(body: bytes, level: int = DEFAULT_LEVEL) -> tuple[bytes, bool]
 
 
 def original_body(message: JournalMessage, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
-    """The body as the producer's application gave it.
+    """Return the body as the producer's application sent it.
 
     Args:
         message: the record.
-        max_bytes: no more are made of a compressed body.
+        max_bytes: maximum size of a decompressed body.
 
     Raises:
-        LayoutError: if a compressed body is no zlib stream, is cut, or has more bytes behind it; or if it would become
-            larger than `max_bytes`.
+        LayoutError: if a compressed body is not a zlib stream, is truncated, or is followed by more bytes; or if it
+        would exceed `max_bytes`.
     """
     if not message.is_compressed:
         return message.body
@@ -47,7 +47,7 @@ def original_body(message: JournalMessage, max_bytes: int = DEFAULT_MAX_BODY_BYT
     if len(body) > max_bytes:
         raise LayoutError("body", 0, f"at most {max_bytes} bytes when decompressed", "more")
     if not inflater.eof:
-        raise LayoutError("body", 0, "a whole zlib stream", f"one that is cut after {len(message.body)} bytes")
+        raise LayoutError("body", 0, "a complete zlib stream", f"one that is truncated after {len(message.body)} bytes")
     if inflater.unused_data:
-        raise LayoutError("body", 0, "a zlib stream alone", f"{len(inflater.unused_data)} bytes behind it")
+        raise LayoutError("body", 0, "only a zlib stream", f"{len(inflater.unused_data)} bytes after it")
     return body

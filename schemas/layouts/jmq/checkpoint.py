@@ -1,7 +1,7 @@
-"""`checkpoint` of a JMQ store: up to where journal and queues were on the disk when it was last written.
+"""File `checkpoint` of a JMQ store: the offsets up to which journal and queues were on disk at its last write.
 
-36 bytes, big-endian, at the start of a file of 4,096. JMQ does not publish how a broker remembers this; the file is
-this project's, and a store without it is recovered from its journal.
+36 bytes, big-endian, at the start of a file of 4,096. JMQ does not publish its own format; this one is this project's,
+and a store without the file is recovered from its journal.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ FILE_NAME = "checkpoint"
 FILE_SIZE = PAGE_SIZE
 
 LAYOUT = Layout(
-    Field("journal_end", "Q", "journal offset behind the last record that is on the disk"),
+    Field("journal_end", "Q", "journal offset of the end of the last record on disk"),
     Field("last_record", "Q", "journal offset of that record"),
-    Field("store_timestamp", "q", "of that record, ms"),
-    Field("entries", "Q", "next queue offsets of all queues, added up"),
+    Field("store_timestamp", "q", "store time of that record, ms"),
+    Field("entries", "Q", "sum of the next queue offsets of all queues"),
     Field("crc", "I", "CRC-32 of the bytes before it"),
 )
 _COVERED = Layout(*LAYOUT.fields[:-1])
@@ -27,7 +27,7 @@ assert LAYOUT.size == 36
 
 
 class JournalCheckpoint(NamedTuple):
-    """The file's values; those of a new store are zeros."""
+    """Values of the file; those of a new store are zeros."""
 
     journal_end: int = 0
     last_record: int = 0
@@ -36,7 +36,7 @@ class JournalCheckpoint(NamedTuple):
 
 
 def parse_journal_checkpoint(data: bytes) -> JournalCheckpoint | None:
-    """The checkpoint in a file's bytes; None where they are none, which then vouch for nothing."""
+    """Parse the checkpoint in a file's bytes; return None if they are invalid."""
     if len(data) < LAYOUT.size:
         return None
     *values, crc = LAYOUT.unpack(data)
@@ -44,6 +44,6 @@ def parse_journal_checkpoint(data: bytes) -> JournalCheckpoint | None:
 
 
 def serialize_journal_checkpoint(checkpoint: JournalCheckpoint) -> bytes:
-    """The whole file, 4,096 bytes."""
+    """Return the whole file, 4,096 bytes."""
     covered = _COVERED.pack(*checkpoint)
     return serialize_page(covered + zlib.crc32(covered).to_bytes(4, "big"))

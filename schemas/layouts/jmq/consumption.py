@@ -1,26 +1,26 @@
-"""Consume records: what became of a message that an application was given.
+"""Consume records: results of the deliveries of messages to applications.
 
-`consume/<20 digits>`: one record for every time that an application was done with a message, one after another in files
-of 16 MiB, each named by the offset of its first byte. JMQ logs consumption for its archive, but does not publish how;
-this form is this project's. A record, big-endian:
+`consume/<20 digits>`: one record for each delivery that an application has finished, in files of 16 MiB, each named by
+the offset of its first byte. JMQ logs consumption for its archive, but does not publish the format; this one is this
+project's. A record, big-endian:
 
     offset  size  field
          0     2  total_size         bytes, this field included
          2     2  magic              C05E
-         4     1  outcome            1 consumed, 2 failed (it comes again), 3 given up (it is a dead letter)
+         4     1  outcome            1 consumed, 2 failed (will be retried), 3 given up (dead letter)
          5     1  queue_id
          6     8  queue_offset
         14     8  journal_offset     of the message's record
         22     8  consume_timestamp  ms since 1970, broker's clock
         30     2  attempt            1 for the first delivery
         32     6  client address     4 bytes IPv4, 2 bytes port
-        38     4  record_crc         CRC-32 of the whole record but for this field
+        38     4  record_crc         CRC-32 of the whole record without this field
         42     1  topic_length
                t  topic              UTF-8
                1  app_length
                a  app                the consumer's application, UTF-8
 
-A record does not cross the end of a file: what is left there is zeros, and zeros are where the newest file ends.
+A record does not cross the end of a file: the rest of a file is zeros, and the newest file ends where zeros begin.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ HEAD = Layout(
     Field("magic", "H", "MAGIC"),
     Field("outcome", "B", "see Outcome"),
     Field("queue_id", "B", ""),
-    Field("queue_offset", "Q", "number of the message in its queue"),
-    Field("journal_offset", "Q", "of the message's record, bytes"),
+    Field("queue_offset", "Q", "offset of the message in its queue"),
+    Field("journal_offset", "Q", "journal offset of the message's record, bytes"),
     Field("consume_timestamp", "q", "ms, broker's clock"),
     Field("attempt", "H", "1 for the first delivery"),
     Field("client_ip", "I", "IPv4"),
@@ -61,7 +61,7 @@ assert (HEAD.size, CRC_POSITION, MIN_RECORD_SIZE) == (42, 38, 44)
 
 
 class Outcome(IntEnum):
-    """What became of it."""
+    """Result of a delivery."""
 
     CONSUMED = 1
     FAILED = 2
@@ -70,7 +70,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """One application's end of work on one delivery of a message."""
+    """Result of one delivery of a message to an application."""
 
     topic: str
     queue_id: int
@@ -88,13 +88,13 @@ def _crc_of(record: bytes | bytearray | memoryview) -> int:
 
 
 def parse_consumption(buffer: ReadableBuffer, offset: int = 0) -> tuple[Consumption, int] | None:
-    """The record at `offset`, and its size.
+    """Parse the record at `offset`, and return it with its size.
 
     Returns:
-        None where the record is not all here yet.
+        The record and its size, or None if the record is incomplete.
 
     Raises:
-        LayoutError: if the bytes are no record, zeros among them.
+        LayoutError: if the bytes are not a record; zeros are not.
     """
     available = len(buffer) - offset
     if available < HEAD.size:
@@ -131,10 +131,10 @@ def parse_consumption(buffer: ReadableBuffer, offset: int = 0) -> tuple[Consumpt
 
 
 def serialize_consumption(consumption: Consumption) -> bytes:
-    """The record.
+    """Serialize a record.
 
     Raises:
-        UnserializableError: for a text, a number or an address that the format has no room for.
+        UnserializableError: if a text, a number or an address does not fit in the format.
     """
     address = consumption.client_address
     if address.is_v6:

@@ -1,21 +1,21 @@
-"""Journal records: what a JMQ broker appends for every message of every topic.
+"""Journal records, which a JMQ broker appends for each message of any topic.
 
-A record, big-endian; 63 fixed bytes, then five parts, each behind its length:
+A record, big-endian; 63 fixed bytes, then five parts, each after its length:
 
     offset  size  field
          0     4  total_size        bytes, this field included
          4     2  magic             1234
          6     1  sys_flag          0x01 body compressed (zlib), 0x02 ordered; the rest reserved
-         7     2  business_tag      the application's own number
+         7     2  business_tag      the application's number
          9     1  priority          0 is the lowest
         10     8  journal_offset    of this record: file start + position
         18     1  queue_id
-        19     8  queue_offset      number of the message in its queue, from 0
+        19     8  queue_offset      offset of the message in its queue, from 0
         27     6  client address    4 bytes IPv4, 2 bytes port
-        33     6  server address    likewise
+        33     6  server address    same
         39     8  send_timestamp    ms since 1970, producer's clock
-        47     4  receive_delay     ms from send_timestamp to the receipt, broker's clock; may be below 0
-        51     4  store_delay       ms from send_timestamp to the append, broker's clock; may be below 0
+        47     4  receive_delay     ms from send_timestamp to the receipt, broker's clock; may be negative
+        51     4  store_delay       ms from send_timestamp to the append, broker's clock; may be negative
         55     8  body_crc          CRC-32 of the stored body, upper half zero
         63     4  body_length
         67     n  body              as stored, compressed or not
@@ -28,13 +28,13 @@ A record, big-endian; 63 fixed bytes, then five parts, each behind its length:
                2  properties_length
                p  properties        see journal_properties.py
 
-Records follow one another without padding in files of 128 MiB, and never cross the end of a file: where the next one
-(and 6 bytes) does not fit, a FILLER stands (`total_size` = all bytes left, `magic` = BBBB), and the journal goes on in
-the next file. A file that is still written ends in zeros. The CRC covers the body alone. A delay that does not fit an
-int32 (24.8 days) is stored as the nearest that does.
+Records follow one another without padding in files of 128 MiB, and never cross the end of a file: if the next one (and
+6 bytes) does not fit, a FILLER follows (`total_size` = all bytes left, `magic` = BBBB), and the journal continues in
+the next file. A file that is still being written ends with zeros. The CRC covers only the body. A delay that does not
+fit in an int32 (24.8 days) is stored as the nearest one that does.
 
-The fields, their sizes and their order are JMQ's. Byte order, magic, the split of an address and the kind of CRC are
-not published; those above are this project's.
+The fields, their sizes and their order are JMQ's. Byte order, magic, the form of an address and the kind of CRC are not
+published; those above are this project's.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DEFAULT_FILE_SIZE = 128 << 20
 
 
 class Magic(IntEnum):
-    """The second field of everything in a journal."""
+    """Second field of records and FILLERs in a journal."""
 
     MESSAGE = 0x1234
     FILLER = 0xBBBB
@@ -69,11 +69,11 @@ HEAD = Layout(
     Field("total_size", "I", "bytes of the record"),
     Field("magic", "H", "see Magic"),
     Field("sys_flag", "B", "COMPRESSED, ORDERED; reserved bits are written as 0, and ignored"),
-    Field("business_tag", "H", "the application's own; brokers never look at it"),
+    Field("business_tag", "H", "the application's number; ignored by brokers"),
     Field("priority", "B", "0 is the lowest"),
     Field("journal_offset", "Q", "bytes from the journal's logical start"),
     Field("queue_id", "B", ""),
-    Field("queue_offset", "Q", "number of the message in its queue"),
+    Field("queue_offset", "Q", "offset of the message in its queue"),
     Field("client_ip", "I", "IPv4"),
     Field("client_port", "H", ""),
     Field("server_ip", "I", "IPv4"),
@@ -83,7 +83,7 @@ HEAD = Layout(
     Field("store_delay", "i", "ms from send_timestamp, broker's clock"),
     Field("body_crc", "Q", "CRC-32 of the stored body"),
 )
-"""Followed by body, topic, application, business id and properties, each behind its length."""
+"""Followed by body, topic, application, business id and properties, each after its length."""
 BODY_LENGTH = Layout(Field("body_length", "I", "bytes"))
 TOPIC_LENGTH = Layout(Field("topic_length", "B", "bytes"))
 APP_LENGTH = Layout(Field("app_length", "B", "bytes"))
@@ -97,29 +97,29 @@ assert (FILLER.size, FILLER.offset_of("magic")) == (6, HEAD.offset_of("magic"))
 
 BODY_START = HEAD.size + BODY_LENGTH.size
 END_RESERVE = FILLER.size
-"""Bytes that stay free behind the last record of a file, so that a FILLER always fits."""
+"""Bytes that stay free after the last record of a file, so that a FILLER always fits."""
 LENGTHS = (BODY_LENGTH, TOPIC_LENGTH, APP_LENGTH, BUSINESS_ID_LENGTH, PROPERTIES_LENGTH)
-"""The lengths of the variable parts, in their order."""
+"""Lengths of the variable parts, in their order."""
 MIN_RECORD_SIZE = HEAD.size + sum(layout.size for layout in LENGTHS)
 assert (BODY_START, MIN_RECORD_SIZE) == (67, 72)
 
 MAX_BODY_SIZE = 4 << 20
-"""A larger body, after compression, is refused by the broker."""
+"""The broker refuses a larger body, after compression."""
 MAX_QUEUE_ID = 0xFF
 _DELAYS = (-(1 << 31), (1 << 31) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class NewJournalMessage:
-    """What a producer decides about a message; queue, offsets, CRC and the broker's times follow from the append.
+    """Message as a producer defines it; queue, offsets, CRC and the broker's times are set by the append.
 
     Attributes:
-        topic: where it is stored.
-        body: as it is to be stored; compressed bodies come compressed, with `is_compressed` set.
+        topic: topic of the message.
+        body: body in stored form; a compressed body needs `is_compressed`.
         send_timestamp: ms since 1970.
-        client_address: IPv4.
-        app: the producer's application.
-        business_id: the key that it can be found by; it chooses the queue of an ordered message.
+        client_address: IPv4 address.
+        app: application of the producer.
+        business_id: key of the message; it determines the queue of an ordered message.
         properties: pairs in order; keys may repeat.
     """
 
@@ -138,7 +138,7 @@ class NewJournalMessage:
 
 @dataclass(frozen=True, slots=True)
 class JournalMessage:
-    """One record as it is stored."""
+    """Stored record."""
 
     size: int
     sys_flag: int
@@ -161,17 +161,17 @@ class JournalMessage:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the stored body is a zlib stream."""
+        """True if the stored body is a zlib stream."""
         return bool(self.sys_flag & COMPRESSED)
 
     @property
     def is_ordered(self) -> bool:
-        """Whether its business id chose its queue."""
+        """True if the business id determined the queue."""
         return bool(self.sys_flag & ORDERED)
 
     @property
     def property_pairs(self) -> Pairs:
-        """All properties in stored order, repeated keys included."""
+        """All properties in stored order, including repeated keys."""
         return parse_properties(self.raw_properties)
 
     @property
@@ -181,7 +181,7 @@ class JournalMessage:
 
 
 class Parts(NamedTuple):
-    """Where the variable parts of a record lie, as positions in the buffer it was found in."""
+    """Positions of a record's variable parts in the buffer."""
 
     body: int
     body_length: int
@@ -197,20 +197,20 @@ class Parts(NamedTuple):
 
 
 def body_crc(body: bytes | bytearray | memoryview) -> int:
-    """The checksum that a record stores for a body."""
+    """Return the checksum that a record stores for a body."""
     return zlib.crc32(body)
 
 
 def locate_parts(buffer: ReadableBuffer, offset: int, total_size: int) -> Parts:
-    """Where the parts of a record lie, once its lengths are seen to add up to its size.
+    """Locate the parts of a record, after checking that its lengths add up to its size.
 
     Args:
-        buffer: holds the whole record.
-        offset: the record's first byte.
-        total_size: the record's, at least MIN_RECORD_SIZE, and not larger than what the buffer holds behind `offset`.
+        buffer: contains the whole record.
+        offset: offset of the record's first byte.
+        total_size: size of the record, at least MIN_RECORD_SIZE, and at most the size of the buffer after `offset`.
 
     Raises:
-        LayoutError: at the first length that leaves the record, or where the sum is not `total_size`.
+        LayoutError: if a part exceeds the record, or the sum is not `total_size`.
     """
     position = offset + HEAD.size
     room = total_size - MIN_RECORD_SIZE
@@ -231,18 +231,18 @@ def locate_parts(buffer: ReadableBuffer, offset: int, total_size: int) -> Parts:
 def parse_message(
     buffer: ReadableBuffer, offset: int = 0, *, verify_crc: bool = True
 ) -> tuple[JournalMessage, int] | None:
-    """The record at `offset`, and its size.
+    """Parse the record at `offset`, and return it with its size.
 
     Args:
         buffer: bytes of a journal file.
-        offset: the record's first byte.
-        verify_crc: compare the body with its checksum.
+        offset: offset of the record's first byte.
+        verify_crc: whether to verify the body's checksum.
 
     Returns:
-        The message and the bytes it takes, or None where the record is not all here yet.
+        The message and its size, or None if the record is incomplete.
 
     Raises:
-        LayoutError: if the bytes are no record, whatever may follow; FILLER is not a record.
+        LayoutError: if the bytes are not a record; a FILLER is not.
     """
     available = len(buffer) - offset
     if available < FILLER.size:
@@ -290,9 +290,9 @@ def _text(view: memoryview, start: int, length: int) -> str:
 
 
 def delay_of(timestamp: int, send_timestamp: int) -> int:
-    """A time of the broker's as a record stores it: relative to the producer's, within an int32."""
-    least, most = _DELAYS
-    return max(least, min(timestamp - send_timestamp, most))
+    """Return a broker's time as a record stores it: relative to the producer's, within an int32."""
+    minimum, maximum = _DELAYS
+    return max(minimum, min(timestamp - send_timestamp, maximum))
 
 
 def serialize_message(
@@ -305,10 +305,10 @@ def serialize_message(
     store_timestamp: int,
     server_address: Host,
 ) -> bytes:
-    """The record for a message at its place in the journal.
+    """Serialize the record of a message at its position in the journal.
 
     Raises:
-        UnserializableError: for a text, a number or an address that the format has no room for.
+        UnserializableError: if a text, a number or an address does not fit in the format.
     """
     sent = message.send_timestamp
     topic = encode_text("topic", message.topic)
@@ -343,25 +343,25 @@ def serialize_message(
 
 
 def _without_room(values: Sequence[int]) -> UnserializableError:
-    """What is wrong with the first value that its field has no room for."""
+    """Return an error for the first value that does not fit in its field."""
     for (name, code, _), value in zip(HEAD.fields, values, strict=True):
         bits = 8 * struct.calcsize(">" + code)
         numbers = range(1 << bits) if code.isupper() else range(-(1 << bits - 1), 1 << bits - 1)
         if value not in numbers:
             return UnserializableError(name, f"{numbers.start} to {numbers.stop - 1}", f"{value}")
-    raise AssertionError("every value has room in its field")
+    raise AssertionError("expected a value that does not fit")
 
 
 def encode_text(name: str, text: str) -> bytes:
-    """Return a text of at most 255 bytes, which has its length in one byte before it.
+    """Encode a text of at most 255 bytes, whose length takes one byte.
 
     Raises:
-        UnserializableError: if it is longer, or UTF-8 cannot say it.
+        UnserializableError: if it is longer, or cannot be encoded in UTF-8.
     """
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise UnserializableError(name, "text that UTF-8 can say", repr(text)) from error
+        raise UnserializableError(name, "text that can be encoded in UTF-8", repr(text)) from error
     if len(data) > 0xFF:
         raise UnserializableError(name, "at most 255 bytes", f"{len(data)} bytes")
     return data
@@ -374,5 +374,5 @@ def _address(field_name: str, host: Host) -> tuple[int, int]:
 
 
 def serialize_filler(bytes_left: int) -> bytes:
-    """The FILLER that closes a file with so many bytes left; the bytes behind its 6 stay zeros."""
+    """Return the FILLER that closes a file with a number of bytes left; bytes after its 6 stay zeros."""
     return FILLER.pack(bytes_left, Magic.FILLER)

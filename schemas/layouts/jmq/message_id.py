@@ -1,4 +1,4 @@
-"""The id of a JMQ message, which no record stores: `topic/queue/queueOffset@broker`."""
+"""Id of a JMQ message, `topic/queue/queueOffset@broker`, which is not stored in records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_QUEUE_OFFSET = (1 << 64) - 1
 
 
 class MessagePlace(NamedTuple):
-    """What an id says."""
+    """Position of a message that its id contains."""
 
     topic: str
     queue_id: int
@@ -21,10 +21,10 @@ class MessagePlace(NamedTuple):
 
 
 def serialize_message_id(place: MessagePlace) -> str:
-    """The id as text.
+    """Format an id.
 
     Raises:
-        UnserializableError: for a broker's name with an `@`, which would move the border.
+        UnserializableError: if the broker's name contains an `@`.
     """
     if "@" in place.broker:
         raise UnserializableError("broker", "a name without @", repr(place.broker))
@@ -32,10 +32,10 @@ def serialize_message_id(place: MessagePlace) -> str:
 
 
 def parse_message_id(text: str) -> MessagePlace:
-    """What an id says; a topic may have any character.
+    """Parse an id; its topic may contain any character.
 
     Raises:
-        LayoutError: if the text is no such id.
+        LayoutError: if the text is not a message id.
     """
     place, at, broker = text.rpartition("@")
     parts = place.rsplit("/", 2)
@@ -48,6 +48,6 @@ def parse_message_id(text: str) -> MessagePlace:
 
 
 def _number(text: str) -> int | None:
-    """Return a number as an id has it: no sign, no leading zeros."""
+    """Return a number in an id, which has no sign and no leading zeros, or None."""
     number = parse_int(text, 0, _MAX_QUEUE_OFFSET)
     return number if str(number) == text else None

@@ -1,10 +1,10 @@
-"""`offset/offset.json`: how far each application has consumed each queue.
+"""File `offset/offset.json`: the positions of all applications in all queues.
 
     {"version":1,"updated":1700000000000,
      "consumers":{"<topic>":{"<app>":{"<queueId>":{"ack":120,"pull":130,"time":1700000000000}}}}}
 
-`ack` is the queue offset up to which everything is done, `pull` the next to be handed out (not below `ack`), `time`
-that of the last acknowledgement, ms. The previous version is kept as `offset.json.bak`.
+`ack` is the queue offset up to which all messages are processed, `pull` the next one to be handed out (not below
+`ack`), `time` the time of the last acknowledgement, ms. The previous version is kept as `offset.json.bak`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VERSION = 1
 
 
 class ConsumedQueue(NamedTuple):
-    """Whose progress, and where."""
+    """Queue as an application consumes it."""
 
     topic: str
     app: str
@@ -31,7 +31,7 @@ class ConsumedQueue(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How far an application has come in a queue; see the module's docstring."""
+    """Position of an application in a queue; see the module's docstring."""
 
     ack: int
     pull: int
@@ -42,10 +42,10 @@ Positions = dict[ConsumedQueue, Position]
 
 
 def parse_offsets(data: bytes) -> tuple[Positions, int]:
-    """The positions in a file's bytes, and when it was written, ms.
+    """Return the positions in a file's bytes, and the time of its last write, ms.
 
     Raises:
-        LayoutError: if it is no such file.
+        LayoutError: if the file is invalid.
     """
     try:
         document = json.loads(data)
@@ -91,11 +91,11 @@ def _number(name: str, value: Any) -> int:
 
 
 def serialize_offsets(positions: Mapping[ConsumedQueue, Position], updated: int) -> bytes:
-    """The whole file.
+    """Return the whole file.
 
     Args:
-        positions: of every application and queue.
-        updated: when it is written, ms.
+        positions: positions of all applications and queues.
+        updated: time of the write, ms.
     """
     consumers: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
     for (topic, app, queue_id), position in sorted(positions.items()):

@@ -1,9 +1,9 @@
-"""Queue files of JMQ: the 22-byte entries that make a queue out of one topic's messages in the journal.
+"""Queue files of JMQ: 22-byte entries that point to the messages of a queue in the journal.
 
-`queue/<topic>/<queueId>/<20 digits>`; entry i of a queue stands at byte i * 22 of the queue, and a file's name is the
-byte position of its first entry. Files have a fixed size (300,000 entries by default); unused entries are zero. The
-first entry whose CRC is wrong ends the queue, so zeros do: the CRC of 14 zero bytes is not 0. An entry of size 0 stands
-for a message that the journal has lost; no other has its number.
+`queue/<topic>/<queueId>/<20 digits>`; entry i of a queue is at byte i * 22 of the queue, and a file's name is the byte
+position of its first entry. Files have a fixed size (300,000 entries by default); unused entries are zero. The first
+entry with an invalid CRC ends the queue; zeros do, because the CRC of 14 zero bytes is not 0. An entry of size 0 stands
+for a message that is lost from the journal.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from commitlake.schemas.layouts.errors import LayoutError
 FOLDER = "queue"
 
 ENTRY = Layout(
-    Field("journal_offset", "Q", "of the record, bytes"),
-    Field("size", "I", "of the record, bytes"),
+    Field("journal_offset", "Q", "journal offset of the record, bytes"),
+    Field("size", "I", "size of the record, bytes"),
     Field("flag", "H", "not used, 0"),
     Field("entry_crc", "Q", "CRC-32 of the 14 bytes before it"),
 )
@@ -26,14 +26,14 @@ assert ENTRY.size == 22
 DEFAULT_FILE_SIZE = 300_000 * ENTRY.size
 
 CRC_POSITION = ENTRY.offset_of("entry_crc")
-"""What is before it is covered by the CRC."""
+"""Size of the bytes that the CRC covers."""
 _COVERED = Layout(*ENTRY.fields[:-1])
 _CRC = Layout(ENTRY.fields[-1])
 assert (CRC_POSITION, _COVERED.size, _CRC.size) == (14, 14, 8)
 
 
 class Entry(NamedTuple):
-    """One message of a queue."""
+    """Entry of a message in a queue."""
 
     journal_offset: int
     size: int
@@ -41,15 +41,15 @@ class Entry(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """Whether it stands for a message that the journal does not have."""
+        """True if it stands for a message that is lost from the journal."""
         return self.size == 0
 
 
 def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> Entry | None:
-    """The entry at `offset`; None where zeros say that the queue ends. The caller has checked that 22 bytes are there.
+    """Parse the entry at `offset`; return None for zeros, which end the queue. The caller ensures that it has 22 bytes.
 
     Raises:
-        LayoutError: if the CRC is wrong.
+        LayoutError: if the CRC is invalid.
     """
     journal_offset, size, flag, stored = ENTRY.unpack(buffer, offset)
     if stored == zlib.crc32(memoryview(buffer)[offset : offset + CRC_POSITION]):
@@ -61,13 +61,13 @@ def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> Entry | None:
 
 
 def serialize_entry(entry: Entry) -> bytes:
-    """The entry's 22 bytes."""
+    """Return the entry's 22 bytes."""
     covered = _COVERED.pack(*entry)
     return covered + _CRC.pack(zlib.crc32(covered))
 
 
 def count_valid(data: bytes) -> int:
-    """How many entries there are before the first that is not valid."""
+    """Return the number of entries before the first invalid one."""
     crc32, count = zlib.crc32, 0
     for position, (_, _, _, stored) in zip(
         range(0, len(data), ENTRY.size), ENTRY.struct.iter_unpack(data), strict=True

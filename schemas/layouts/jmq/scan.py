@@ -1,14 +1,14 @@
-"""Where the records of a journal file begin and end, and what lies between them: `scan`'s rules, for JMQ's journal.
+"""Scanner of the records of a JMQ journal file, with the rules of RocketMQ's `scan` module.
 
-    RECORD     proves itself: magic, its own journal offset, lengths that add up to its size, a topic, body CRC
+    RECORD     valid: magic, its own journal offset, lengths that add up to its size, a topic, body CRC
     BLANK      FILLER magic and exactly the bytes left in the file, or less than 6 bytes, all zero, at its end
     UNWRITTEN  zeros, up to the end of the file
-    MORE       the window ends within the record: ask again with more bytes
+    MORE       the window ends within the record; a larger window is needed
     FAULT      none of these
 
-After a fault the next position that proves itself as a record ends the bad range, also where its body then fails the
-CRC: size, offset and five lengths agree there, and what is behind the body can be read. Faults have the names of
-`scan.Fault`; `physical_offset` is the journal offset, and a record without a topic has wrong part lengths.
+After a fault, the next valid record ends the bad range, even if its body fails the CRC, because its size, offset and
+five lengths agree, so that the bytes after the body can be read. Faults have the names of `scan.Fault`;
+`physical_offset` is the journal offset, and a record without a topic has invalid part lengths.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _LANDMARK_SIZE = _AT_OFFSET + _HIGH_BYTES - _AT_MAGIC
 
 
 def examine(window: memoryview, position: int, journal_offset: int, bounds: Bounds) -> Finding:
-    """What stands at a position.
+    """Examine the bytes at a position.
 
     Args:
         window: bytes of a journal file.
-        position: where to look in the window.
-        journal_offset: the journal offset of that position.
-        bounds: what sizes are compared with.
+        position: position in the window.
+        journal_offset: journal offset of that position.
+        bounds: limits for sizes.
 
     Returns:
-        MORE where the answer needs bytes behind the window that the file still has.
+        The finding; MORE if it depends on bytes of the file after the window.
     """
     available = len(window) - position
     left = bounds.file_end - journal_offset
@@ -64,7 +64,7 @@ def examine(window: memoryview, position: int, journal_offset: int, bounds: Boun
 
 
 def _examine_rest(rest: memoryview, journal_offset: int, bounds: Bounds) -> Finding:
-    """The last bytes of a file, too few for a FILLER."""
+    """Examine the last bytes of a file, which are too few for a FILLER."""
     if any(rest):
         expected = f"a record or a FILLER, {FILLER.size} bytes or more, or zeros"
         return fault_finding(Fault.CUT, expected, f"{len(rest)} bytes left in the file")
@@ -94,24 +94,24 @@ def _examine_record(window: memoryview, position: int, journal_offset: int, boun
 
 
 def _rules_for(file_end: int, start: int) -> Rules:
-    """What a search in these journal offsets stops at.
+    """Return the rules for a search in a range of journal offsets.
 
-    A magic of two bytes is everywhere in a large file. But the upper half of a record's own offset is known: the same
-    in all of the file, or one of two.
+    A magic of two bytes occurs everywhere in a large file. But the upper half of a record's own offset is known: it is
+    the same in the whole file, or one of two values.
     """
     highs = {offset >> 8 * _HIGH_BYTES for offset in (start, file_end)}
     high = b"|".join(re.escape(value.to_bytes(_HIGH_BYTES, "big")) for value in sorted(highs))
     message = re.escape(Magic.MESSAGE.to_bytes(2, "big"))
     filler = re.escape(Magic.FILLER.to_bytes(2, "big"))
-    # What stands between the magic and the offset is the application's own.
+    # The bytes between the magic and the offset may have any value.
     between = _AT_OFFSET - _AT_MAGIC - 2
     landmark = re.compile(b"%b(?=.{%d}(?:%b))|%b" % (message, between, high, filler), re.DOTALL)
     return Rules(examine, landmark, _AT_MAGIC, _LANDMARK_SIZE, frozenset({Fault.BODY_CRC}))
 
 
 class JournalScanner(SegmentScanner):
-    """Turns windows of a journal file into spans; see `SegmentScanner`."""
+    """Scanner that converts windows of a journal file to spans; see `SegmentScanner`."""
 
     def __init__(self, start: int, bounds: Bounds) -> None:
-        """Begin at the journal offset `start`, which must be where a record should begin."""
+        """Start at the journal offset `start`, at which a record should begin."""
         super().__init__(start, bounds, _rules_for(bounds.file_end, start))

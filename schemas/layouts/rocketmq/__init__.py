@@ -1,1 +1,1 @@
-"""Files of a RocketMQ store, and of one of BoltMQ's in RocketMQ's layout."""
+"""Formats of the files of a RocketMQ store, and of a BoltMQ store in RocketMQ's layout."""

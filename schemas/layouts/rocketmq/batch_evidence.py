@@ -1,8 +1,8 @@
-"""What a log shows of a topic's kind of queues, where neither topics.json nor the queues' folders say it.
+"""Evidence in a log for a topic's queue type, if neither topics.json nor the queue folders contain it.
 
-The flag INNER_BATCH alone shows nothing: a client sets it, and no checksum covers it. The numbers that the broker gave
-to the records do: in a BatchConsumeQueue, the record after a batch of three has a number that is larger by three; in a
-ConsumeQueue, by one.
+The flag INNER_BATCH alone proves nothing: a client sets it, and no checksum covers it. The offsets that the broker gave
+to the records do: in a BatchConsumeQueue, the offset after a batch of three is larger by three; in a ConsumeQueue, by
+one.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BatchEvidence:
-    """What the log shows of a topic that has inner batches.
+    """Evidence for the queue type of a topic that has inner batches.
 
     Attributes:
-        batches: Records with the flag INNER_BATCH.
-        steps: Records whose number is larger by the count of messages in the batch before, less those whose number is
-            larger by one.
+        batches: number of records with the flag INNER_BATCH.
+        steps: number of records whose offset is larger by the number of messages in the batch before, minus those whose
+            offset is larger by one.
     """
 
     batches: int = 0
     steps: int = 0
 
     def joined(self, other: BatchEvidence) -> BatchEvidence:
-        """Return the evidence of both."""
+        """Return the sum of two pieces of evidence."""
         return BatchEvidence(self.batches + other.batches, self.steps + other.steps)
 
     def shows_batches(self, records: int) -> bool:
         """Return whether the topic's queues are BatchConsumeQueues.
 
         Args:
-            records: All that the topic has, with the flag or without.
+            records: number of all records of the topic, with or without the flag.
         """
         return self.steps > 0 or (self.steps == 0 and 0 < self.batches == records)

@@ -1,11 +1,11 @@
-r"""A broker's settings, as they decide which segments it deletes: broker.conf, a Java properties file.
+r"""Settings of a broker that control the deletion of segments: broker.conf, a Java properties file.
 
-Source: MixAll.properties2Object and MessageStoreConfig of RocketMQ 4.9.7 and 5.x; the file's syntax is that of
+Source: MixAll.properties2Object and MessageStoreConfig of RocketMQ 4.9.7 and 5.x; the syntax is that of
 java.util.Properties.load: ISO 8859-1, `\uXXXX`, `key=value`, `key: value` or `key value`, comments with # or !, a
-backslash at a line's end goes on in the next. White space before a value is dropped, behind it not.
+backslash at the end of a line continues it. White space before a value is removed, but not after it.
 
-A broker ignores a number that it cannot read, and goes on with its default. `parse_broker_conf` refuses it instead:
-whoever wrote it meant something else than what the broker does.
+A broker ignores a number that it cannot parse, and uses its default. `parse_broker_conf` refuses such a number instead,
+because the broker does not do what its operator intended.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _HOURS_A_DAY = 24
 
 
 class BrokerConfError(CommitLakeError, ValueError):
-    """A setting that is not what the broker takes; the message is for a user."""
+    """Error for a setting that the broker does not accept; the message is for a user."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConf:
-    """What decides when segments go; the defaults are the broker's.
+    """Settings that control the deletion of segments; the defaults are the broker's.
 
     Attributes:
-        file_reserved_hours: `fileReservedTime`, age from which a segment may be deleted.
-        delete_hours: `deleteWhen`, the hours of the day (broker's time zone) in which such segments are.
+        file_reserved_hours: `fileReservedTime`, age at which a segment expires.
+        delete_hours: `deleteWhen`, hours of the day (broker's time zone) in which expired segments are deleted.
         disk_max_used_percent: `diskMaxUsedSpaceRatio`; on a fuller disk they are deleted at any time.
-        clean_forcibly_percent: `diskSpaceCleanForciblyRatio`; on a fuller disk segments are deleted at any age.
-        warning_percent: `diskSpaceWarningLevelRatio`; on a fuller disk the broker refuses messages, too.
+        clean_forcibly_percent: `diskSpaceCleanForciblyRatio`; on a fuller disk segments of any age are deleted.
+        warning_percent: `diskSpaceWarningLevelRatio`; on a fuller disk the broker also refuses messages.
         cleans_forcibly: `cleanFileForciblyEnable`.
-        delete_batch: `deleteFileBatchMax`, segments that one pass deletes at most.
-        store_path: `storePathRootDir`, None where the file does not say.
+        delete_batch: `deleteFileBatchMax`, maximum number of segments deleted at a time.
+        store_path: `storePathRootDir`, None if it is not set.
     """
 
     file_reserved_hours: int = 72
@@ -56,14 +56,13 @@ class BrokerConf:
 
 
 def parse_broker_conf(text: str) -> BrokerConf:
-    """The settings in a broker.conf; keys that have nothing to do with deletion are passed over.
+    """Parse the settings of a broker.conf; keys that do not control deletion are ignored.
 
     Args:
-        text: the file's content, decoded as ISO 8859-1.
+        text: content of the file, decoded as ISO 8859-1.
 
     Raises:
-        BrokerConfError: for a value that the broker would not take, or a way of storing that is not one log in one
-            folder.
+        BrokerConfError: if the broker would not accept a value, or the store is not one log in one folder.
     """
     settings = parse_properties(text)
     _refuse_other_stores(settings)
@@ -71,7 +70,7 @@ def parse_broker_conf(text: str) -> BrokerConf:
     return BrokerConf(
         file_reserved_hours=_get(settings, "fileReservedTime", _integer(0), default.file_reserved_hours),
         delete_hours=_get(settings, "deleteWhen", _hours, default.delete_hours),
-        # The broker takes 10 for what is less, and 95 for what is more.
+        # The broker raises smaller values to 10, and lowers larger ones to 95.
         disk_max_used_percent=min(
             max(_get(settings, "diskMaxUsedSpaceRatio", _integer(), default.disk_max_used_percent), 10), 95
         ),
@@ -86,7 +85,7 @@ def parse_broker_conf(text: str) -> BrokerConf:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of a Java properties file; of a repeated key the last."""
+    """Parse a Java properties file; of a repeated key, the last value counts."""
     found = {}
     for line in _logical_lines(text):
         match = _KEY.fullmatch(line)
@@ -119,10 +118,10 @@ def _refuse_other_stores(settings: Mapping[str, str]) -> None:
     if len(folders) > 1:
         raise BrokerConfError(f"storePathCommitLog: expected one folder, found {len(folders)}: {', '.join(folders)}")
     if _get(settings, "enableDLegerCommitLog", _boolean, False):
-        raise BrokerConfError("enableDLegerCommitLog: expected false, found true: such a log is not a CommitLog")
+        raise BrokerConfError("enableDLegerCommitLog: expected false, found true: a DLedger log is not a CommitLog")
     replicas = _get(settings, "replicasPerDiskPartition", _integer(), 1)
     if replicas > 1:
-        raise BrokerConfError(f"replicasPerDiskPartition: expected 1, a disk of the broker's own, found {replicas}")
+        raise BrokerConfError(f"replicasPerDiskPartition: expected 1, a disk used by one broker, found {replicas}")
 
 
 def _get(settings: Mapping[str, str], key: str, parse: Callable[[str], T], default: T) -> T:
@@ -134,11 +133,11 @@ def _get(settings: Mapping[str, str], key: str, parse: Callable[[str], T], defau
         raise BrokerConfError(f"{key}: expected {error}, found {settings[key][:100]!r}") from None
 
 
-def _integer(least: int = INT32_MIN) -> Callable[[str], int]:
-    expected = "a number" if least < 0 else f"a number of at least {least}"
+def _integer(minimum: int = INT32_MIN) -> Callable[[str], int]:
+    expected = "a number" if minimum < 0 else f"a number of at least {minimum}"
 
     def parse(text: str) -> int:
-        number = parse_int(text, least, INT32_MAX)
+        number = parse_int(text, minimum, INT32_MAX)
         if number is None:
             raise ValueError(expected)
         return number
@@ -147,16 +146,16 @@ def _integer(least: int = INT32_MIN) -> Callable[[str], int]:
 
 
 def _boolean(text: str) -> bool:
-    """As Java's parseBoolean, but that anything else than true is not false."""
+    """Parse a boolean like Java's parseBoolean, but refuse anything else than true or false."""
     if text.lower() not in {"true", "false"}:
         raise ValueError("true or false")
     return text.lower() == "true"
 
 
 def _hours(text: str) -> tuple[int, ...]:
-    """Java's split drops empty parts at the end; an empty one elsewhere stops every deletion with an exception."""
+    """Parse hours; trailing empty parts are ignored as in Java, and others would stop deletion with an exception."""
     hours = {parse_int(part, 0, _HOURS_A_DAY - 1) for part in text.rstrip(";").split(";")}
     known = {hour for hour in hours if hour is not None}
     if len(known) < len(hours):
-        raise ValueError("hours from 00 to 23 with semicolons between, as 04 or 04;16")
+        raise ValueError("hours from 00 to 23 separated by semicolons, such as 04 or 04;16")
     return tuple(sorted(known))

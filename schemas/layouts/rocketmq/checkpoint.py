@@ -1,6 +1,7 @@
-"""`checkpoint`: how far a broker had flushed, as six timestamps and offsets in a file of 4,096 bytes.
+"""File `checkpoint`: a broker's flush progress, as six timestamps and offsets in a file of 4,096 bytes.
 
-Brokers 4.9 write the first three, those before 5.5 the first five. Source: org.apache.rocketmq.store.StoreCheckpoint.
+Brokers of 4.9 write the first three, those before 5.5 the first five. Source:
+org.apache.rocketmq.store.StoreCheckpoint.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from commitlake.schemas.layouts.page import PAGE_SIZE, parse_page, serialize_pag
 
 FILE_SIZE = PAGE_SIZE
 RECOVERY_MARGIN_MS = 3000
-"""Recovery trusts nothing newer than the older timestamp less this."""
+"""Recovery only trusts data that is older than the smaller timestamp minus this margin."""
 
 LAYOUT = Layout(
     Field("physic_msg_timestamp", "q", "store time of the last message in the flushed CommitLog, ms"),
@@ -20,14 +21,14 @@ LAYOUT = Layout(
     Field("index_msg_timestamp", "q", "store time of the last entry of the last full and flushed IndexFile, ms"),
     Field("master_flushed_offset", "q", "bytes; 5.x"),
     Field("confirm_physical_offset", "q", "bytes; 5.x"),
-    Field("logics_physical_offset", "q", "of the last message in a flushed ConsumeQueue, bytes; 5.5"),
+    Field("logics_physical_offset", "q", "physical offset of the last message in a flushed ConsumeQueue, bytes; 5.5"),
 )
 assert LAYOUT.size == 48
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The file's values; a new store has zeros."""
+    """Values of the file; a new store has zeros."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
@@ -38,12 +39,12 @@ class Checkpoint:
 
     @property
     def min_timestamp(self) -> int:
-        """The store time, in ms, up to which log and queues are both on disk."""
+        """Store time, in ms, up to which log and queues are both on disk."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - RECOVERY_MARGIN_MS)
 
 
 def parse_checkpoint(data: bytes) -> Checkpoint:
-    """The checkpoint in a file's bytes.
+    """Parse the checkpoint in a file's bytes.
 
     Raises:
         LayoutError: if the file is shorter than its fields.
@@ -52,5 +53,5 @@ def parse_checkpoint(data: bytes) -> Checkpoint:
 
 
 def serialize_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """The whole file, 4,096 bytes."""
+    """Return the whole file, 4,096 bytes."""
     return serialize_page(LAYOUT.pack(*astuple(checkpoint)))

@@ -1,14 +1,14 @@
-"""CommitLog records: what a RocketMQ broker appends for every message of every topic, and a BoltMQ broker likewise.
+"""CommitLog records, which a RocketMQ or BoltMQ broker appends for each message of any topic.
 
-A record, big-endian, IPv4 hosts (an IPv6 host takes 20 bytes in place of 8):
+A record, big-endian, IPv4 hosts (an IPv6 host takes 20 bytes instead of 8):
 
     offset  size  field
          0     4  total_size                   bytes, this field included
          4     4  magic                        DAA320A7 (V1), DAA320AB (V2: topic length in 2 bytes)
          8     4  body_crc                     CRC-32 of the stored body, top bit cleared
         12     4  queue_id
-        16     4  flag                         the application's own
-        20     8  queue_offset                 number of the message in its queue, from 0
+        16     4  flag                         the application's flag
+        20     8  queue_offset                 offset of the message in its queue, from 0
         28     8  physical_offset              of this record: segment start + position
         36     4  sys_flag                     see sysflag.py
         40     8  born_timestamp               ms since 1970, producer's clock
@@ -24,11 +24,11 @@ A record, big-endian, IPv4 hosts (an IPv6 host takes 20 bytes in place of 8):
                2  properties_length            int16
                p  properties                   see properties.py
 
-Records follow one another without padding, and never cross the end of a segment: where the next one (and 8 bytes)
-does not fit, a BLANK stands (`total_size` = all bytes left, `magic` = CBD43194), and the log goes on in the next
-segment. A segment that is still written ends in zeros. The CRC covers the body alone. This is RocketMQ's dialect;
-what is otherwise in BoltMQ's is declared in dialect.py. Source: CommitLog, MessageExtEncoder, MessageDecoder of
-RocketMQ 4.9.7 and 5.5.0.
+Records follow one another without padding, and never cross the end of a segment: if the next one (and 8 bytes) does not
+fit, a BLANK follows (`total_size` = all bytes left, `magic` = CBD43194), and the log continues in the next segment. A
+segment that is still being written ends with zeros. The CRC covers only the body. This is RocketMQ's dialect;
+dialect.py declares the differences of BoltMQ's. Source: CommitLog, MessageExtEncoder, MessageDecoder of RocketMQ 4.9.7
+and 5.5.0.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ CRC_MASK = ROCKETMQ.crc_mask
 HEAD = Layout(
     Field("total_size", "i", "bytes of the record"),
     Field("magic", "i", "see Magic"),
-    Field("body_crc", "i", "CRC-32 of the stored body, the bits that the dialect keeps"),
+    Field("body_crc", "i", "CRC-32 of the stored body, with the dialect's mask"),
     Field("queue_id", "i", ""),
-    Field("flag", "i", "the application's own; brokers never look at it"),
-    Field("queue_offset", "q", "number of the message in its queue"),
+    Field("flag", "i", "the application's flag; ignored by brokers"),
+    Field("queue_offset", "q", "offset of the message in its queue"),
     Field("physical_offset", "q", "bytes from the log's logical start"),
     Field("sys_flag", "i", "see sysflag.py"),
     Field("born_timestamp", "q", "ms, producer's clock"),
@@ -73,14 +73,14 @@ TAIL = Layout(
     Field("prepared_transaction_offset", "q", "commit records: physical offset of the half record"),
     Field("body_length", "i", "bytes"),
 )
-"""Followed by body, topic and properties, each behind its length but for the body."""
+"""Followed by body, topic and properties; topic and properties each after their length."""
 TOPIC_LENGTH = {
     Magic.V1: Layout(Field("topic_length", "B", "bytes")),
     Magic.V2: Layout(Field("topic_length", "H", "bytes")),
     Magic.BOLTMQ: Layout(Field("topic_length", "B", "bytes")),
 }
 PROPERTIES_LENGTH = Layout(Field("properties_length", "h", "bytes"))
-BLANK = Layout(Field("total_size", "i", "bytes left in the segment"), Field("magic", "i", "the dialect's"))
+BLANK = Layout(Field("total_size", "i", "bytes left in the segment"), Field("magic", "i", "magic of the dialect"))
 
 assert HEAD.offset_of("physical_offset") == 28
 assert (HEAD.size, HEAD.size + 8 + STORED.size + 8 + TAIL.size) == (48, 88)
@@ -90,7 +90,7 @@ _MAGIC_AND_CRC = Layout(*HEAD.fields[1:3])
 _MAGIC_AND_CRC_AT = HEAD.offset_of("magic")
 
 END_RESERVE = BLANK.size
-"""Bytes that stay free behind the last record of a segment, so that a BLANK always fits."""
+"""Bytes that stay free after the last record of a segment, so that a BLANK always fits."""
 MAX_V1_TOPIC_LENGTH = 127
 FIXED_SIZE = HEAD.size + STORED.size + TAIL.size + PROPERTIES_LENGTH.size
 MIN_RECORD_SIZE = FIXED_SIZE + 2 * host_size(is_v6=False) + 1
@@ -99,11 +99,11 @@ assert MIN_RECORD_SIZE == 91
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """What a producer decides about a message; sizes, offsets, CRC and store time follow from the append.
+    """Message as a producer defines it; sizes, offsets, CRC and store time are set by the append.
 
     Attributes:
-        topic: where it is stored, which for a delayed or failed message is a topic of the broker's.
-        body: as it is to be stored; compressed bodies come compressed, with the bits set in `sys_flag`.
+        topic: topic in which it is stored; for a delayed or failed message an internal topic of the broker.
+        body: body in stored form; a compressed body needs its bits in `sys_flag`.
         born_timestamp: ms since 1970.
         properties: pairs in order; keys may repeat.
     """
@@ -122,7 +122,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One record as it is stored, named as the columns of the table `messages` are.
+    """Stored record, with the names of the columns of the table `messages`.
 
     `body_crc` is the stored integer, which in BoltMQ's dialect can be negative.
     """
@@ -147,22 +147,22 @@ class Message:
 
     @property
     def dialect(self) -> Dialect:
-        """Whose record it is."""
+        """Dialect of the record."""
         return DIALECT_BY_MAGIC[self.magic]
 
     @property
     def msg_id(self) -> str:
-        """The offset message id."""
+        """Offset message id."""
         return serialize_message_id(self.store_host, self.physical_offset)
 
     @property
     def body_codec(self) -> BodyCodec:
-        """How the stored body is compressed."""
+        """Compression of the stored body."""
         return body_codec(self.sys_flag)
 
     @property
     def property_pairs(self) -> props.Pairs:
-        """All properties in stored order, repeated keys included."""
+        """All properties in stored order, including repeated keys."""
         return props.parse_properties(self.raw_properties)
 
     @property
@@ -172,23 +172,23 @@ class Message:
 
     @property
     def unique_key(self) -> str | None:
-        """The message's own UNIQ_KEY: the first, where a broker appended its batch's."""
+        """UNIQ_KEY of the message itself: the first one, because a broker may append that of a batch."""
         return props.first_value(self.property_pairs, props.UNIQ_KEY)
 
     @property
     def tags(self) -> str | None:
-        """The TAGS property."""
+        """TAGS property, or None."""
         return self.properties.get(props.TAGS)
 
     @property
     def keys(self) -> list[str] | None:
-        """Business keys, None where there is no KEYS property."""
+        """Business keys, None if there is no KEYS property."""
         value = self.properties.get(props.KEYS)
         return None if value is None else props.split_keys(value)
 
 
 class Parts(NamedTuple):
-    """Where the variable parts of a record lie, as positions in the buffer it was found in."""
+    """Positions of a record's variable parts in the buffer."""
 
     born_host: int
     store_host: int
@@ -202,22 +202,22 @@ class Parts(NamedTuple):
 
 
 def body_crc(body: bytes | bytearray | memoryview) -> int:
-    """The checksum that a record of RocketMQ's stores for a body; 0 for an empty one."""
+    """Return the checksum that a record of RocketMQ stores for a body; 0 for an empty body."""
     return ROCKETMQ.body_crc(body)
 
 
 def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int, total_size: int) -> Parts:
-    """Where the parts of a record lie, once its lengths are seen to add up to its size.
+    """Locate the parts of a record, after checking that its lengths add up to its size.
 
     Args:
-        buffer: holds the whole record.
-        offset: the record's first byte.
-        magic: a record's.
-        sys_flag: the record's, for the sizes of its hosts.
-        total_size: the record's, not larger than what the buffer holds behind `offset`.
+        buffer: contains the whole record.
+        offset: offset of the record's first byte.
+        magic: magic of the record.
+        sys_flag: flags of the record, which determine the sizes of its hosts.
+        total_size: size of the record, at most the size of the buffer after `offset`.
 
     Raises:
-        LayoutError: at the first length that leaves the record, or where the sum is not `total_size`.
+        LayoutError: if a part exceeds the record, or the sum is not `total_size`.
     """
     end = offset + total_size
     born_host = offset + HEAD.size
@@ -245,18 +245,18 @@ def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int,
 
 
 def parse_message(buffer: ReadableBuffer, offset: int = 0, *, verify_crc: bool = True) -> tuple[Message, int] | None:
-    """The record at `offset`, and its size.
+    """Parse the record at `offset`, and return it with its size.
 
     Args:
         buffer: bytes of a segment.
-        offset: the record's first byte.
-        verify_crc: compare the body with its checksum.
+        offset: offset of the record's first byte.
+        verify_crc: whether to verify the body's checksum.
 
     Returns:
-        The message and the bytes it takes, or None where the record is not all here yet.
+        The message and its size, or None if the record is incomplete.
 
     Raises:
-        LayoutError: if the bytes are no record, whatever may follow; BLANK is not a record.
+        LayoutError: if the bytes are not a record; a BLANK is not.
     """
     available = len(buffer) - offset
     if available < BLANK.size:
@@ -310,13 +310,13 @@ def serialize_message(
     store_host: Host,
     dialect: Dialect = ROCKETMQ,
 ) -> bytes:
-    """The record for a message at its place in the log.
+    """Serialize the record of a message at its position in the log.
 
-    In RocketMQ's dialect V2 is chosen, as brokers since 5.1.0 do, where the topic has more than 127 characters. The
-    host bits of `sys_flag` are set from the hosts; the rest of it is the caller's.
+    In RocketMQ's dialect, V2 is used if the topic has more than 127 characters, as by brokers since 5.1.0. The host
+    bits of `sys_flag` are set from the hosts; the caller sets the other bits.
 
     Raises:
-        UnserializableError: for a topic, hosts or properties that the format has no room for.
+        UnserializableError: if topic, hosts or properties do not fit in the format.
     """
     sys_flag = message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
     sys_flag |= BORN_HOST_V6 if message.born_host.is_v6 else 0
@@ -368,17 +368,17 @@ def _magic_for(topic: str, dialect: Dialect) -> Magic:
 
 
 def serialize_blank(bytes_left: int, dialect: Dialect = ROCKETMQ) -> bytes:
-    """The BLANK that closes a segment with so many bytes left; its 8 bytes, without what is behind them."""
+    """Return the BLANK that closes a segment with a number of bytes left; only its 8 bytes."""
     return BLANK.pack(bytes_left, dialect.blank)
 
 
 def dialect_of_segment(read: Callable[[int], ReadableBuffer]) -> Dialect | None:
-    """Whose a segment is, by the two records that it begins with, or the one; None where they differ, or none is there.
+    """Return the dialect of a segment from its first two records, or its only one; None if they differ or are missing.
 
-    One alone would not do where there are two: in one bit a damaged magic of RocketMQ's becomes BoltMQ's.
+    Two records are compared because a single flipped bit turns RocketMQ's magic into BoltMQ's.
 
     Args:
-        read: the bytes of the segment from a position on, as many as a BLANK has, or fewer at its end.
+        read: returns the bytes of the segment at a position, as many as a BLANK has, or fewer at its end.
     """
     size, first = _head(read(0))
     _, second = _head(read(size)) if size >= MIN_RECORD_SIZE else (0, None)
@@ -393,21 +393,21 @@ def _head(data: ReadableBuffer) -> tuple[int, Dialect | None]:
 
 
 def in_dialect(record: bytes, dialect: Dialect) -> bytes:
-    """A whole record as the brokers of a dialect would have stored it at its place.
+    """Return a complete record as brokers of a dialect would have stored it at the same position.
 
     Args:
-        record: one that `parse_message` takes.
-        dialect: whose it is to be; one with V2, if the record is V2.
+        record: record that `parse_message` accepts.
+        dialect: dialect of the result; it must have V2 if the record is V2.
 
     Raises:
-        LayoutError: if the body does not agree with its checksum, which would then seem to be sound.
+        LayoutError: if the body does not match its checksum, because a new checksum would hide the damage.
     """
     parsed = parse_message(record)
-    assert parsed is not None, "a whole record"
+    assert parsed is not None, "expected a complete record"
     message = parsed[0]
     if message.dialect is dialect:
         return record
     magic = dialect.message if TOPIC_LENGTH[message.magic].size == 1 else dialect.long_topic
-    assert magic is not None, "a dialect with room for the topic"
+    assert magic is not None, "expected a dialect with long topics"
     changed = _MAGIC_AND_CRC.pack(magic, dialect.body_crc(message.body))
     return record[:_MAGIC_AND_CRC_AT] + changed + record[_MAGIC_AND_CRC_AT + _MAGIC_AND_CRC.size :]

@@ -1,8 +1,8 @@
-"""ConsumeQueue: the 20-byte entries that make a queue out of one topic's messages in the CommitLog.
+"""ConsumeQueue: 20-byte entries that point to the messages of a queue in the CommitLog.
 
-`consumequeue/<topic>/<queueId>/<20 digits>`; entry i of a queue stands at byte i * 20 of the queue, and a file's name
-is the byte position of its first entry. Files have a fixed size (6,000,000 bytes by default); unused entries are
-zero. The first entry that is not valid ends the queue. Source: org.apache.rocketmq.store.ConsumeQueue.
+`consumequeue/<topic>/<queueId>/<20 digits>`; entry i of a queue is at byte i * 20 of the queue, and a file's name is
+the byte position of its first entry. Files have a fixed size (6,000,000 bytes by default); unused entries are zero. The
+first invalid entry ends the queue. Source: org.apache.rocketmq.store.ConsumeQueue.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 DEFAULT_FILE_SIZE = 6_000_000
 
 ENTRY = Layout(
-    Field("physical_offset", "q", "of the record in the CommitLog, bytes"),
-    Field("size", "i", "of the record, bytes"),
-    Field("tags_code", "q", "hash of TAGS; in the schedule topic: time of delivery, ms"),
+    Field("physical_offset", "q", "physical offset of the record, bytes"),
+    Field("size", "i", "size of the record, bytes"),
+    Field("tags_code", "q", "hash of TAGS; in the schedule topic: delivery time, ms"),
 )
 assert ENTRY.size == 20
 
 
 class Entry(NamedTuple):
-    """One message of a queue."""
+    """Entry of a message in a queue."""
 
     physical_offset: int
     size: int
@@ -31,24 +31,24 @@ class Entry(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether the broker takes it for a written entry."""
+        """True if the broker takes it for a written entry."""
         return self.physical_offset >= 0 and self.size > 0
 
 
 PRE_BLANK = Entry(0, 0x7FFFFFFF, 0)
-"""Fills a queue that was first created at an offset above 0; it stands for no message."""
+"""Filler of a queue that was first created at an offset above 0; it stands for no message."""
 
 
 def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> Entry:
-    """The entry at `offset`; the caller has checked that 20 bytes are there."""
+    """Parse the entry at `offset`; the caller ensures that it has 20 bytes."""
     return Entry(*ENTRY.unpack(buffer, offset))
 
 
 def serialize_entry(entry: Entry) -> bytes:
-    """The entry's 20 bytes."""
+    """Return the entry's 20 bytes."""
     return ENTRY.pack(*entry)
 
 
 def tags_code(tags: str | None) -> int:
-    """The code of a TAGS value: Java's hash of all of it, 0 where there is none."""
+    """Return the code of a TAGS value: Java's hash of the whole text, 0 if there is none."""
     return java_hash(tags) if tags else 0

@@ -1,4 +1,4 @@
-"""A broker's `messageDelayLevel`: how long the messages of each delay level wait.
+"""Setting `messageDelayLevel` of a broker: the delay of each level.
 
 A delayed message is stored in the schedule topic, in the queue `level - 1`. The third field of its queue entry is its
 delivery time: store time plus the delay of its level. Source: ScheduleMessageService.parseDelayLevel and
@@ -21,10 +21,10 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Parse the delays of levels 1, 2, 3, ... into milliseconds.
 
     Args:
-        text: Numbers with a unit (s, m, h, d), separated by one space each.
+        text: numbers with a unit (s, m, h, d), separated by one space each.
 
     Raises:
-        ValueError: The text has another form.
+        ValueError: if the text has another form.
     """
     levels = []
     for part in text.split(" "):
@@ -36,7 +36,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def format_delay_levels(levels_ms: Iterable[int]) -> str:
-    """Format delays as a broker.conf has them, each in the largest unit that fits.
+    """Format delays as in a broker.conf, each in the largest unit that fits.
 
     >>> format_delay_levels((1_000, 90_000, 7_200_000))
     '1s 90s 2h'

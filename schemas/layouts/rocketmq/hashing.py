@@ -1,4 +1,4 @@
-"""The hashes of tags and of index keys: Java's String.hashCode, which RocketMQ stores, and BoltMQ's FNV."""
+"""Hashes of tags and of index keys: Java's String.hashCode for RocketMQ, FNV for BoltMQ."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ _WEIGHTS = tuple(pow(31, exponent, 1 << 32) for exponent in range(_SHORT - 1, -1
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode()`: 31 * h + unit over UTF-16 code units, as a signed 32-bit integer.
+    """Return Java's `String.hashCode()`: 31 * h + unit over UTF-16 code units, as a signed 32-bit integer.
 
-    Characters beyond the basic plane count as their two surrogates.
+    A character outside the basic plane counts as two surrogates.
     """
     if text.isascii() and len(text) <= _SHORT:
-        # The sum of weighted units is the same number, and three times as fast here; nearly all keys and tags are such.
+        # The sum of weighted units is equal, and three times as fast for short ASCII text, which nearly all keys and
+        # tags are.
         value: int = sum(map(mul, text.encode(), _WEIGHTS[_SHORT - len(text) :])) & _MASK
     else:
         value = 0
@@ -28,11 +29,11 @@ def java_hash(text: str) -> int:
 
 
 def java_hash_behind(head: int, tail: str) -> int:
-    """The hash of a text of which a first part is hashed already.
+    """Return the hash of a text whose first part is already hashed.
 
     Args:
         head: `java_hash` of the first part.
-        tail: the rest.
+        tail: rest of the text.
     """
     if tail.isascii() and len(tail) < _SHORT:
         start = _SHORT - len(tail)
@@ -42,7 +43,7 @@ def java_hash_behind(head: int, tail: str) -> int:
 
 
 def fnv1_64(data: bytes) -> int:
-    """FNV-1 of 64 bits, unsigned: multiply, then xor."""
+    """Return the unsigned 64-bit FNV-1 hash: multiply, then xor."""
     value = FNV_64_BASIS
     for byte in data:
         value = (value * FNV_64_PRIME & _MASK_64) ^ byte
@@ -50,7 +51,7 @@ def fnv1_64(data: bytes) -> int:
 
 
 def fnv1a_32(data: bytes) -> int:
-    """FNV-1a of 32 bits, unsigned: xor, then multiply."""
+    """Return the unsigned 32-bit FNV-1a hash: xor, then multiply."""
     value = 0x811C9DC5
     for byte in data:
         value = (value ^ byte) * 0x01000193 & _MASK

@@ -1,15 +1,15 @@
-"""IndexFile: a hash table on disk, from `topic#key` to physical offsets.
+"""IndexFile: a hash table on disk from `topic#key` to physical offsets.
 
     40 bytes header | 4 bytes x slots | 20 bytes x entries
 
-A slot holds the number of the newest entry of its chain (0: empty); an entry holds the number of the one before it.
-Entry 0 is never used. Slots and entries are settings of the broker (5,000,000 and 20,000,000) that the file does not
-record; a file's size gives them back where their ratio is the default 1:4. Hashes only are stored: whoever looks up
-must compare topic and key in the record. The file's name is its time of creation, in the broker's time zone. After a
-crash the counts in the header can be behind the entries.
+A slot contains the number of the newest entry of its chain (0: empty); an entry contains the number of the previous
+one. Entry 0 is never used. The numbers of slots and entries are settings of the broker (5,000,000 and 20,000,000) that
+the file does not contain; they follow from the file's size if their ratio is the default 1:4. Only hashes are stored,
+so a reader must compare topic and key with the record. The file's name is its time of creation in the broker's time
+zone. After a crash, the counts in the header may be too small.
 
 A record is entered under its UNIQ_KEY, then under each of its KEYS, and by brokers since 5.5 also under its TAGS, as
-the key `T#tags`; a rolled back one not at all. Source: org.apache.rocketmq.store.index.IndexFile, IndexHeader,
+the key `T#tags`; a rolled-back record is not entered. Source: org.apache.rocketmq.store.index.IndexFile, IndexHeader,
 IndexService.
 """
 
@@ -29,16 +29,16 @@ TAGS_KEY_PREFIX = "T#"
 HEADER = Layout(
     Field("begin_timestamp", "q", "store time of the first entry, ms"),
     Field("end_timestamp", "q", "store time of the last entry, ms"),
-    Field("begin_physical_offset", "q", "of the first entry's record, bytes"),
-    Field("end_physical_offset", "q", "of the last entry's record, bytes"),
-    Field("used_slots", "i", "slots that are not empty"),
-    Field("index_count", "i", "entries + 1; 0 in a file never flushed means 1"),
+    Field("begin_physical_offset", "q", "physical offset of the first entry's record, bytes"),
+    Field("end_physical_offset", "q", "physical offset of the last entry's record, bytes"),
+    Field("used_slots", "i", "number of slots that are not empty"),
+    Field("index_count", "i", "number of entries + 1; 0 in a file that was never flushed"),
 )
 SLOT = Layout(Field("newest_entry", "i", "number of the chain's newest entry, 0 for none"))
 ENTRY = Layout(
     Field("key_hash", "i", "abs(hashCode) of topic#key"),
-    Field("physical_offset", "q", "of the record, bytes"),
-    Field("time_diff", "i", "store time less the header's begin, whole seconds"),
+    Field("physical_offset", "q", "physical offset of the record, bytes"),
+    Field("time_diff", "i", "store time minus the header's begin, whole seconds"),
     Field("previous_entry", "i", "number of the next older entry in the chain, 0 at its end"),
 )
 assert (HEADER.size, SLOT.size, ENTRY.size) == (40, 4, 20)
@@ -48,7 +48,7 @@ _UNIQUE_KEY_LENGTH, _CLIENT_LENGTH = 32, 20
 
 
 class Header(NamedTuple):
-    """What the entries of a file span."""
+    """Header with the range of a file's entries."""
 
     begin_timestamp: int
     end_timestamp: int
@@ -59,7 +59,7 @@ class Header(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One key of one record."""
+    """Entry of a key of a record."""
 
     key_hash: int
     physical_offset: int
@@ -68,34 +68,34 @@ class Entry(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Slots and entries of a file, and what follows from them."""
+    """Numbers of slots and entries of a file, with the positions derived from them."""
 
     slots: int = DEFAULT_SLOTS
     entries: int = DEFAULT_ENTRIES
 
     @property
     def file_size(self) -> int:
-        """Bytes of a file."""
+        """Size of a file in bytes."""
         return HEADER.size + SLOT.size * self.slots + ENTRY.size * self.entries
 
     def slot_position(self, slot: int) -> int:
-        """Where a slot stands in the file."""
+        """Return the position of a slot in the file."""
         return HEADER.size + SLOT.size * slot
 
     def entry_position(self, number: int) -> int:
-        """Where an entry stands in the file."""
+        """Return the position of an entry in the file."""
         return HEADER.size + SLOT.size * self.slots + ENTRY.size * number
 
 
 MAX_FILE_BYTES = (1 << 31) - 1
-"""A broker computes a file's size as an int."""
+"""Maximum size of a file, because a broker computes it as an int."""
 
 
 def geometry_of(file_size: int) -> Geometry:
-    """Slots and entries of a file with the default ratio of 1:4.
+    """Return the geometry of a file with the default ratio of 1:4.
 
     Raises:
-        LayoutError: if no such file has this size; the broker's settings must then be given.
+        LayoutError: if the size does not match that ratio; then the broker's settings are needed.
     """
     unit = SLOT.size + 4 * ENTRY.size
     slots, rest = divmod(file_size - HEADER.size, unit)
@@ -107,7 +107,7 @@ def geometry_of(file_size: int) -> Geometry:
 
 
 def parse_header(buffer: ReadableBuffer) -> Header:
-    """The header of a file.
+    """Parse the header of a file.
 
     Raises:
         LayoutError: if the file is shorter than a header.
@@ -118,23 +118,23 @@ def parse_header(buffer: ReadableBuffer) -> Header:
 
 
 def parse_entry(buffer: ReadableBuffer, offset: int) -> Entry:
-    """The entry at `offset`; the caller has checked that 20 bytes are there."""
+    """Parse the entry at `offset`; the caller ensures that it has 20 bytes."""
     return Entry(*ENTRY.unpack(buffer, offset))
 
 
 def serialize_header(header: Header) -> bytes:
-    """The header's 40 bytes."""
+    """Return the header's 40 bytes."""
     return HEADER.pack(*header)
 
 
 def serialize_entry(entry: Entry) -> bytes:
-    """The entry's 20 bytes."""
+    """Return the entry's 20 bytes."""
     return ENTRY.pack(*entry)
 
 
 def key_hash(topic: str, key: str) -> int:
-    """What the index stores for a key: abs(hashCode), and 0 for the one value that has no abs."""
-    # Of the UNIQ_KEYs that one client makes, the first part is the same.
+    """Return the hash of a key in the index: abs(hashCode), or 0 for the one value without an absolute value."""
+    # The UNIQ_KEYs of one client have the same first part.
     head = key[:_CLIENT_LENGTH] if len(key) == _UNIQUE_KEY_LENGTH else ""
     value = abs(java_hash_behind(_head_hash(topic, head), key[len(head) :]))
     return 0 if value > _INT_MAX else value
@@ -146,12 +146,12 @@ def _head_hash(topic: str, head: str) -> int:
 
 
 def tags_key(tags: str) -> str:
-    """The key under which brokers since 5.5 enter a record's TAGS."""
+    """Return the key under which brokers since 5.5 index a record's TAGS."""
     return f"{TAGS_KEY_PREFIX}{tags}"
 
 
 def time_diff_seconds(store_timestamp: int, begin_timestamp: int) -> int:
-    """What an entry stores of its time: whole seconds since the file's begin, clamped to an int32."""
+    """Return the time of an entry in stored form: whole seconds since the file's begin, clamped to an int32."""
     if begin_timestamp <= 0 or store_timestamp < begin_timestamp:
         return 0
     return min((store_timestamp - begin_timestamp) // 1000, _INT_MAX)

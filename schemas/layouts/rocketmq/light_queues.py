@@ -1,7 +1,7 @@
-"""Light queues (LMQ, 4.9.3 and later): further queues that a record is entered into, besides its topic's own.
+"""Light queues (LMQ, since 4.9.3): further queues of a record, besides that of its topic.
 
 A producer names them in INNER_MULTI_DISPATCH (`%LMQ%a,%LMQ%b`). A broker with `enableLmq` and `enableMultiDispatch`
-adds INNER_MULTI_QUEUE_OFFSET (`7,8`), the record's number in each, and enters the record at that number into
+adds INNER_MULTI_QUEUE_OFFSET (`7,8`), the record's offset in each, and enters the record at that offset into
 `consumequeue/%LMQ%a/0`. Source: LmqDispatch, MultiDispatchUtils, ConsumeQueue.multiDispatchLmqQueue (5.5.0).
 """
 
@@ -19,21 +19,21 @@ MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 SEPARATOR = ","
 _MAX_NAME_BYTES = 255
-"""A queue is a folder of this name."""
+"""Limit of a name, because a queue is a folder with its name."""
 
 
 def is_light_queue(name: str) -> bool:
-    """Return whether a broker dispatches records to a queue of this name."""
+    """Return whether a broker dispatches records to a queue with a name."""
     return name.startswith(LIGHT_PREFIX) and "/" not in name
 
 
 def can_be_folder(name: str) -> bool:
-    """Return whether a light queue can be kept under its name."""
+    """Return whether the name of a light queue can be the name of a folder."""
     return is_light_queue(name) and "\0" not in name and len(name.encode()) <= _MAX_NAME_BYTES
 
 
 def light_queue_names(topic: str, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names in INNER_MULTI_DISPATCH, whatever they are; none for topics that are never dispatched."""
+    """Return the names in INNER_MULTI_DISPATCH, valid or not; none for topics that are never dispatched."""
     names = properties.get(MULTI_DISPATCH)
     if not names or topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC:
         return ()
@@ -41,9 +41,9 @@ def light_queue_names(topic: str, properties: Mapping[str, str]) -> tuple[str, .
 
 
 def light_queue_entries(topic: str, properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """Return the light queues that a stored record is in, and its number in each.
+    """Return the light queues of a stored record, with its offset in each.
 
-    Where the lists differ in length, there are none. Other names are left out, and numbers that no queue can have.
+    If the lists differ in length, the result is empty. Invalid names and impossible offsets are omitted.
     """
     names = light_queue_names(topic, properties)
     numbers = properties.get(MULTI_QUEUE_OFFSET, "").split(SEPARATOR)

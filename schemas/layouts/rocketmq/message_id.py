@@ -1,7 +1,7 @@
-"""The offset message id: where a record lies, as a broker prints it.
+"""Offset message id: the position of a record in the form that a broker prints.
 
 Upper-case hex of the store host's address (4 or 16 bytes), its port (int32) and the physical offset (int64): 32 or 56
-characters. A client's UNIQ_KEY has the same lengths, so text alone does not tell which of the two an id is.
+characters. A client's UNIQ_KEY has the same lengths, so the text alone does not show which of the two it is.
 Source: MessageDecoder.createMessageId and decodeMessageId.
 """
 
@@ -21,14 +21,14 @@ assert (V4_LENGTH, V6_LENGTH) == (32, 56)
 
 
 class MessageId(NamedTuple):
-    """A store host and the physical offset of a record in its CommitLog."""
+    """Store host and physical offset of a record."""
 
     store_host: Host
     physical_offset: int
 
 
 def parse_message_id(text: str) -> MessageId:
-    """The place that an offset message id names.
+    """Parse an offset message id.
 
     Raises:
         LayoutError: if `text` is not 32 or 56 hexadecimal digits.
@@ -39,14 +39,14 @@ def parse_message_id(text: str) -> MessageId:
         data = bytes.fromhex(text)
     except ValueError:
         raise LayoutError("msg_id", 0, "hexadecimal digits", repr(text)) from None
-    if len(data) * 2 != len(text):  # fromhex passes over white space
+    if len(data) * 2 != len(text):  # fromhex ignores white space
         raise LayoutError("msg_id", 0, "hexadecimal digits", repr(text))
     host = parse_host(data, 0, is_v6=len(text) == V6_LENGTH)
     return MessageId(host, _OFFSET.unpack_from(data, len(data) - _OFFSET.size)[0])
 
 
 def serialize_message_id(store_host: Host, physical_offset: int) -> str:
-    """The id of the record at `physical_offset` in the log of `store_host`."""
+    """Return the id of the record at `physical_offset` in the log of `store_host`."""
     return _host_text(store_host) + _OFFSET.pack(physical_offset).hex().upper()
 
 

@@ -1,13 +1,13 @@
 """Keys of consumerOffset.json: `topic@group`.
 
-A topic's name cannot hold an `@` (TopicValidator), a group's name can: a proxy keeps the offsets of a broadcasting
-group under `orders@billing_broadcast@broadcast`. So the first `@` separates the two.
+A topic's name cannot contain an `@` (TopicValidator), but a group's name can: a proxy stores the offsets of a
+broadcasting group under `orders@billing_broadcast@broadcast`. So the first `@` is the separator.
 """
 
 from __future__ import annotations
 
 OFFSETS_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
-"""A broker keeps groups' offsets in the second one, and does not read the first, where it has `enableLmq=true`."""
+"""With `enableLmq=true`, a broker stores offsets in the second file, and does not read the first."""
 
 
 def split_offset_key(key: str) -> tuple[str, str]:

@@ -1,14 +1,14 @@
-"""The topic that a message was sent to, told by a record that may lie in a topic of the broker's.
+"""Original topic of a message whose record may be in an internal topic of the broker.
 
-A broker stores some messages in topics of its own, and says in properties where they came from:
+A broker stores some messages in internal topics, with their original topic in properties:
 
-    delayed, timer, half     REAL_TOPIC is the topic that the message goes to next: its own, or the retry topic of a
-                             group where a consumer failed; then RETRY_TOPIC is its own
-    retry, dead letter       RETRY_TOPIC; REAL_TOPIC is out of date by then
-    retry of a POP consumer  no property has it: the retry topic is `%RETRY%group_topic`, or `%RETRY%group+topic`, and
+    delayed, timer, half     REAL_TOPIC is the next topic: the original one, or after a failed delivery the retry topic
+                             of a group; then RETRY_TOPIC is the original topic
+    retry, dead letter       RETRY_TOPIC; REAL_TOPIC is outdated then
+    retry of a POP consumer  no property: the retry topic is `%RETRY%group_topic` or `%RETRY%group+topic`, and
                              ORIGIN_GROUP is the group. RETRY_TOPIC of its dead letter is this retry topic
 
-DLQ_ORIGIN_TOPIC is a name of RocketMQ's for the same, which its brokers do not write; programs that do mean the same.
+DLQ_ORIGIN_TOPIC has the same meaning in RocketMQ; its brokers do not write it, but other programs do.
 Source: ScheduleMessageService, AbstractSendMessageProcessor, PopReviveService, KeyBuilder.parseNormalTopic (5.5.0).
 """
 
@@ -20,19 +20,19 @@ from commitlake.schemas.layouts.rocketmq.properties import DLQ_ORIGIN_TOPIC, ORI
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, Kind, kind_of
 
 POP_SEPARATORS = ("+", "_")
-"""Between group and topic in the name of a POP consumer's retry topic: of version 2, which no name has, and of 1."""
+"""Separators between group and topic in a POP consumer's retry topic: version 2, not valid in names, and version 1."""
 WAITING_KINDS = frozenset({Kind.DELAY, Kind.TIMER, Kind.HALF})
-"""Kinds of records whose message waits for its own topic."""
+"""Kinds of records whose message waits for delivery to its topic."""
 FAILED_KINDS = frozenset({Kind.RETRY, Kind.DLQ})
 """Kinds of records whose message a consumer failed to consume."""
 
 
 def origin_topic(topic: str, properties: Mapping[str, str]) -> str:
-    """Return the topic that a message was sent to; the stored topic where no property names another.
+    """Return the original topic of a message, or the stored topic if no property names another.
 
     Args:
-        topic: where the record is stored.
-        properties: the record's.
+        topic: topic in which the record is stored.
+        properties: properties of the record.
     """
     kind = kind_of(topic)
     if kind in WAITING_KINDS:
@@ -53,7 +53,7 @@ def origin_topic(topic: str, properties: Mapping[str, str]) -> str:
 
 
 def _without_group(topic: str, groups: Iterable[str]) -> str:
-    """Return a topic, and of a POP consumer's retry topic the one that it consumes; empty for other retry topics."""
+    """Return a topic, or the topic in a POP consumer's retry topic; empty for other retry topics."""
     if not topic.startswith(RETRY_PREFIX):
         return topic
     rest = topic.removeprefix(RETRY_PREFIX)

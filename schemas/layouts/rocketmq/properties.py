@@ -1,8 +1,8 @@
 """Message properties: `key 0x01 value 0x02`, repeated, in UTF-8.
 
-The last 0x02 is absent in what brokers 4.9.1 to 5.1.4 wrote; both forms are read, and the newer one is written.
-Keys may repeat (brokers 4.9.4 to 5.3.3 append a batch's header properties to each message of the batch): RocketMQ
-sees the last value, and the message's own UNIQ_KEY is the first. Source: MessageDecoder.string2messageProperties.
+Brokers 4.9.1 to 5.1.4 write no 0x02 after the last entry; both forms are read, and the newer one is written. Keys may
+repeat (brokers 4.9.4 to 5.3.3 append the header properties of a batch to each of its messages): RocketMQ uses the last
+value, and the message's own UNIQ_KEY is the first. Source: MessageDecoder.string2messageProperties.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from commitlake.schemas.layouts.numbers import parse_int32
 NAME_VALUE_SEPARATOR = 0x01
 PROPERTY_SEPARATOR = 0x02
 MAX_SIZE = 32_767
-"""propertiesLength is an int16."""
+"""Maximum size, because propertiesLength is an int16."""
 
 KEYS = "KEYS"
 TAGS = "TAGS"
@@ -38,10 +38,10 @@ Pairs = list[tuple[str, str]]
 
 
 def parse_properties(data: bytes) -> Pairs:
-    """Every entry in stored order, repeated keys included.
+    """Parse all entries in stored order, including repeated keys.
 
-    An entry needs a 0x01 with at least one byte on both sides; others are skipped, as the broker's decoder does. Bytes
-    that are not UTF-8 become U+FFFD, likewise; ask `is_utf8` where that matters.
+    An entry needs a 0x01 with at least one byte on both sides; as in the broker's decoder, others are skipped, and
+    bytes that are not UTF-8 become U+FFFD; use `is_utf8` if that matters.
     """
     pairs: Pairs = []
     for entry in data.decode("utf-8", "replace").split("\x02"):
@@ -52,7 +52,7 @@ def parse_properties(data: bytes) -> Pairs:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether the stored text says the same in every decoder."""
+    """Return whether the stored text is valid UTF-8, so that every decoder reads the same."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -61,10 +61,11 @@ def is_utf8(data: bytes) -> bool:
 
 
 def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """The stored form, with a 0x02 after every entry, as brokers since 5.2.0 write it.
+    """Serialize properties with a 0x02 after every entry, as brokers since 5.2.0 do.
 
     Raises:
-        UnserializableError: for an empty key or value, a separator inside one, or more than 32,767 bytes.
+        UnserializableError: if a key or value is empty or contains a separator, or the result has more than 32,767
+            bytes.
     """
     parts: list[str] = []
     for key, value in pairs:
@@ -72,7 +73,7 @@ def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
             raise UnserializableError("properties", "keys and values of at least one character", f"{key!r}={value!r}")
         parts.append(f"{key}\x01{value}\x02")
     text = "".join(parts)
-    # Two counts over the whole are much cheaper than a search in every key and value; brokers do this for every
+    # Two counts over the whole text are much cheaper than a search in every key and value, and this runs for each
     # message.
     if text.count("\x01") != len(parts) or text.count("\x02") != len(parts):
         bad = next(part for part in parts if part.count("\x01") != 1 or part.count("\x02") != 1)
@@ -84,15 +85,15 @@ def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
 
 
 def split_keys(value: str) -> list[str]:
-    """Business keys out of the KEYS property: parts between single spaces, empty ones dropped."""
+    """Return the business keys in a KEYS property: parts between single spaces, without empty ones."""
     return [key for key in value.split(KEY_SEPARATOR) if key]
 
 
 def first_value(pairs: Pairs, key: str) -> str | None:
-    """The value of a key's first entry."""
+    """Return the value of a key's first entry, or None."""
     return next((value for name, value in pairs if name == key), None)
 
 
 def parse_priority(value: str | None) -> int | None:
-    """Return a priority where the property is a whole number that fits an int32, else None."""
+    """Return a priority if the property is an int32, else None."""
     return parse_int32(value)

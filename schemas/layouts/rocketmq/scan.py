@@ -1,26 +1,26 @@
-"""Where the records of a segment begin and end, and what lies between them.
+"""Scanner of the records of a segment, and of the bytes between them.
 
-A position in a segment holds one of five things. They are told apart by these rules, which the compiled kernel of the
-Spark source follows too (a property test holds the two together):
+A position in a segment has one of five states. They are determined by these rules, which the compiled kernel of the
+Spark source follows, too (a property test compares the two):
 
-    RECORD     proves itself: a record's magic, its own physical offset, lengths that add up to its size, and the body's
-               CRC by the rule of the magic's dialect
-    BLANK      a BLANK's magic and exactly the bytes left in the segment: the log goes on in the next one
+    RECORD     valid: a record's magic, its own physical offset, lengths that add up to its size, and the body's CRC
+               by the rule of the magic's dialect
+    BLANK      a BLANK's magic and exactly the bytes left in the segment: the log continues in the next one
     UNWRITTEN  zeros, up to the end of the file
-    MORE       the window ends within the record: ask again with more bytes
+    MORE       the window ends within the record; a larger window is needed
     FAULT      none of these
 
-After a fault the next position that proves itself as a record ends the bad range. A BLANK is eight bytes that anybody
-can put into a body, and proves nothing there: the first one that a search meets ends the bad range, and the segment,
-only if no record proves itself between it and the end of the file. Where a record should begin it is believed.
+After a fault, the next valid record ends the bad range. A BLANK is only eight bytes, which a body may contain, so it
+proves nothing there: the first one that a search finds ends the bad range, and the segment, only if no valid record
+lies between it and the end of the file. At a position where a record should begin, a BLANK is trusted.
 
 A record whose lengths add up but whose body fails its CRC is a bad range of its own: its size is trusted, because five
-fields agree on it. A size is never believed before it is compared with the bytes that the file has.
+fields agree on it. A size is always compared with the bytes of the file before it is used.
 
-Zeros with data behind them are a hole: the fault HOLE. What no look at one segment can tell is left to the caller:
-zeros at the end of a segment that has a successor are a hole too, and a bad range at the end of the newest segment,
-with no proven record behind it, is a torn tail, to be read again when the broker has gone on, whether a BLANK seems to
-follow it or not.
+Zeros with data after them are a hole: the fault HOLE. Decisions that need more than one segment are left to the caller:
+zeros at the end of a segment that has a successor are also a hole. And a bad range at the end of the newest segment,
+with no valid record after it, is a torn tail, even if a BLANK seems to follow: it must be read again when the broker
+has written more.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, locate_parts
 
 DEFAULT_MAX_RECORD_BYTES = 64 << 20
-"""No released broker stores more than 4 MiB and 64 KiB unless told to; a remoting frame ends at 16 MiB. What claims
-more is a fault, so that a reader's memory has a bound."""
+"""No released broker stores more than 4 MiB and 64 KiB by default; a remoting frame ends at 16 MiB. Larger sizes are
+faults, so that a reader's memory is bounded."""
 
 
 class SpanKind(StrEnum):
-    """What a stretch of a segment is."""
+    """Kind of a span of a segment."""
 
     RECORD = "record"
     BLANK = "blank"
@@ -55,9 +55,9 @@ class SpanKind(StrEnum):
 
 
 class Fault(StrEnum):
-    """Why a stretch is not what it should be: the column `_corrupt_record.reason`.
+    """Reason why a span is bad: the column `_corrupt_record.reason`.
 
-    The last four are of a record that proves itself but holds a value that no column can: the row then has the rest.
+    The last four are for a valid record with a value that its column cannot store; the row then has the other values.
     """
 
     MAGIC = "magic"
@@ -76,7 +76,7 @@ class Fault(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What one position holds; `size` is 0 where it is not known."""
+    """Finding at one position; `size` is 0 if it is unknown."""
 
     kind: SpanKind
     size: int = 0
@@ -86,7 +86,7 @@ class Finding(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A stretch of a segment, in physical offsets; the last three are filled in for a FAULT."""
+    """Span of a segment in physical offsets; the last three fields are set for a FAULT."""
 
     kind: SpanKind
     start: int
@@ -97,12 +97,12 @@ class Span(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What sizes are compared with.
+    """Limits for sizes.
 
     Attributes:
-        segment_end: physical offset behind the segment's last byte, which a BLANK must reach.
-        file_end: physical offset behind the last byte that the file has; less than `segment_end` where a file is cut.
-        max_record_bytes: a larger size is a fault.
+        segment_end: physical offset of the end of the segment, which a BLANK must reach.
+        file_end: physical offset of the end of the file; less than `segment_end` if the file is truncated.
+        max_record_bytes: maximum size of a record.
     """
 
     segment_end: int
@@ -115,22 +115,22 @@ _MAGIC_NAMES = f"{MESSAGE_MAGIC_NAMES}, CBD43194 or CBD431A4"
 
 
 def fault_finding(fault: Fault, expected: str, found: str, size: int = 0) -> Finding:
-    """Return a finding of what is wrong; `size` where it is beyond doubt all the same."""
+    """Return a finding for a fault, with the size if it is certain."""
     return Finding(SpanKind.FAULT, size, fault, expected, found)
 
 
 def wrong_size(total_size: int, min_size: int, available: int, offset: int, bounds: Bounds) -> Finding | None:
-    """Check the size that a record claims, before anything behind it is looked at.
+    """Check the size that a record claims, before any byte after it is examined.
 
     Args:
-        total_size: what the record says.
+        total_size: size in the record.
         min_size: size of the smallest record.
-        available: bytes of the window from the record on.
-        offset: where the record begins in the log.
-        bounds: what sizes are compared with.
+        available: number of bytes in the window from the record on.
+        offset: offset of the record in the log.
+        bounds: limits for sizes.
 
     Returns:
-        A fault, or MORE where the record ends behind the window; None where all of the record is there.
+        A fault, or MORE if the record ends after the window; None if the record is complete.
     """
     if not min_size <= total_size <= bounds.max_record_bytes:
         return fault_finding(Fault.SIZE, f"{min_size} to {bounds.max_record_bytes} bytes", f"{total_size}")
@@ -140,19 +140,19 @@ def wrong_size(total_size: int, min_size: int, available: int, offset: int, boun
     return MORE if total_size > available else None
 
 
-def examine(  # noqa: PLR0911 (one return for each thing that can stand there)
+def examine(  # noqa: PLR0911 (one return for each state)
     window: memoryview, position: int, physical_offset: int, bounds: Bounds
 ) -> Finding:
-    """What stands at a position.
+    """Examine the bytes at a position.
 
     Args:
         window: bytes of a segment.
-        position: where to look in the window.
-        physical_offset: the physical offset of that position.
-        bounds: what sizes are compared with.
+        position: position in the window.
+        physical_offset: physical offset of that position.
+        bounds: limits for sizes.
 
     Returns:
-        MORE where the answer needs bytes behind the window that the file still has.
+        The finding; MORE if it depends on bytes of the file after the window.
     """
     available = len(window) - position
     left = bounds.file_end - physical_offset
@@ -201,20 +201,20 @@ def _examine_record(window: memoryview, position: int, physical_offset: int, bou
 
 
 def any_data(view: memoryview) -> bool:
-    """Whether a stretch holds a byte that is not zero."""
+    """Return whether a range contains a byte that is not zero."""
     step = 1 << 20
     return any(bytes(view[start : start + step]).strip(b"\0") for start in range(0, len(view), step))
 
 
 class Rules(NamedTuple):
-    """What a scanner must know of a format.
+    """Rules of a format for a scanner.
 
     Attributes:
-        examine: tells what stands at a position, as the function of that name does.
-        landmark: bytes that every record and every BLANK has; a search stops there.
-        landmark_position: where they stand in it.
-        landmark_size: how many they are.
-        proving: the faults that a record may have and prove itself all the same, because its size is beyond doubt.
+        examine: function that examines a position, see `examine`.
+        landmark: pattern of bytes that every record and every BLANK contains; a search stops there.
+        landmark_position: position of these bytes in a record.
+        landmark_size: number of these bytes.
+        proving: faults with which a record is still certain to be one, because its size is.
     """
 
     examine: Callable[[memoryview, int, int, Bounds], Finding]
@@ -230,7 +230,7 @@ COMMITLOG = Rules(
 
 
 class SegmentScanner:
-    """Turns windows of a segment into spans; the spans follow one another without a gap.
+    """Scanner that converts windows of a segment to spans without gaps.
 
         scanner = SegmentScanner(start, Bounds(segment_end, file_end))
         while not scanner.done:
@@ -238,11 +238,11 @@ class SegmentScanner:
             for span in scanner.feed(window): ...
             # no progress: the record at scanner.position is larger than the window
 
-    It touches no file, keeps no bytes, and needs windows no larger than the largest record.
+    It opens no files, stores no bytes, and needs windows no larger than the largest record.
     """
 
     def __init__(self, start: int, bounds: Bounds, rules: Rules = COMMITLOG) -> None:
-        """Begin at the physical offset `start`, which must be where a record should begin."""
+        """Start at the physical offset `start`, at which a record should begin."""
         self.position = start
         self.done = start >= bounds.file_end
         self._bounds = bounds
@@ -252,11 +252,11 @@ class SegmentScanner:
         self._all_zeros = False
 
     def feed(self, window: bytes | memoryview) -> Iterator[Span]:
-        """The spans that end in this window.
+        """Yield the spans that end in this window.
 
         Args:
-            window: the segment's bytes from `self.position` on, as many as the caller likes to read. A window shorter
-                than what the file has left is taken for a part; an empty one for a file that has been cut meanwhile.
+            window: bytes of the segment from `self.position` on, of any length. A window shorter than the rest of the
+                file is taken for a part of it; an empty one for a file that has been truncated meanwhile.
         """
         view = memoryview(window)
         origin = self.position
@@ -289,7 +289,7 @@ class SegmentScanner:
                 return self._search(view, origin)
 
     def _search(self, view: memoryview, origin: int) -> Span | None:
-        """Go on to the next position that proves itself; None where the window ends first."""
+        """Search for the next valid record; return None if the window ends first."""
         self._all_zeros = self._all_zeros and not any_data(view[self.position - origin :])
         rules = self._rules
         while not self._all_zeros and (
@@ -309,7 +309,7 @@ class SegmentScanner:
         window_end = origin + len(view)
         if window_end >= self._bounds.file_end:
             return self._end_bad_range(self._bounds.file_end if self._blank is None else self._blank.start)
-        # A landmark may begin in this window's last bytes: look at them again, with what follows.
+        # A landmark may begin in this window's last bytes: search them again with the next window.
         self.position = max(self.position, window_end - rules.landmark_position - rules.landmark_size + 1)
         return None
 

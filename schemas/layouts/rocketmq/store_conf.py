@@ -1,6 +1,6 @@
-"""A broker's settings, as they decide what its store holds and what its files look like.
+"""Settings of a broker that determine the content and the file sizes of its store.
 
-A broker.conf is a Java properties file (`broker_conf`). Its keys here, with the defaults of MessageStoreConfig and
+A broker.conf is a Java properties file (`broker_conf`). Keys used here, with the defaults of MessageStoreConfig and
 BrokerConfig of RocketMQ 4.9.7 and 5.5.0:
 
     key                                default
@@ -14,7 +14,7 @@ BrokerConfig of RocketMQ 4.9.7 and 5.5.0:
     maxMessageSize                     4194304      bytes of the largest body
     flushDiskType                      ASYNC_FLUSH  or SYNC_FLUSH: when a send is answered
 
-Of BoltMQ's broker.toml only the broker's name is read: its other sizes cannot be set.
+Only the broker's name is read from BoltMQ's broker.toml, which has no settings for sizes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLUSH_TYPES = {"ASYNC_FLUSH": False, "SYNC_FLUSH": True}
 
 @dataclass(frozen=True, slots=True)
 class StoreConf:
-    """What a settings file says of a store; None where it does not set a key.
+    """Settings of a store in a broker.conf; None for a key that is not set.
 
     Attributes:
         broker_name: `brokerName`.
@@ -44,7 +44,7 @@ class StoreConf:
         index_slots: `maxHashSlotNum`.
         index_entries: `maxIndexNum`.
         max_body_bytes: `maxMessageSize`.
-        is_flush_sync: Whether `flushDiskType` is SYNC_FLUSH.
+        is_flush_sync: whether `flushDiskType` is SYNC_FLUSH.
     """
 
     broker_name: str | None = None
@@ -62,10 +62,10 @@ def parse_store_conf(text: str) -> StoreConf:
     """Parse a broker.conf or a BoltMQ broker.toml; other keys are ignored.
 
     Args:
-        text: The file's content, decoded as ISO 8859-1.
+        text: content of the file, decoded as ISO 8859-1.
 
     Raises:
-        BrokerConfError: A value that the broker would not take.
+        BrokerConfError: if the broker would not accept a value.
     """
     if is_boltmq_conf(text):
         return StoreConf(broker_name=parse_broker_name(text))
@@ -84,16 +84,16 @@ def parse_store_conf(text: str) -> StoreConf:
 
 
 def parse_broker_name(text: str) -> str | None:
-    """Parse the broker's name only, whatever else the file sets.
+    """Parse only the broker's name, and ignore all other settings.
 
     Args:
-        text: The content of a broker.conf or a broker.toml, decoded as ISO 8859-1.
+        text: content of a broker.conf or a broker.toml, decoded as ISO 8859-1.
 
     Returns:
-        The name as it is there, None where there is none.
+        The name, or None if it is not set.
 
     Raises:
-        BrokerConfError: The text is a broker.toml that cannot be read.
+        BrokerConfError: if the text is an invalid broker.toml.
     """
     return boltmq_broker_name(text) if is_boltmq_conf(text) else _broker_name(parse_properties(text))
 

@@ -1,4 +1,4 @@
-"""The sysFlag of a message: what the bits say about its body, its transaction and its hosts.
+"""Bits of a message's sysFlag: compression of the body, transaction type, and host sizes.
 
 Source: org.apache.rocketmq.common.sysflag.MessageSysFlag, 4.9.4 and later (older clients never set the
 compression type, which then reads as 0 and means zlib).
@@ -18,7 +18,7 @@ COMPRESSION_MASK = 0x0700
 
 
 class TransactionType(IntEnum):
-    """Two bits that tell a record's part in a transaction; brokers store NOT and COMMIT only."""
+    """Transaction type of a record, two bits; brokers store only NOT and COMMIT."""
 
     NOT = 0x0
     PREPARED = 0x4
@@ -27,7 +27,7 @@ class TransactionType(IntEnum):
 
 
 class BodyCodec(StrEnum):
-    """How a stored body is compressed. UNKNOWN: flag bits that no released client writes."""
+    """Compression of a stored body. UNKNOWN stands for flag bits that no released client writes."""
 
     NONE = "none"
     ZLIB = "zlib"
@@ -46,21 +46,21 @@ _BITS_BY_CODEC = {
 
 
 def transaction_type(sys_flag: int) -> TransactionType:
-    """The record's part in a transaction."""
+    """Return the transaction type of a record."""
     return TransactionType(sys_flag & TRANSACTION_MASK)
 
 
 def body_codec(sys_flag: int) -> BodyCodec:
-    """How the stored body is compressed: the type bits count only where COMPRESSED is set."""
+    """Return the compression of the stored body; its type bits only count if COMPRESSED is set."""
     if not sys_flag & COMPRESSED:
         return BodyCodec.NONE
     return _CODEC_BY_BITS.get(sys_flag & COMPRESSION_MASK, BodyCodec.UNKNOWN)
 
 
 def compression_bits(codec: BodyCodec) -> int:
-    """The flag bits that a 5.x producer sets for a codec.
+    """Return the flag bits that a 5.x producer sets for a codec.
 
     Raises:
-        KeyError: for UNKNOWN, which nobody may write.
+        KeyError: for UNKNOWN, which must not be written.
     """
     return _BITS_BY_CODEC[codec]

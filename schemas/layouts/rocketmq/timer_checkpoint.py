@@ -1,15 +1,15 @@
-"""`config/timercheck`: how far a broker (5.x) has come with the messages of its timer topic.
+"""File `config/timercheck`: a broker's (5.x) progress with the messages of its timer topic.
 
     offset  size  field
          0     8  last_read_time_ms           slots of the wheel before this time were delivered
-         8     8  last_timer_log_flush_pos    bytes of the timer log that are on the disk
+         8     8  last_timer_log_flush_pos    bytes of the timer log that are on disk
         16     8  last_timer_queue_offset     messages of the timer topic's queue before this one are in the timer log
-        24     8  master_timer_queue_offset   the same of the master; on a master itself, no smaller
+        24     8  master_timer_queue_offset   the same of the master; on a master itself, not smaller
         32    24  version                     state version, time of the last change in ms, number of changes
 
-The file has 4,096 bytes, the rest are zeros; brokers before 5.1 end at byte 32. When a broker starts it goes on with
-the message after the last one in the timer log, but not after `master_timer_queue_offset`; `last_timer_queue_offset`
-only counts where the timer log is empty. Source: org.apache.rocketmq.store.timer.TimerCheckpoint,
+The file has 4,096 bytes, the rest are zeros; brokers before 5.1 end at byte 32. A starting broker resumes with the
+message after the last one in the timer log, but at most at `master_timer_queue_offset`; `last_timer_queue_offset` only
+counts if the timer log is empty. Source: org.apache.rocketmq.store.timer.TimerCheckpoint,
 TimerMessageStore.recover (5.5.0).
 """
 
@@ -25,11 +25,11 @@ PATH = "config/timercheck"
 
 LAYOUT = Layout(
     Field("last_read_time_ms", "q", "slots of the wheel before this time were delivered, ms"),
-    Field("last_timer_log_flush_pos", "q", "end of the timer log on the disk, bytes"),
+    Field("last_timer_log_flush_pos", "q", "end of the timer log on disk, bytes"),
     Field("last_timer_queue_offset", "q", "next message of the timer topic's queue"),
     Field("master_timer_queue_offset", "q", "the same of the master"),
-    Field("state_version", "q", "of the controller; 0 without one"),
-    Field("timestamp", "q", "of the last change, ms"),
+    Field("state_version", "q", "state version of the controller; 0 without one"),
+    Field("timestamp", "q", "time of the last change, ms"),
     Field("counter", "q", "number of changes"),
 )
 assert LAYOUT.size == 56
@@ -37,7 +37,7 @@ assert LAYOUT.size == 56
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """The file's values; a new store has zeros."""
+    """Values of the file; a new store has zeros."""
 
     last_read_time_ms: int = 0
     last_timer_log_flush_pos: int = 0
@@ -49,7 +49,7 @@ class TimerCheckpoint:
 
 
 def parse_timer_checkpoint(data: bytes) -> TimerCheckpoint:
-    """Return the checkpoint in a file's bytes.
+    """Parse the checkpoint in a file's bytes.
 
     Raises:
         LayoutError: if the file is shorter than its fields.

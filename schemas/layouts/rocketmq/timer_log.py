@@ -1,19 +1,19 @@
-"""`timerlog/<20 digits>`: a unit for each message that was entered into the timer wheel, in that order (5.x).
+"""Timer log `timerlog/<20 digits>`: units for messages in the order in which they entered the timer wheel (5.x).
 
     offset  size  field
          0     4  size               52
          4     8  prev_pos           position of the previous unit of the same slot, -1 for the first
-        12     4  magic              1, | 2: the slot is a stop on the way (roll), | 4: it cancels another message
-        16     8  write_time_ms      when it was entered, taken down to the wheel's precision
-        24     4  delay_ms           from then to the time of its slot
+        12     4  magic              1; + 2: parked again before its time (roll); + 4: cancels another message
+        16     8  write_time_ms      time of entry, rounded down to the wheel's precision
+        24     4  delay_ms           time from there to its slot
         28     8  physical_offset    of the record in the timer topic
         36     4  record_size        bytes
-        40     4  topic_hash         Java's hash of the topic that the message is for
+        40     4  topic_hash         Java's hash of the message's topic
         44     8  reserved           0
 
 Files have a fixed size (100 MiB by default); positions count from the first byte of the first file ever. A unit that
-does not leave 16 bytes after it goes to the next file, and a blank takes the rest: its size, 0, and the magic CBD43194.
-The first unit that is not valid ends the log. Source: org.apache.rocketmq.store.timer.TimerLog,
+would not leave 16 bytes after it goes to the next file, and a blank takes the rest: its size, 0, and the magic
+CBD43194. The first invalid unit ends the log. Source: org.apache.rocketmq.store.timer.TimerLog,
 TimerMessageStore.doEnqueue (5.5.0).
 """
 
@@ -37,9 +37,9 @@ UNIT = Layout(
     Field("size", "i", "52"),
     Field("prev_pos", "q", "position of the previous unit of the slot, bytes; -1 for none"),
     Field("magic", "i", "1, with 2 for a roll and 4 for a cancellation"),
-    Field("write_time_ms", "q", "when it was entered"),
-    Field("delay_ms", "i", "from then to its slot"),
-    Field("physical_offset", "q", "of the record, bytes"),
+    Field("write_time_ms", "q", "time of entry, ms"),
+    Field("delay_ms", "i", "time from there to its slot, ms"),
+    Field("physical_offset", "q", "physical offset of the record, bytes"),
     Field("record_size", "i", "bytes"),
     Field("topic_hash", "i", "Java's hash of REAL_TOPIC"),
     Field("reserved", "q", "0"),
@@ -56,7 +56,7 @@ MIN_FILE_SIZE = UNIT.size + BLANK.size
 
 
 class TimerUnit(NamedTuple):
-    """A message in the timer log."""
+    """Unit of a message in the timer log."""
 
     prev_pos: int
     magic: int
@@ -69,7 +69,7 @@ class TimerUnit(NamedTuple):
 
     @property
     def slot_ms(self) -> int:
-        """Time of the slot of the wheel that it is in."""
+        """Time of its slot in the wheel."""
         return self.write_time_ms + self.delay_ms
 
 
@@ -79,12 +79,12 @@ def serialize_timer_unit(unit: TimerUnit) -> bytes:
 
 
 def serialize_timer_blank(room: int) -> bytes:
-    """Return the blank that takes the rest of a file, which has `room` bytes left."""
+    """Return the blank that fills the rest of a file with `room` bytes left."""
     return BLANK.pack(room, 0, BLANK_MAGIC)
 
 
 def timer_units(data: ReadableBuffer) -> Iterator[TimerUnit]:
-    """Yield the units of a file up to its blank or the first that is not valid."""
+    """Yield the units of a file up to its blank or the first invalid unit."""
     whole = memoryview(data)[: len(data) // UNIT.size * UNIT.size]
     for size, *values in UNIT.struct.iter_unpack(whole):
         unit = TimerUnit(*values)

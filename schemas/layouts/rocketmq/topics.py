@@ -1,6 +1,6 @@
-"""Topics that mean something to a broker, and the kind of message that their name gives away.
+"""Topics with a meaning for brokers, and the kinds of messages that their names show.
 
-The stored topic alone tells a message's kind: properties such as DELAY stay on a message after its delivery.
+Only the stored topic determines a record's kind, because properties such as DELAY stay after delivery.
 Source: TopicValidator, MixAll, TimerMessageStore (5.5.0).
 """
 
@@ -24,7 +24,7 @@ SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
-"""Of the groups whose offsets are the broker's own progress: timers, transactions, POP."""
+"""Prefix of groups whose offsets are the broker's own progress: timers, transactions, POP."""
 MAX_TOPIC_LENGTH = 127
 MAX_RETRY_TOPIC_LENGTH = 255
 
@@ -41,7 +41,7 @@ _SYSTEM_TOPICS = frozenset(
 
 
 class Kind(StrEnum):
-    """What a stored record is in the life of a message."""
+    """Kind of a stored record in the life of a message."""
 
     NORMAL = "normal"
     DELAY = "delay"
@@ -65,12 +65,12 @@ _KIND_BY_TOPIC = {
 
 
 def is_system_group(group: str) -> bool:
-    """Return whether a consumer group is the broker's own, as MixAll.isSysConsumerGroup does."""
+    """Return whether a consumer group belongs to the broker, as MixAll.isSysConsumerGroup does."""
     return group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def kind_of(topic: str) -> Kind:
-    """The kind of a record stored under `topic`."""
+    """Return the kind of a record stored under `topic`."""
     if topic in _KIND_BY_TOPIC:
         return _KIND_BY_TOPIC[topic]
     if topic.startswith(RETRY_PREFIX):

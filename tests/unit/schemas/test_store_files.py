@@ -183,7 +183,7 @@ def test_links_among_folders_are_named_and_other_files_passed_over(store: Path) 
 def test_tree_with_anything_but_folders_and_files_is_refused(store: Path) -> None:
     check_tree(store)
     with pytest.raises(UnsafeFileError, match="at most 2 files, found more"):
-        check_tree(store, most=2)
+        check_tree(store, max_files=2)
     (store / "a" / "b" / "link").symlink_to("file")
     with pytest.raises(UnsafeFileError, match="a file or a folder, found a symbolic link"):
         check_tree(store)

@@ -220,5 +220,5 @@ def test_a_tls_handshake_that_comes_to_nothing_ends_in_time(tmp_path: Path, answ
 
 
 def test_settings_of_tls_that_cannot_be_used_are_told(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="cannot be read"):
+    with pytest.raises(OptionError, match="cannot read the file"):
         Network(replace(HASTY, tls_config=str(tmp_path / "none")))

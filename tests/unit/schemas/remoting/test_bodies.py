@@ -159,7 +159,7 @@ def test_tags_become_a_subscription(expression: str, tags: tuple[str, ...], code
     [
         (b"", "TopicRoute: expected JSON"),
         (b"\xff\xfe", "TopicRoute: expected JSON"),
-        (b"[" * 100_000, "nested beyond all measure"),
+        (b"[" * 100_000, "nested too deeply"),
         (b"[]", "TopicRoute: expected an object"),
         (b'{"queueDatas":{}}', r"TopicRoute\.queueDatas: expected a list"),
         (b'{"queueDatas":[1]}', r"TopicRoute\.queueDatas: expected an object"),
@@ -225,7 +225,7 @@ def test_a_registration_does_not_grow_without_end() -> None:
     bomb = zlib.compress(bytes(MAX_REGISTRATION_BYTES + 1))
     with pytest.raises(BodyError, match="expected at most 16777216 bytes, found more"):
         parse_registration(bomb, compressed=True)
-    with pytest.raises(BodyError, match="found a stream without its end"):
+    with pytest.raises(BodyError, match="found a truncated one"):
         parse_registration(zlib.compress(b"{}")[:-3], compressed=True)
     with pytest.raises(BodyError, match="expected a zlib stream"):
         parse_registration(b"no zlib", compressed=True)

@@ -92,14 +92,14 @@ def test_certificates_of_clients_are_asked_for_if_they_are_verified(lines: str, 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("tls.server.need.client.auth=require", "expected tls.server.authClient=true beside it"),
+        ("tls.server.need.client.auth=require", "expected also tls.server.authClient=true"),
         ("tls.server.mode=strict", "tls.server.mode: expected disabled, permissive, enforcing, found 'strict'"),
         ("tls.server.need.client.auth=yes", "expected none, optional, require, found 'yes'"),
         ("tls.client.authServer=yes", "tls.client.authServer: expected true or false, found 'yes'"),
-        ("tls.server.keypath=/key", "tls.server.keypath: expected a setting of TLS; did you mean tls.server.keyPath?"),
-        ("brokerName=broker-a", "brokerName: expected a setting of TLS"),
-        ("tls.server.keyPath=/key", "expected both tls.server.keyPath and tls.server.certPath, found one"),
-        ("tls.client.certPath=/cert", "expected both tls.client.keyPath and tls.client.certPath, found one"),
+        ("tls.server.keypath=/key", "tls.server.keypath: unknown setting of TLS; did you mean tls.server.keyPath?"),
+        ("brokerName=broker-a", "brokerName: unknown setting of TLS"),
+        ("tls.server.keyPath=/key", "expected both tls.server.keyPath and tls.server.certPath, found only one"),
+        ("tls.client.certPath=/cert", "expected both tls.client.keyPath and tls.client.certPath, found only one"),
     ],
 )
 def test_a_setting_that_cannot_be_meant_is_refused(line: str, expected: str) -> None:

@@ -137,11 +137,11 @@ def test_a_file_with_a_password_is_not_for_everybody(tmp_path: Path, mode: int, 
     if is_read:
         read_tls_properties(path, {})
         return
-    with pytest.raises(TlsConfigError, match="others may not read") as raised:
+    with pytest.raises(TlsConfigError, match="only its owner may read") as raised:
         read_tls_properties(path, {})
     assert "secret-of-the-key" not in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(TlsConfigError, match="cannot be read: No such file"):
+    with pytest.raises(TlsConfigError, match="cannot read the file: No such file"):
         read_tls_properties(tmp_path / "none", {})

@@ -66,7 +66,7 @@ def test_a_slave_is_known() -> None:
         ("[cluster]\nbroker_role=1", "cluster.broker_role: expected one of"),
         ("store=1", "store: expected a table, found 1"),
         ("fileReservedTime=72", "expected the tables cluster, broker, store, log .* found 'fileReservedTime'"),
-        ("deleteWhen=04;16", "expected BoltMQ's settings, in TOML"),
+        ("deleteWhen=04;16", "expected BoltMQ's settings in TOML"),
     ],
 )
 def test_what_the_broker_does_not_take_is_refused(text: str, message: str) -> None:

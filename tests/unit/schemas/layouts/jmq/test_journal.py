@@ -142,9 +142,9 @@ STREAM = compress_body(b"a" * 1000)[0]
     ("stored", "found"),
     [
         (b"no stream", "a zlib stream"),
-        (STREAM[:-1], "cut"),
-        (b"", "cut"),
-        (STREAM + b"x", "1 bytes behind it"),
+        (STREAM[:-1], "truncated"),
+        (b"", "truncated"),
+        (STREAM + b"x", "1 bytes after it"),
     ],
 )
 def test_body_that_is_no_zlib_stream_is_an_error(stored: bytes, found: str) -> None:

@@ -74,7 +74,7 @@ def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]
         ("fileReservedTime=72 ", "found '72 '"),  # Java takes no such number either: the broker would use its default
         ("fileReservedTime=-1", "found '-1'"),
         ("fileReservedTime=2147483648", "found '2147483648'"),
-        ("deleteWhen=4am", "deleteWhen: expected hours from 00 to 23 with semicolons between"),
+        ("deleteWhen=4am", "deleteWhen: expected hours from 00 to 23 separated by semicolons"),
         ("deleteWhen=24", "found '24'"),
         ("deleteWhen=04,16", "found '04,16'"),
         ("deleteWhen=", "found ''"),

@@ -44,7 +44,7 @@ def test_of_boltmqs_settings_the_name_is_read() -> None:
         ("maxIndexNum=0", "maxIndexNum: expected a whole number from 1"),
         ("mappedFileSizeCommitLog=1g", "mappedFileSizeCommitLog: expected a whole number"),
         ("flushDiskType=sync", "flushDiskType: expected ASYNC_FLUSH or SYNC_FLUSH, found 'sync'"),
-        ("[cluster]\nbroker_name=7", "cluster.broker_name: expected a text, found 7"),
+        ("[cluster]\nbroker_name=7", "cluster.broker_name: expected a string, found 7"),
     ],
 )
 def test_values_that_a_broker_would_not_take_are_refused(line: str, expected: str) -> None:
