@@ -69,13 +69,12 @@ def consumption(
     source: Row | None, group: str, attempt: int, seconds: float, outcome: str | None, entry: int = 0
 ) -> list[Row]:
     """The row of a consumption that a trace tells of."""
-    absent: dict[str, object] = {}
-    if source is None:
-        absent = {"absent_end": "from", "absent_reason": "ambiguous"}
+    is_absent = source is None
     return edge(
         "consumed", source, consumer_group=group, attempt=attempt, outcome=outcome, event_timestamp=at(seconds),
         cost_ms=None if outcome is None else 36, client_host="10.0.0.9", request_id=f"r{entry}-{attempt}",
-        evidence_broker=BROKER, evidence_physical_offset=900_000 + int(seconds), evidence_entry=entry, **absent,
+        evidence_broker=BROKER, evidence_physical_offset=900_000 + int(seconds), evidence_entry=entry,
+        absent_end="from" if is_absent else None, absent_reason="ambiguous" if is_absent else None,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from commitlake.jobs.explain import command as explain
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.verify import command as verify
-from commitlake.pipelines.replay.masking import KEY_VARIABLE as MASK_KEY_VARIABLE
+from commitlake.pipelines.masking.masks import KEY_VARIABLE as MASK_KEY_VARIABLE
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE

@@ -1,3 +1,5 @@
+"""Tables on a terminal, laid out without rich, have the form that rich gives them."""
+
 from __future__ import annotations
 
 import io
@@ -13,6 +15,7 @@ class Terminal(io.StringIO):
     """A text stream that says that it is a terminal."""
 
     def isatty(self) -> bool:
+        """Return True."""
         return True
 
 
