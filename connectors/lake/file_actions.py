@@ -1,7 +1,7 @@
 """The data files of a Delta table, as its log names them.
 
-This module passes no Python value to Arrow, because the first one makes Arrow import pandas; see `plain_arrays`. It does
-not call `pyarrow.compute` either, whose import takes a tenth of the time of a small question.
+This module passes no Python value to Arrow, because the first one makes Arrow import pandas; see `plain_arrays`. It
+does not call `pyarrow.compute` either, whose import takes a tenth of the time of a small question.
 """
 
 from __future__ import annotations
