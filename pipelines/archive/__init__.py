@@ -1,1 +1,1 @@
-"""What the tasks of an archive run do: from a range of a log to packs of bodies and data files of `messages`."""
+"""Archive runs: from ranges of a log to packs of bodies, data files of `messages`, and one commit."""

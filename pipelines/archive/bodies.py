@@ -38,7 +38,7 @@ _LAST_DAY = (datetime.date.max - datetime.date(1970, 1, 1)).days
 
 
 def date_of(day: int) -> datetime.date | None:
-    """The date so many days after 1970-01-01; None for a time that no column can hold."""
+    """Return the date a number of days after 1970-01-01; None if no column can hold it."""
     return None if day == _NO_DAY else datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
 
 
@@ -49,7 +49,7 @@ def _days_of(store_timestamps: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class PackOfBodies:
-    """The bodies of one pack.
+    """A pack that is being written.
 
     Attributes:
         pack: the pack's name.
@@ -70,7 +70,7 @@ class _OpenPack:
 
 
 class BodyPacks:
-    """The packs of one range, for a `with`: they are there when it has ended without an error."""
+    """The packs of one range, for a `with` statement; they exist once it has ended without an error."""
 
     def __init__(self, part: Part, store: PackStore, erased: ErasedPlaces = NOTHING_ERASED) -> None:
         self._part = part
@@ -126,14 +126,14 @@ class BodyPacks:
         self._rows += len(days)
 
     def finish(self) -> list[PackOfBodies]:
-        """The last frames; what there is in each pack, oldest date first."""
+        """Write the last frames, and return the contents of each pack, oldest date first."""
         return [
             PackOfBodies(pack.name, np.concatenate(pack.rows), pack.writer.finish())
             for _, pack in sorted(self._packs.items())
         ]
 
     def _without_erased(self, window: Array, offsets: Array, positions: Array, lengths: Array) -> Array:
-        """A window with zeros for the bodies of erased messages."""
+        """Return a window in which the bodies of erased messages are zeros."""
         ids = self._erased.ids_of(self._part.broker, offsets) if self._erased else _NONE
         erased = np.flatnonzero(ids >= 0)
         if not len(erased):

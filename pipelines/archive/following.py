@@ -26,7 +26,7 @@ _LACKS_EDGES = "the lake has no table edges yet, which 'archive --backfill edges
 
 @dataclass(frozen=True)
 class FollowedTables:
-    """What the followers did.
+    """Results of the followers.
 
     Attributes:
         keys: that of `message_keys`.

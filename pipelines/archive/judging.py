@@ -1,4 +1,4 @@
-"""The suites' judgement on a run, before its commit: what they judge, and what is kept of it.
+"""Quality checks of a run before its commit, and the rows that are kept of them.
 
 A run that a critical expectation stops leaves `messages` and what follows it as they were, and rows in
 `quality_results` that say why.
@@ -33,14 +33,14 @@ from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
 
 
 class CriticalQualityError(CommitLakeError):
-    """A run that a critical expectation stopped; the lake's messages are as they were."""
+    """A critical expectation stopped the run; the lake's messages are unchanged."""
 
     exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is kept of a judgement.
+    """The results of the checks that are kept.
 
     Attributes:
         files: written for the tables `profiles` and `quality_results`, which no table knows of yet.
@@ -115,7 +115,7 @@ def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> Cr
 
 
 def _ways_out(report: QualityReport, work: ArchiveWork) -> str:
-    """What can be done at once: a broker that is in trouble need not keep the others from being archived."""
+    """Return what the user can do at once, such as archiving the other brokers."""
     without = "'--no-quality' archives all as it is."
     concerned = brokers_concerned(report)
     others = set(work.commit.ranges) - set(concerned or work.commit.ranges)

@@ -1,4 +1,4 @@
-"""What a run's tasks come to, before its commit."""
+"""The outcome of a run's tasks, before the commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run's tasks.
+    """The outcome of a run's tasks.
 
     Attributes:
         commit: the run's, with how far it has come.

@@ -63,7 +63,7 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """The rows of `quality_results` of one run."""
+    """Rows of `quality_results` of one run."""
 
     judged_at: datetime.datetime
     unmet: int

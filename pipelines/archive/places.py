@@ -1,4 +1,4 @@
-"""Where a run's bodies go: one place for all of a lake's, which the commits remember.
+"""The location of a run's bodies: one for all bodies of a lake, which the commits remember.
 
 A row's reference has no root, and a question asks one root: bodies in a second place would be found by nobody.
 """
@@ -50,7 +50,7 @@ def check_bodies(lake: LakePaths, bodies: str | None) -> None:
 
 
 def bodies_root(lake: LakePaths, bodies: str | None) -> str:
-    """The root of the packs as a commit names it; the arguments are those of `check_bodies`."""
+    """Return the root of the packs, as commits name it; for the arguments see `check_bodies`."""
     root = _spelled(bodies or lake.bodies)
     return IN_LAKE if root == _spelled(lake.bodies) else root
 

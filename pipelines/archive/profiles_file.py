@@ -1,4 +1,4 @@
-"""A run's one file of the table `profiles`, written piece by piece: a row group for each."""
+"""The data file of `profiles` of a run, written piece by piece, a row group for each."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class ProfilesFile:
 
     @property
     def written(self) -> DataFile:
-        """The file, once it is whole."""
+        """The data file, once it is complete."""
         assert self._written is not None
         return self._written
 
 
 @contextmanager
 def open_profiles_file(lake: LakePaths, run_id: str) -> Iterator[ProfilesFile]:
-    """The file; it is there once the `with` has ended without an error, and no table knows of it until it is committed.
+    """Open the file. It exists once the `with` ends without an error, and belongs to no table before the commit.
 
     Args:
         lake: where the tables lie.

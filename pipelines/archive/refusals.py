@@ -1,4 +1,4 @@
-"""What a task could not read, on its way into the tables `quarantine` and `gaps`.
+"""Rows for the tables `quarantine` and `gaps`, from the ranges that a task could not read.
 
 The rows go into files as they come, and not to the driver: a damaged log may give as many of them as it has records.
 """
@@ -29,7 +29,7 @@ TABLES = {"quarantine": QUARANTINE, "gaps": GAPS}
 
 @dataclass
 class Refusals:
-    """The refused rows of one task.
+    """Refused rows of one task.
 
     Attributes:
         lake: where the two tables lie.

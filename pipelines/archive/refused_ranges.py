@@ -1,4 +1,4 @@
-"""What one archive run could not read, for reports: its rows of `quarantine` and `gaps`, grouped, the first ones shown.
+"""The ranges that an archive run could not read, for reports: rows of `quarantine` and `gaps` by reason, with samples.
 
 A run may have a million such rows. They are counted by reason, and only the first of each reason are read whole.
 """
@@ -22,7 +22,7 @@ _MAX_REASONS = 64  # there are thirteen; a damaged table may have any
 
 @dataclass(frozen=True, slots=True)
 class RefusalGroup:
-    """Rows of one run and one reason.
+    """Rows of one run with the same reason.
 
     Attributes:
         table: `quarantine` or `gaps`.

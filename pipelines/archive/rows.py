@@ -1,4 +1,4 @@
-"""Rows of ranges on their way into data files: joined, with the places of their bodies, by date.
+"""Rows that wait to be written to data files: joined, with the places of their bodies, by date.
 
 They wait until they are worth a file, or take up `PART_BYTES`; that, not the log, bounds a task's memory.
 """

@@ -71,7 +71,7 @@ Progress = Callable[[Runner, int], AbstractContextManager[Callable[[int], None]]
 
 
 class OnRefusal(StrEnum):
-    """What a run does about something that it cannot read.
+    """The reaction of a run to a range that it cannot read.
 
     FAIL: the lake stays as it was. KEEP: it is written down, everything else is archived, and the run's verdict is
     damage. ACCEPT: the same, and it is no damage.
@@ -83,14 +83,14 @@ class OnRefusal(StrEnum):
 
 
 class RefusedError(CommitLakeError):
-    """A run that was told to fail on damage or a gap, and found some; the lake is as it was."""
+    """The run found damage or a gap, and was told to fail then; the lake is unchanged."""
 
     exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What one run archives.
+    """Settings of one run.
 
     Attributes:
         store: store folder, glob or comma-separated list, as the source's `path`.
@@ -135,7 +135,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run did; `sequence` is 0 where there was nothing new.
+    """Result of one run; `sequence` is 0 if there was nothing new.
 
     Attributes:
         sequence: of the commit.
@@ -367,7 +367,7 @@ def _follow(lake: LakePaths, config: Config, runner: Runner) -> FollowedTables:
 
 
 def _behind(tables: FollowedTables, hbase: FollowedInHBase) -> list[str]:
-    """The names of what other runs have kept from following."""
+    """Return the names of tables that are behind, because other runs were first."""
     found = {
         "message_keys": tables.keys.is_behind,
         "edges": tables.edges.is_behind,
@@ -411,7 +411,7 @@ def _commit(
 
 
 def _refused(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
-    """How many rows there are for `quarantine`, and for `gaps`."""
+    """Return the numbers of rows for `quarantine` and `gaps`."""
     counts = [counts for row in manifest for counts in row.refusal_counts.values()]
     return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
 

@@ -1,4 +1,4 @@
-"""What a page shows of an archive run, and what writes the page."""
+"""The facts of an archive run that a page shows, and the interface of what writes the page."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ShownRun:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """Where runs are shown.
+    """Interface of a page that shows runs.
 
     Attributes:
         path: Of the page.

@@ -43,12 +43,12 @@ _READERS = 8
 
 
 def inline_bytes(tasks: int) -> int:
-    """How large a profile may be that goes to the driver within the manifest of one of so many tasks."""
+    """Return the largest size of a profile in a task's manifest, for a number of tasks."""
     return min(_INLINE_BYTES, _INLINE_ALL_BYTES // max(tasks, 1))
 
 
 def stage_profile(profile: pa.Table, lake: LakePaths, run_id: str, name: str, most_inline: int) -> TaskProfile:
-    """A task's profile for its manifest.
+    """Return a task's profile for its manifest, or write it to a file and return a reference.
 
     Args:
         profile: a table of `PROFILE`.
@@ -67,7 +67,7 @@ def stage_profile(profile: pa.Table, lake: LakePaths, run_id: str, name: str, mo
 
 
 def gather_profiles(lake: LakePaths, manifest: Sequence[ManifestRow], most: int = GROUP_ROWS) -> Iterator[pa.Table]:
-    """The run's profile, merged, in pieces that each hold whole topics; at least one, if only an empty one.
+    """Yield the merged profile of the run in pieces of whole topics; at least one piece, which may be empty.
 
     Args:
         lake: where the tables lie.
@@ -120,7 +120,7 @@ def _delete(lake: LakePaths, folder: str) -> None:
 def _read_all(
     readers: ThreadPoolExecutor, lake: LakePaths, staged: Sequence[tuple[str, PartitionIndex]], group: Group
 ) -> list[pa.Table]:
-    """What all files hold of a group."""
+    """Read the rows of a group from all files."""
     if not staged:
         return []
     files = _Staged(lake, group)  # with credentials of now
@@ -128,7 +128,7 @@ def _read_all(
 
 
 class _Staged:
-    """What staged files hold of a group."""
+    """Reader of a group's rows in staged files."""
 
     def __init__(self, lake: LakePaths, group: Group) -> None:
         self._folder = lake.profiles
@@ -136,7 +136,7 @@ class _Staged:
         self._group = group
 
     def read(self, path: str, index: PartitionIndex) -> pa.Table:
-        """The rows of one file."""
+        """Read the rows of one file."""
         offset, length = index.stretch(self._group)
         if not length:
             return SCHEMA.empty_table()

@@ -132,7 +132,7 @@ class ArchiveTasks:
 
 
 class _Closing:
-    """Files of a task that are closed by another thread: the disk takes them while the task goes on."""
+    """Closes a task's files in another thread, so that the task continues while they are written to disk."""
 
     def __init__(self, thread: Executor) -> None:
         self._thread = thread
@@ -174,7 +174,7 @@ class Masking:
 
     @property
     def reads_bodies(self) -> bool:
-        """Whether bodies change, and are wanted as a column."""
+        """True if masks change bodies, which are then read as a column."""
         return self._masks is not None and self._masks.reads_bodies
 
     def mask(self, batch: pa.RecordBatch, packs: BodyPacks) -> pa.RecordBatch:

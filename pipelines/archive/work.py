@@ -1,4 +1,4 @@
-"""What an archive run has to do, found out before Spark starts: stores, ranges, and what earlier runs left undone."""
+"""The work of an archive run, found before Spark starts: stores, ranges, and unfinished commits of earlier runs."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ class ArchiveWork:
 
     @property
     def started_from(self) -> Mapping[str, StoreProgress]:
-        """How far each store was."""
+        """The progress of each store before the run."""
         return self.last.stores
 
     @property
     def has_new(self) -> bool:
-        """Whether a store has something that is not archived yet."""
+        """True if a store has messages that are not archived yet."""
         return bool(self.snapshot.size)
 
     @property
     def is_nothing(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not self.has_new and not self.unfinished
 
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[Part]:  # noqa: ARG002 (of other work)
-        """The ranges of all stores, in order, for so many workers at a time."""
+        """Divide the ranges of all stores into parts, in order."""
         new = [store for store in self.stores if self.snapshot.ranges[store.broker].size]
         planned = _for_each(
             lambda store: plan_splits(store, self.snapshot.ranges[store.broker], max_partition_bytes), new
@@ -141,13 +141,13 @@ def find_work(
 
 
 def _for_each(work: Callable[[Store], _Answer], stores: Sequence[Store]) -> list[_Answer]:
-    """What the stores give, some of them at a time."""
+    """Run a function for every store, several at a time, and return the results in order."""
     with ThreadPoolExecutor(max(1, min(_THREADS, len(stores)))) as pool:
         return list(pool.map(work, stores))
 
 
 def _seems_longer(store: Store, end: int | None) -> bool:
-    """Whether a log has bytes that are not zero where the next record would begin, or a segment after that place."""
+    """Return whether a log has data where the next record would begin, or a later segment."""
     newest = store.segments[-1]
     if end is None or end < newest.base_offset:
         return True
@@ -174,7 +174,7 @@ def _check_store(store: Store, last: ArchiveCommit) -> None:
 
 
 def _offered(store: Store, start: int | None, offered: StoreRange | None) -> StoreRange:
-    """What of an offered range the lake does not have yet."""
+    """Return the part of an offered range that is not archived yet."""
     oldest = store.segments[0].base_offset
     first = start if start is not None else min(oldest, offered.start if offered else oldest)
     if offered is None or offered.end <= first:
@@ -191,7 +191,7 @@ def _check_name(store: Store) -> None:
 
 
 def _progress_after(store: Store, store_range: StoreRange, before: StoreProgress | None) -> StoreProgress:
-    """The progress, with the last record that proves itself: the newest segment may have none yet."""
+    """Return the progress after a range, with its last valid record, which may be in an earlier segment."""
     found, segments = store_range, store.segments
     while found.last_record is None and found.size:
         earlier = tuple(segment for segment in segments if segment.base_offset < found.end)

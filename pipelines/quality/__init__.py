@@ -1,4 +1,4 @@
-"""Quality of what an archive run takes: its profile, the suites' judgement on it, and the page that tells it.
+"""Quality checks of an archive run: its profile, the results of the expectation suites, and the report.
 
 profile      rows of a task to a profile          judge        suites on a profile, stretch by stretch
 merging      profiles of tasks to one             frames       the tables that the suites judge

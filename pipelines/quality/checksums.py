@@ -74,7 +74,7 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _numbers(column: pa.Array) -> list[Array]:
-    """The numbers of a column: one for each row, of a map two."""
+    """Return the hashes of a column: one for each row; for a map, two."""
     if pa.types.is_map(column.type):
         return [_of_lists(column, column.keys), _of_lists(column, column.items)]
     if pa.types.is_list(column.type):
@@ -116,7 +116,7 @@ def _of_texts(texts: pa.Array) -> Array:
 
 
 def _of_lists(lists: pa.Array, elements: pa.Array) -> Array:
-    """Hashes of the elements of each list; `elements` are those of the whole array, whatever slice `lists` is."""
+    """Return the combined hash of each list's elements. If `lists` is a slice, `elements` are of the whole array."""
     hashes = np.empty(len(lists), np.int64)
     if pa.types.is_dictionary(elements.type):
         texts, indices = elements.dictionary, elements.indices.cast(pa.int32()).to_numpy()

@@ -1,4 +1,4 @@
-"""What can go wrong while quality is judged.
+"""Errors of the quality checks.
 
 QualityError
 ├── ProfileError   a table is not what a profile is made of
@@ -17,8 +17,8 @@ class QualityError(CommitLakeError):
 
 
 class ProfileError(QualityError):
-    """A table is not what a profile is made of."""
+    """A table does not have the columns of a profile."""
 
 
 class JudgeError(QualityError):
-    """An expectation could not be judged: neither good data nor bad."""
+    """An expectation could not be evaluated."""

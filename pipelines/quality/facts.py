@@ -1,4 +1,4 @@
-"""What a run knows beside its profile, for the suites."""
+"""Facts about a run that the suites need beside its profile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """What a run knows of one broker beside its messages.
+    """Facts about one broker of a run.
 
     Attributes:
         log_bytes: of the range that was read; None where it is not known.
@@ -25,13 +25,13 @@ class BrokerFacts:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a queue may lack messages for a reason that is known, or go by a name that is not its own."""
+        """True if damage or a gap explains missing messages or wrong queue names."""
         return bool(self.bad_ranges or self.missing_ranges or self.marked_rows)
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a run knows beside its profile.
+    """Facts about a run.
 
     Attributes:
         brokers: by name; those that gave no message, too.

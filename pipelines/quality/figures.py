@@ -1,4 +1,4 @@
-"""What the page shows of a profile, summed up stretch by stretch: the largest topics one by one, the others together.
+"""Sums of a profile for the page: the largest topics separately, all others together.
 
 A stretch holds whole topics, so that the largest of all are among the largest of each. What is kept grows with the
 windows' number in time alone: sixteen bytes for each ten minutes, and the same for each topic that is shown.
@@ -25,14 +25,14 @@ Counts = dict[datetime.datetime, int]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time that all pictures show."""
+    """The time range of all charts."""
 
     begin: datetime.datetime
     end: datetime.datetime
 
 
 class PageFigures:
-    """Sums of a profile; `add` takes stretches of it.
+    """Sums of a profile, to which `add` adds parts of it.
 
     Args:
         most: how many topics are shown one by one, the largest first.
@@ -93,7 +93,7 @@ class PageFigures:
 
     @property
     def brokers(self) -> int:
-        """How many there are."""
+        """The number of brokers."""
         return len(self._brokers)
 
     @property
@@ -107,17 +107,17 @@ class PageFigures:
 
     @property
     def by_window(self) -> Counts:
-        """Messages of each window, of those that have a time."""
+        """Return the number of messages by window, without messages that have no time."""
         return _plain(self._windows)
 
     @property
     def shown(self) -> Sequence[Mapping[str, Any]]:
-        """The largest topics: key, sums as `messages_sum`, and `queue_id_count_distinct`."""
+        """Return the largest topics: key, sums such as `messages_sum`, and `queue_id_count_distinct`."""
         rows: list[Mapping[str, Any]] = [] if self._shown is None else self._shown.to_pylist()
         return rows
 
     def of_topic(self, topic: Topic) -> Counts:
-        """Messages of each window of a topic that is shown."""
+        """Return the number of messages by window, for one of the largest topics."""
         return _plain(self._by_topic.get(topic))
 
 

@@ -1,4 +1,4 @@
-"""The suites on one frame, by great_expectations: in memory, without a word to anybody."""
+"""Evaluation of suites on one frame by great_expectations, in memory and without telemetry."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _judgement(
 
 
 def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str, Any]) -> None:
-    """An exception, or no answer, is neither bad data nor good.
+    """Raise an error if an expectation could not be evaluated.
 
     Raises:
         JudgeError: for these.
@@ -75,7 +75,7 @@ def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str
 
 
 def _outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that a sum, a least or a greatest value fails for."""
+    """Return the rows that cause a sum, minimum or maximum to fail."""
     column = frame[str(expectation.kwargs["column"])]
     wrong = pd.Series(False, index=frame.index)
     if (least := expectation.kwargs.get("min_value")) is not None:
@@ -86,7 +86,7 @@ def _outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, object]:
-    """Values that JSON knows."""
+    """Convert values to types of JSON."""
     return {str(name): None if pd.isna(value) else _scalar(value) for name, value in row.items()}
 
 
@@ -97,7 +97,7 @@ def _scalar(value: Any) -> object:
 
 
 def _open_source() -> Any:
-    """A place of great_expectations for tables, in memory."""
+    """Return an in-memory data source of great_expectations."""
     gx = load()
     try:
         context = gx.get_context(mode="ephemeral")
@@ -108,7 +108,7 @@ def _open_source() -> Any:
 
 
 def _validate(source: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """What great_expectations says of each expectation, by its name."""
+    """Validate a frame, and return great_expectations' results by name of the expectation."""
     gx = load()
     try:
         asset = source.add_dataframe_asset(suite.name)

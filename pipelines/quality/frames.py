@@ -1,4 +1,4 @@
-"""The tables that the suites judge, made of a profile and of what else is known of the run.
+"""The frames that the suites check, made from a profile and from facts about the run.
 
 Each has a row per window, topic or broker, its key first; where a
 figure has no meaning for a row, it has the value that breaks no rule.
@@ -78,7 +78,7 @@ def _seconds(times: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _between_runs(windows: pd.DataFrame, parts: Parts) -> tuple[Array, Array]:
-    """Offsets that are left out before each window's runs, and steps back, in its queue's order over all windows.
+    """Return skipped offsets and steps back before each window's runs, in the queue's order over all windows.
 
     What is left out between two windows counts in the later one. A window whose runs are not known counts for itself.
     """
@@ -98,7 +98,7 @@ def _between_runs(windows: pd.DataFrame, parts: Parts) -> tuple[Array, Array]:
 
 
 def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
-    """Sums of all windows of some topics, and how their messages lie in their queues, where they are many enough."""
+    """Return sums over all windows of some topics, and how evenly large topics use their queues."""
     by_queue = windows.groupby(["broker", "topic", "queue_id"], dropna=False)["messages"].sum()
     queues = by_queue.groupby(level=["broker", "topic"], dropna=False).agg(["max", "count"])
     found = windows.groupby(["broker", "topic"], dropna=False).agg(
@@ -123,12 +123,12 @@ def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def broker_sums(topics: pd.DataFrame) -> pd.DataFrame:
-    """What some topics add to their brokers' sums."""
+    """Return the sums of some topics by broker."""
     return topics.groupby("broker", dropna=False)[_SUMMED].sum().reset_index()
 
 
 def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
-    """Sums of all topics, beside what the run knows; what files hold too much or too little is the first broker's.
+    """Return sums over all topics with the facts of the run; differences in file sizes count for the first broker.
 
     Args:
         topics: a row for each; or several tables of `broker_sums`, one below the other.

@@ -1,4 +1,4 @@
-"""The suites on a profile, stretch by stretch: on the driver, in memory."""
+"""Evaluation of the suites on a profile, part by part, in memory of the driver."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts |
 
 
 class Judging:
-    """A judgement that is made stretch by stretch, so that no more than one is in memory.
+    """Evaluation part by part, with one part in memory at a time.
 
     What is kept of a stretch is its judgements, sums for each broker, and the sums of its topics until these are as
     many as a stretch has rows.
@@ -76,7 +76,7 @@ class Judging:
             self._judge_topics()
 
     def report(self) -> QualityReport:
-        """The judgement on all stretches; at least one, if only an empty one, was added.
+        """Return the results of all parts. At least one part, which may be empty, must have been added.
 
         Raises:
             JudgeError: as for `judge`.

@@ -1,4 +1,4 @@
-"""The suites' judgement in a process of its own, which loads great_expectations while this process does other things.
+"""Evaluation of the suites in a separate process, which loads great_expectations while this process works.
 
 Loading it takes as long as to archive hundreds of thousands of messages, and other threads of one process would wait.
 The tables that are judged are made there, too: this process does without pandas.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class JudgeProcess:
-    """A process that judges profiles, for a `with`; it begins to load when it is started, at the latest when used."""
+    """A process that evaluates profiles, for a `with` statement. It loads when it is started or first used."""
 
     def __init__(self) -> None:
         self._process: SideProcess | None = None
@@ -34,7 +34,7 @@ class JudgeProcess:
 
     @property
     def is_started(self) -> bool:
-        """Whether there is a process."""
+        """True if the process was started."""
         return self._process is not None
 
     def start(self) -> SideProcess:

@@ -1,4 +1,4 @@
-"""What came of one expectation."""
+"""The result of one expectation."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ class Judgement:
 
     @property
     def is_critical(self) -> bool:
-        """Whether it stops the commit, where it was not met."""
+        """True if an unmet expectation stops the commit."""
         return self.expectation.severity is Severity.CRITICAL

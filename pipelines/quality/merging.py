@@ -36,7 +36,7 @@ def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
 
 
 def combine(parts: Parts) -> Parts:
-    """The same with one part for each window, in order of the key."""
+    """Combine the parts of each window, and return them in the order of the key."""
     order, groups = _grouped(parts.keys)
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     values = {name: _reduced(np.add, parts.values[name], order, starts) for name in SUMS}
@@ -55,7 +55,7 @@ def combine(parts: Parts) -> Parts:
 
 
 def _grouped(keys: list[pa.Array]) -> tuple[Array, Array]:
-    """The order of the keys, and in it the number of each one's group."""
+    """Return the order of the keys, and the group number of each in that order."""
     ranks = [sort_ranks(key) for key in keys]
     order = np.lexsort(ranks[::-1])
     changes = np.zeros(len(order), bool)
@@ -84,7 +84,7 @@ def _reduced(function: np.ufunc, values: Array, order: Array, starts: Array) -> 
 
 
 def _joined_runs(parts: Parts, group_of: Array, groups: int) -> tuple[Array, Array]:
-    """The runs of each group in the log's order, joined where they belong together, and how many each group has."""
+    """Return the runs of each group in log order, adjacent ones joined, and the number of runs by group."""
     of_run = np.repeat(group_of, parts.run_counts)
     order = np.lexsort((parts.runs[2], parts.runs[0], of_run))
     runs, counts = np.ascontiguousarray(parts.runs[:, order]), np.zeros(groups, np.int64)
@@ -93,7 +93,7 @@ def _joined_runs(parts: Parts, group_of: Array, groups: int) -> tuple[Array, Arr
 
 
 def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str, Array]:
-    """What the runs say of each group's queue offsets."""
+    """Return figures about each group's queue offsets."""
     lengths, missing, restarts, repeated = (np.zeros(len(counts), np.int64) for _ in range(4))
     kernel.run_figures(counts, runs, lengths, missing, restarts)
     # Where offsets never go back, none is there twice.
@@ -106,7 +106,7 @@ def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str
 
 
 def _covered(firsts: Array, lasts: Array) -> int:
-    """How many numbers lie in at least one of the ranges."""
+    """Return how many numbers lie in at least one range."""
     order = np.argsort(firsts)
     firsts, ends = firsts[order], np.maximum.accumulate(lasts[order] + 1)
     begins = np.maximum(firsts[1:], ends[:-1])

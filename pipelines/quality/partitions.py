@@ -39,7 +39,7 @@ _TOPIC = ("broker", "topic")
 
 @dataclass(frozen=True, slots=True)
 class PartitionIndex:
-    """Where the partitions of one file are.
+    """Positions of the partitions in one file.
 
     Attributes:
         begin: bytes before the first one.
@@ -51,22 +51,22 @@ class PartitionIndex:
 
     @property
     def rows(self) -> Array:
-        """Rows of each partition."""
+        """Return the number of rows by partition."""
         found: Array = self.parts["rows"].astype(np.int64)
         return found
 
     def stretch(self, group: Group) -> tuple[int, int]:
-        """Offset and length of the bytes of a group's partitions."""
+        """Return offset and length of the bytes of a group's partitions."""
         sizes = self.parts["size"].astype(np.int64)
         return self.begin + int(sizes[: group.first].sum()), int(sizes[group.first : group.end].sum())
 
     def to_bytes(self) -> bytes:
-        """The index, for a column of a task's manifest."""
+        """Serialize the index, for a column of a task's manifest."""
         return self.begin.to_bytes(_BEGIN_BYTES, "little") + self.parts.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartitionIndex:
-        """What `to_bytes` gave.
+        """Parse the result of `to_bytes`.
 
         Raises:
             ProfileError: for bytes of another length.
@@ -88,7 +88,7 @@ class Group:
 
 
 def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[Group]:
-    """Groups that hold all partitions, in order, each of at most so many rows; at least one.
+    """Divide all partitions, in order, into groups of limited size; returns at least one group.
 
     A partition that has more is shared out by its topics' hashes: its shares have as many rows on an average.
 
@@ -113,7 +113,7 @@ def _shared(first: int, end: int, rows: int, most: int) -> list[Group]:
 
 
 def rows_of(profile: pa.Table, group: Group) -> pa.Table:
-    """The rows of a profile that are of a group."""
+    """Return the rows of a profile that belong to a group."""
     hashes = _hashes(profile)
     partitions = hashes % PARTITIONS
     chosen = (partitions >= group.first) & (partitions < group.end)
@@ -123,12 +123,12 @@ def rows_of(profile: pa.Table, group: Group) -> pa.Table:
 
 
 def partition_counts(profile: pa.Table) -> Array:
-    """Rows of each partition."""
+    """Return the number of rows by partition."""
     return np.bincount(_hashes(profile) % PARTITIONS, minlength=PARTITIONS)
 
 
 def _hashes(profile: pa.Table) -> Array:
-    """A number for each row's broker and topic, the same in every process."""
+    """Return a hash of each row's broker and topic that is the same in every process."""
     (brokers, broker_names), (topics, topic_names) = (_codes(profile.column(name)) for name in _TOPIC)
     found, places = np.unique(brokers * len(topic_names) + topics, return_inverse=True)
     hashes = [
@@ -139,7 +139,7 @@ def _hashes(profile: pa.Table) -> Array:
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Array, list[str | None]]:
-    """Numbers of a column's strings, and the strings; the last is that of nulls."""
+    """Return a column's strings as codes, and the strings; the last code stands for null."""
     encoded = column.combine_chunks().dictionary_encode()
     names = [*encoded.dictionary.to_pylist(), None]
     return encoded.indices.cast(pa.int64()).fill_null(len(names) - 1).to_numpy(), names
@@ -150,7 +150,7 @@ def _key(name: str | None) -> bytes:
 
 
 def serialize_partitions(profile: pa.Table) -> tuple[pa.Buffer, PartitionIndex]:
-    """A profile as a file's bytes, and where its partitions are."""
+    """Serialize a profile, and return the bytes and the index of partitions."""
     partitions = _hashes(profile) % PARTITIONS
     counts = np.bincount(partitions, minlength=PARTITIONS)
     ordered = profile.select(SCHEMA.names).take(pa.array(np.argsort(partitions, kind="stable"))).combine_chunks()

@@ -27,7 +27,7 @@ _EMPTY = {**dict.fromkeys(FIRST, kernel.GREATEST), **dict.fromkeys(LAST, kernel.
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Profiles of parts of windows; a window may have several.
+    """Profiles of windows; a window may have several parts.
 
     Attributes:
         keys: the key's columns, one array each.
@@ -45,7 +45,7 @@ class Parts:
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Parts:
-        """The columns of a profile.
+        """Return the columns of a profile as arrays.
 
         Raises:
             ProfileError: for a table with other columns.
@@ -70,7 +70,7 @@ class Parts:
         )
 
     def to_table(self) -> pa.Table:
-        """The profile."""
+        """Return the profile as a table."""
         columns = dict(zip(KEY_COLUMNS, self.keys, strict=True))
         nothing = {}
         for first, last in zip(FIRST, LAST, strict=True):

@@ -39,7 +39,7 @@ def profile_rows(table: pa.Table) -> pa.Table:
 
 
 def _parts(rows: Rows) -> Parts:
-    """Profiles of the stretches that lie together in the table."""
+    """Return profiles of the consecutive groups of rows in the table."""
     brokers, broker_names = rows.codes("broker")
     topics, topic_names = rows.codes("topic")
     queues, stores, nulls = rows.queues(), rows.numbers("store_timestamp"), rows.null_bits()

@@ -1,4 +1,4 @@
-"""The judgements on an archive run, and sentences on what is not as expected."""
+"""The results of all expectations of an archive run, and sentences about those not met."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class QualityReport:
 
     @property
     def critical_failures(self) -> list[Judgement]:
-        """What stops the commit."""
+        """Unmet critical expectations, which stop the commit."""
         return [found for found in self.judgements if not found.success and found.is_critical]
 
     @property
     def warnings(self) -> list[Judgement]:
-        """What somebody should know."""
+        """Unmet expectations that are not critical."""
         return [found for found in self.judgements if not found.success and not found.is_critical]
 
     @property
     def passed(self) -> bool:
-        """Whether the run may be committed."""
+        """True if the run may be committed."""
         return not self.critical_failures
 
 
 def sentences(report: QualityReport) -> list[str]:
-    """A line for each expectation that was not met, the critical ones first."""
+    """Return a sentence for each unmet expectation, critical ones first."""
     return [
         f"{found.expectation.severity}: {found.suite}.{found.expectation.name} is not so ({_observed(found)}): "
         f"{found.expectation.why}. {found.expectation.action}"
@@ -50,7 +50,7 @@ def sentences(report: QualityReport) -> list[str]:
 
 
 def brokers_concerned(report: QualityReport) -> list[str] | None:
-    """The brokers of all that stops the commit; None where the report does not tell all of them."""
+    """Return the brokers whose data stop the commit; None where the report does not name all of them."""
     names: dict[str, None] = {}
     for found in report.critical_failures:
         if found.unexpected > len(found.examples):
@@ -71,7 +71,7 @@ def _observed(found: Judgement) -> str:
 
 
 def _place(example: Mapping[str, object]) -> str:
-    """Where a row of the profile is; names are somebody else's, and are not to move a terminal's cursor."""
+    """Return the place of a row of the profile, with control characters of names escaped."""
     parts = [f"{word} {example[name]!a}" for name, word in _PLACES.items() if example.get(name) is not None]
     if example.get("window_start") is not None:
         parts.append(f"from {example['window_start']} on")

@@ -45,7 +45,7 @@ _KINDS = frozenset(str(kind) for kind in Kind)
 
 
 class Rows:
-    """Columns of one task's rows, broker by broker.
+    """Columns of one task's rows, ordered by broker.
 
     Args:
         table: columns of `messages`, as a task has them.
@@ -70,7 +70,7 @@ class Rows:
         self._put_queues_in_order()
 
     def _put_queues_in_order(self) -> None:
-        """A queue's rows as the log has them: so they are by their queue offsets, but for strange ones."""
+        """Order the rows of each queue as in the log: by queue offset, except for damaged records."""
         names = self.codes("broker")[0], self.codes("topic")[0], self.queues()
         physical = self.numbers("physical_offset")
         back = physical[1:] < physical[:-1]
@@ -88,7 +88,7 @@ class Rows:
         return values if self._order is None else values[self._order]
 
     def numbers(self, name: str) -> Array:
-        """Values of a column of integers or timestamps (microseconds); 0 where null."""
+        """Return the values of a column of integers or timestamps (microseconds); 0 where null."""
         column = self._column(name)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
@@ -99,7 +99,7 @@ class Rows:
         return self._in_order(_filled(self._column("queue_id").cast(pa.int64()), NO_QUEUE))
 
     def codes(self, name: str) -> tuple[Array, pa.Array]:
-        """Numbers of a column's strings, -1 for null, and the strings."""
+        """Return a column's strings as codes, -1 for null, and the strings."""
         codes, values = self._codes(name)
         return self._in_order(codes), values
 
@@ -110,7 +110,7 @@ class Rows:
         return indices.cast(pa.int32()).to_numpy(), encoded.dictionary
 
     def null_bits(self) -> Array:
-        """Which of a row's numbers are null, see `kernel`; of columns that are not there, none."""
+        """Return bits that say which numbers of a row are null, see `kernel`; 0 for missing columns."""
         bits = np.zeros(self.count, np.uint8)
         for name, bit in _NULL_BITS.items():
             if name in self._table.column_names and (column := self._column(name)).null_count:
@@ -155,7 +155,7 @@ class Rows:
         return self._in_order(found)
 
     def _lack_transaction_flags(self) -> Array:
-        """Rows of formats in which these bits of sysFlag mean nothing."""
+        """Return which rows are of a format that does not use these bits of sysFlag."""
         codes, names = self._codes("format")
         lacking = {each.name for each in all_formats() if not each.has_transaction_flags}
         lacks = np.array([name in lacking for name in names.to_pylist()] + [False])  # the last for null
@@ -163,7 +163,7 @@ class Rows:
         return found
 
     def marks(self) -> dict[str, Array]:
-        """Rows that count in a column of the profile, as booleans; a column in which none counts is left out."""
+        """Return, for columns of the profile, which rows count there; columns without such rows are left out."""
         found: dict[str, Array | None] = {
             f"null_{name}": self._nulls([name]) for name in ("msg_id", "unique_key", "keys", "tags", "properties")
         }
@@ -175,7 +175,7 @@ class Rows:
         return {name: rows for name, rows in found.items() if rows is not None}
 
     def checksums(self) -> dict[str, Array]:
-        """The hash of each row, by the column of the profile that sums it up."""
+        """Return hashes of the rows, by the column of the profile that sums them."""
         return {
             checksum.name: self._in_order(column_hashes(self._table, checksum.columns)) for checksum in COLUMN_CHECKSUMS
         }

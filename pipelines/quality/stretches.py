@@ -1,4 +1,4 @@
-"""A profile in stretches, judged one after the other: what is in memory is bounded, and what is found is the same.
+"""Evaluation of a profile part by part: with bounded memory, and the same results as in one part.
 
 A row of a profile takes up two kilobytes while it is judged, and a catch-up of a large cluster has millions. No rule of
 the suites looks beyond a topic but for sums, so that a stretch is some whole topics. Where a run's profile is never in
@@ -82,12 +82,12 @@ def _observed(parts: Sequence[Judgement]) -> float | int | str | None:
 
 
 def _is_in_order(profile: pa.Table) -> bool:
-    """Whether each topic's rows lie together."""
+    """Return whether the rows of each topic are consecutive."""
     return bool(_changes(profile).sum() + 1 == profile.group_by(_TOPIC).aggregate([]).num_rows)
 
 
 def _changes(profile: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether the next row, of all but the last, is of another topic."""
+    """Return, for all rows but the last, whether the next row has another topic."""
     changes = np.zeros(profile.num_rows - 1, bool)
     for name in _TOPIC:
         codes = profile.column(name).combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()

@@ -1,4 +1,4 @@
-"""The verdict on an archive run: one object for the page, the summary, `quality_results` and the exit code."""
+"""The verdict on an archive run, which page, summary, `quality_results` and exit code share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from commitlake.pipelines.quality.report import QualityReport
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """What came of a run.
+    """The verdict on a run.
 
     Attributes:
         text: in a sentence.
@@ -33,7 +33,7 @@ class RunVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What a run could not archive as it should.
+    """Losses of a run: damaged ranges, gaps, and messages that were left out.
 
     Attributes:
         quarantined: ranges and records in `quarantine`.
@@ -49,7 +49,7 @@ class Losses:
 
     @property
     def is_damage(self) -> bool:
-        """Whether something was lost that the user has not said to expect."""
+        """True if messages were lost that the user did not accept to lose."""
         return bool((self.quarantined and not self.accepts_quarantined) or (self.gaps and not self.accepts_gaps))
 
     def verdict(self, report: QualityReport | None = None) -> RunVerdict:

@@ -14,7 +14,7 @@ PROFILES_SCHEMA = to_arrow_schema(PROFILES, timezone="UTC")
 
 
 def serialize_profile(profile: pa.Table) -> bytes:
-    """A profile as bytes, for a column of a task's manifest: a hundred bytes or so a window."""
+    """Serialize a profile for a column of a task's manifest, in about a hundred bytes per window."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(profile)
@@ -22,7 +22,7 @@ def serialize_profile(profile: pa.Table) -> bytes:
 
 
 def parse_profile(data: bytes) -> pa.Table:
-    """The profile that `serialize_profile` was given.
+    """Parse the result of `serialize_profile`.
 
     Raises:
         ProfileError: for other bytes.
@@ -38,7 +38,7 @@ def parse_profile(data: bytes) -> pa.Table:
 
 
 def to_profiles(profile: pa.Table, run_id: str) -> pa.Table:
-    """A run's profile as rows of the table `profiles`.
+    """Return a run's profile as rows of the table `profiles`.
 
     Args:
         profile: a table of `PROFILE`.

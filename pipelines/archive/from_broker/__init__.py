@@ -1,4 +1,4 @@
-"""The archive where nobody has access to a broker's files: messages are pulled, queue by queue.
+"""Archive without access to a broker's files: messages are pulled, queue by queue.
 
     source.py     which brokers and topics, and how patiently
     log_end.py    where a broker's log ends whose queues lead to all of it

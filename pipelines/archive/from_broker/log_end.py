@@ -1,4 +1,4 @@
-"""Where a broker's log begins and ends, as the broker tells it."""
+"""Begin and end of a broker's log, as the broker reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task of an archive run pulls: ranges of some queues of one broker, one after another."""
+"""The part of a run that one task pulls: ranges of queues of one broker."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PulledPart:
 
     @property
     def broker(self) -> str:
-        """The store's name."""
+        """The name of the store."""
         return self.ranges[0].wanted.queue.broker_name
 
     @property

@@ -30,7 +30,7 @@ from commitlake.pipelines.archive.work import ArchiveWork
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlan:
-    """What a run takes of one broker.
+    """The plan for one broker of a run.
 
     Attributes:
         broker: its name.
@@ -55,7 +55,7 @@ class BrokerPlan:
 
     @property
     def pulled_before(self) -> PulledProgress:
-        """What a run that pulls begins from: where the files were read last, what lies before their end is there."""
+        """Return the progress from which a run pulls. Where files were archived before, it is their end."""
         if self.before is None:
             return PulledProgress()
         return self.before.pulled or PulledProgress(files_end=self.before.end)
@@ -67,7 +67,7 @@ class BrokerPlan:
 
     @property
     def has_new(self) -> bool:
-        """Whether there is anything to say of the broker."""
+        """True if the broker has new messages, gaps or notes."""
         return bool(self.ranges or self.reports) or self.extent.end > self.start
 
 

@@ -1,4 +1,4 @@
-"""What a broker's queues hold, as the broker tells it."""
+"""Offsets of a broker's queues, as the broker reports them."""
 
 from __future__ import annotations
 
