@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.building import build, ordered, record_of
 from commitlake.pipelines.lineage.gathering import Gathered, gather
 from commitlake.pipelines.lineage.lookups import LineageTables, Row
@@ -19,6 +21,10 @@ from commitlake.schemas.times import EPOCH
 
 _CONSUMED_KINDS = (Kind.NORMAL, Kind.RETRY)
 """Kinds of records that groups consume."""
+_LATE_EDGES = (
+    "the table of edges has not followed the newest archive runs: steps of the newest records may be missing; the next "
+    "'commitlake archive' brings them"
+)
 _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
@@ -65,9 +71,20 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
     steps, edges = ordered(graph)
     order = {step.id: number for number, step in enumerate(steps)}
     outcomes.sort(key=lambda outcome: order[outcome.step])
-    cautions = [*found.cautions, *_cautions(found, consumed, offsets, as_of)]
+    cautions = [*found.cautions, *_late_edges(tables), *_cautions(found, consumed, offsets, as_of)]
     story = Story(question.words, as_of, steps, edges, outcomes, cautions, found.not_shown)
     return story, list(found.records.values())
+
+
+def _late_edges(tables: LineageTables) -> list[str]:
+    """Return what is said where the table of edges has not followed the newest archive run."""
+    newest = newest_commit(tables.messages)
+    if tables.edges is None or newest is None:
+        return []
+    followed = tables.edges.transaction_version(APPLICATION_ID)
+    if followed is None or followed >= newest[0]:
+        return []
+    return [_LATE_EDGES]
 
 
 def _cautions(found: Gathered, consumed: Sequence[Row], offsets: Offsets, as_of: datetime.datetime | None) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import commitlake
+from commitlake.pipelines.lineage.lake import Lake
 from commitlake.pipelines.lineage.question import LineageError
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from tests.support.lakes import GrowingLake
@@ -33,7 +34,10 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 def test_a_story_is_one_call(tmp_path: Path) -> None:
     order_lake(tmp_path)
-    story = commitlake.open(str(tmp_path / "lake")).lineage(key=KEY)
+    lake = commitlake.open(str(tmp_path / "lake"))
+    assert isinstance(lake, Lake)
+    assert repr(lake) == f"commitlake.open({str(tmp_path / 'lake')!r})"
+    story = lake.lineage(key=KEY)
     assert [outcome.group for outcome in story.outcomes] == ["audit", "late", "billing"]
     assert story.steps[0].title == "sent to orders"
 
