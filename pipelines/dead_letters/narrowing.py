@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql_over
-from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.lake.sql import any_of, text_literal
 from commitlake.pipelines.dead_letters.causes import Cause, cause_texts, digest_of
 from commitlake.pipelines.dead_letters.errors import DeadLetterError
 from commitlake.pipelines.dead_letters.letters import read_letters, reason_sql
@@ -172,7 +172,7 @@ def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
         for broker in sorted(places)
         for offsets in _batched(sorted(places[broker]), _LIST_LENGTH)
     ]
-    return f"({' OR '.join(parts) or 'false'})"
+    return any_of(parts)
 
 
 def _batched(offsets: Sequence[int], size: int) -> Iterator[Sequence[int]]:

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.lake.sql import Engine, column_name, date_literal, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import Engine, column_name, date_literal, has_any, text_literal, timestamp_literal
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 
@@ -35,9 +35,7 @@ def predicates(conditions: Conditions, engine: Engine) -> list[str]:
     if conditions.queue_id is not None:
         found.append(f"queue_id = {conditions.queue_id}")
     if conditions.keys:
-        found.append(
-            "(" + " OR ".join(f"array_contains(keys, {text_literal(key, engine)})" for key in conditions.keys) + ")"
-        )
+        found.append(has_any("keys", conditions.keys, engine))
     # The partition column is named as well: then partitions outside the time are not even listed.
     if conditions.start is not None:
         found.append(f"store_timestamp >= {timestamp_literal(conditions.start, engine)}")

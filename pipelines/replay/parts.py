@@ -21,7 +21,7 @@ from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.lake.sql import any_of, text_literal
 from commitlake.pipelines.replay.plan import LogRange
 from commitlake.schemas.tables.messages import BODY, MESSAGES, SOURCE
 
@@ -48,10 +48,12 @@ class Bodies:
 
 def part_condition(part: Sequence[LogRange]) -> str:
     """Return SQL for the rows of some stretches of logs."""
-    return "(" + " OR ".join(
-        f"(broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end})"
-        for broker, start, end in part
-    ) + ")"  # fmt: skip
+    return any_of(
+        [
+            f"(broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end})"
+            for broker, start, end in part
+        ]
+    )
 
 
 def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa.Table:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from commitlake.connectors.lake.sql import Engine, column_name, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import Engine, any_of, column_name, text_literal, timestamp_literal
 from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.stamping import REPLAY_ID
@@ -93,9 +93,10 @@ def _one_of(column: str, values: Sequence[str]) -> str:
 
 
 def _behind(offsets: Mapping[tuple[str, str, int], int]) -> str:
-    places = " OR ".join(
-        f"(broker = {text_literal(broker)} AND topic = {text_literal(topic)} AND queue_id = {queue_id} "
-        f"AND queue_offset >= {offset})"
-        for (broker, topic, queue_id), offset in sorted(offsets.items())
+    return any_of(
+        [
+            f"(broker = {text_literal(broker)} AND topic = {text_literal(topic)} AND queue_id = {queue_id} "
+            f"AND queue_offset >= {offset})"
+            for (broker, topic, queue_id), offset in sorted(offsets.items())
+        ]
     )
-    return f"({places or 'false'})"

@@ -407,3 +407,10 @@ def test_a_lake_of_an_earlier_version_can_be_replayed(world: ReplayWorld, tmp_pa
     other = ReplayWorld(copied, world.name_servers, world.client, world.topic)
     assert other.replay("--topic", TOPIC, "--to", datetime.datetime.now(datetime.UTC).isoformat()) == 0
     assert len(other.ledger()) == 80
+
+
+def test_as_many_keys_as_a_file_may_have_are_looked_for(world: ReplayWorld, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("\n".join(f"order-{number}" for number in range(390, 10_390)))
+    assert world.replay("--keys-file", str(keys)) == 0
+    assert len(world.ledger()) == 10

@@ -47,6 +47,8 @@ def chosen(table: DeltaTable, selection: Selection) -> list[str]:
         (Selection(Conditions(), has_replayed=True), ["k0", "k1", "k7", "k8"]),
         (Selection(Conditions(topics=["orders"])), ["k0", "k7"]),
         (Selection(Conditions(kinds=["retry"])), ["k2"]),
+        (Selection(Conditions(topics=["orders", "%RETRY%billing"])), ["k0", "k2", "k7"]),
+        (Selection(Conditions(keys=["k2", "k1", "all"], topics=["payments", "%DLQ%mail"])), ["k1", "k4"]),
         (Selection(Conditions(), dead_letters_of="billing"), ["k3"]),
         (Selection(Conditions(), tags=["t0", "t1", "t2"]), ["k0", "k1"]),
         (Selection(Conditions(), ids=["U7"]), ["k7"]),
@@ -65,3 +67,9 @@ def test_each_choice_has_its_messages(table: DeltaTable, selection: Selection, e
 def test_topics_of_the_broker_are_refused(topic: str) -> None:
     with pytest.raises(ReplayError, match="its records cannot be sent again"):
         condition(Selection(Conditions(topics=[topic])))
+
+
+def test_a_group_of_very_many_queues_can_be_asked_for(table: DeltaTable) -> None:
+    offsets = {("broker-a", f"topic-{number}", number): number for number in range(5_000)}
+    sql = f"SELECT count(*) AS messages FROM messages WHERE {condition(Selection(Conditions(), offsets=offsets))}"
+    assert run_sql(table, "messages", sql).read_all().to_pylist() == [{"messages": 0}]
