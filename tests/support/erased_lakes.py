@@ -25,15 +25,19 @@ UNIQUE_KEY = f"7F{MARK}000000000000000000000017"
 
 
 def shop_message(number: int, *, secret: bool = False, **changes: object) -> NewMessage:
-    """A message with a key, a unique key, a phone number, and a body that tells its number."""
+    """A message with a key, a unique key, a phone number, and a body that tells its number.
+
+    It is the copy of one that was delayed, so that `edges` has a row of it.
+    """
+    topic = str(changes.get("topic", f"topic-{number % 2}"))
     key = KEY if secret else f"order-{number}"
     unique_key = UNIQUE_KEY if secret else f"7F0000010000{number:020d}"
     phone = f"{MARK}-0151-{number}" if secret else f"0151-{number}"
     name = f"{MARK} Erika" if secret else f"customer {number}"
     properties = (("KEYS", key), ("UNIQ_KEY", unique_key), ("TAGS", f"Tag{number % 3}"), ("phone", phone),
-                  ("DELAY", "3"))  # fmt: skip
+                  ("DELAY", "3"), ("REAL_TOPIC", topic))  # fmt: skip
     body = f'{{"number":{number},"name":"{name}","note":"{"abc" * (number % 5)}"}}'.encode()
-    values = {"topic": f"topic-{number % 2}", "born_timestamp": MIDNIGHT_MS + number * DAY_MS // 100}
+    values = {"topic": topic, "born_timestamp": MIDNIGHT_MS + number * DAY_MS // 100}
     return new_message(number, **{**values, "body": body, "properties": properties, **changes})  # type: ignore[arg-type]
 
 

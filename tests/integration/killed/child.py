@@ -36,6 +36,8 @@ STEPS = {
     "behind the run": ("commitlake.connectors.lake.follower", "_append_run", "after"),
     "before the keys are committed": ("commitlake.pipelines.message_keys.follow", "advance", "before"),
     "behind the keys": ("commitlake.pipelines.message_keys.follow", "advance", "after"),
+    "before the edges are committed": ("commitlake.pipelines.edges.follow", "advance", "before"),
+    "behind the edges": ("commitlake.pipelines.edges.follow", "advance", "after"),
 }
 
 

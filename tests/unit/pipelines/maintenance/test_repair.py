@@ -144,7 +144,7 @@ def test_an_archive_and_a_snapshot_go_on_beside_a_damaged_table(
 
 
 def test_every_table_is_repaired() -> None:
-    made_again = {"messages", "message_keys", *OF_RUNS, *SNAPSHOT_TABLES}
+    made_again = {"messages", "message_keys", "edges", *OF_RUNS, *SNAPSHOT_TABLES}
     assert made_again == set(SCHEMAS)
     assert made_again | set(KEPT_TABLES) == set(repair_module.TABLES)
 
@@ -221,6 +221,7 @@ def _kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
         (repair_module, "delete_runs"),
         (repair_module, "refill_tables"),
         (repair_module, "follow_keys"),
+        (repair_module, "follow_edges"),
     ]
     for owner, name in changing:
         real = getattr(owner, name)
