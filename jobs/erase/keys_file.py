@@ -27,10 +27,10 @@ def read_keys(name: str) -> list[str]:
     if len(data) > MAX_FILE_BYTES:
         raise JobError(f"--keys {name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "divide the file")
     try:
-        lines = data.decode("utf-8-sig").splitlines()
+        lines = data.decode("utf-8-sig").split("\n")  # other line ends of Unicode may be part of a key
     except UnicodeDecodeError as error:
         raise JobError(f"--keys {name}: expected UTF-8, found something else at byte {error.start:,}") from None
-    keys = [line.strip() for line in lines if line.strip()]
+    keys = [line.strip(" \t\r") for line in lines if line.strip()]
     if not keys:
         raise JobError(f"--keys {name}: expected a key a line, found none")
     return keys

@@ -41,6 +41,7 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+_SHOWN = 5
 _COLUMNS = ["number", "state", "begun_at", "messages", "reason", "erased_at", "older_versions_until", "purged_at"]
 
 
@@ -124,6 +125,10 @@ def _row(state: ErasureState) -> Row:
 def plan_lines(plan: Plan) -> Iterator[str]:
     """Return what would be done, in words."""
     yield f"{plan.messages:,} messages, with the copies that brokers made of them"
+    if plan.selection.unmatched:
+        names = sorted(plan.selection.unmatched)
+        shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        yield f"  {len(names):,} of the keys and ids are of no message that is not erased yet: {shown}"
     for work in plan.tables:
         if work.rows:
             yield f"  {work.table}: {work.rows:,} rows in {work.files:,} data files ({size_text(work.bytes_before)})"

@@ -6,7 +6,8 @@
 `archive`, `audit` and `erase` with --evidence-key sign what they did: a JSON document with inputs, counts, checksums,
 and the hash of the document before. They are rows of the table `evidence`; `evidence show` writes them as lines,
 and `verify` checks a lake or such a file. It tells what was changed, what is missing, what stands in another order, and
-which keys it does not know. That the newest documents are gone shows only with --head, the SHA-256 that the job told.
+which keys it does not know. That the newest documents of a file are gone shows only with --head, the SHA-256 that the
+job told; in a lake the table's log tells how many there were, too, unless somebody has changed that.
 Exit codes: 0 where all is well; 2 for a wrong file, lake or key; 3 where something is wrong with the chain.
 """
 
@@ -94,19 +95,29 @@ def _verify(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.pipelines.evidence.verifying import verify_chain
 
     first = None if arguments.from_any else 1
-    found = verify_chain(_documents(arguments), _keys(arguments), head=arguments.head, first=first)
+    keys, documents = _keys(arguments), _documents(arguments)
+    found = verify_chain(documents, keys, head=arguments.head, first=first, last=_written(arguments))
     for finding in found.findings[:_SHOWN]:
         print(f"WRONG ({finding.code}): {finding.text}")
     if len(found.findings) > _SHOWN:
         print(f"… and {len(found.findings) - _SHOWN:,} more")
     kinds = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(found.kinds.items()))
-    if not found.documents:
+    if not found.documents and not found.findings:
         raise JobError("there is no document to verify", "archive, audit and erase write some with --evidence-key")
     if found.findings:
         print(f"{len(found.findings):,} findings in {found.documents:,} documents ({kinds or 'none can be read'})")
         return ExitCode.DAMAGE
     print(f"whole: {found.documents:,} documents ({kinds}); the newest has the SHA-256 {found.head}")
     return ExitCode.OK
+
+
+def _written(arguments: argparse.Namespace) -> int:
+    """The number of the newest document that a lake's table was given; 0 where a file is verified."""
+    if arguments.file:
+        return 0
+    from commitlake.pipelines.evidence.chain import written_number
+
+    return written_number(lake_of(arguments))
 
 
 def _keys(arguments: argparse.Namespace) -> dict[str, Ed25519PublicKey]:

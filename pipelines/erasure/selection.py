@@ -58,10 +58,12 @@ class Selection:
     Attributes:
         rows: of `messages`, unerased, with the columns of `ROWS`.
         texts: what no text may hold any longer: what was asked for, and the unique keys of the messages.
+        unmatched: what was asked for, and no message has.
     """
 
     rows: pa.Table
     texts: Collection[str] = field(default=())
+    unmatched: Collection[str] = field(default=())
 
     @property
     def places(self) -> ErasedPlaces:
@@ -88,7 +90,7 @@ def select_messages(lake: LakePaths, wanted: Wanted) -> Selection:
         if more.num_rows == rows.num_rows:
             break
         rows = read_rows(lake, _places(more))
-    return Selection(rows, wanted.texts | known)
+    return Selection(rows, wanted.texts | known, wanted.texts - _texts_of(rows))
 
 
 def read_rows(lake: LakePaths, places: ErasedPlaces) -> pa.Table:
@@ -107,6 +109,13 @@ def _unique_keys(rows: pa.Table) -> set[str]:
     """The unique keys of messages, but for those of trace messages, which nothing else has."""
     is_message = pc.and_(pc.is_valid(rows.column("unique_key")), pc.not_equal(rows.column("kind"), str(Kind.TRACE)))
     return set(rows.column("unique_key").filter(is_message.fill_null(False)).to_pylist())
+
+
+def _texts_of(rows: pa.Table) -> set[str]:
+    """All keys and ids of messages; ids in capitals, too, as brokers write them."""
+    keys = pc.list_flatten(rows.column("keys")).to_pylist()
+    ids = [text for name in ("unique_key", "msg_id") for text in rows.column(name).to_pylist() if text is not None]
+    return {*keys, *ids, *(text.lower() for text in ids)}
 
 
 def _find(lake: LakePaths, keys: Iterable[str], kind: str) -> pa.Table:

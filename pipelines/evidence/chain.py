@@ -48,6 +48,12 @@ def read_documents(lake: LakePaths) -> Iterator[tuple[int, str]]:
             yield from zip(batch.column("number").to_pylist(), batch.column("document").to_pylist(), strict=True)
 
 
+def written_number(lake: LakePaths) -> int:
+    """Return the number of the newest document that was ever added, by the table's log; 0 for none."""
+    table = _open(lake)
+    return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
+
+
 def newest_document(lake: LakePaths, kind: str | None = None) -> Document | None:
     """Return the newest document, of a kind or of any; None where there is none.
 

@@ -136,7 +136,11 @@ def parse_document(text: str) -> Document:
     Raises:
         EvidenceError: if it is none.
     """
-    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise EvidenceError(f"expected UTF-8, found something else at character {error.start:,}") from None
+    if size > MAX_BYTES:
         raise EvidenceError(f"expected a document of at most {MAX_BYTES:,} bytes, found more")
     try:
         value = json.loads(text)

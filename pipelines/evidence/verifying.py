@@ -63,6 +63,7 @@ def verify_chain(
     *,
     head: str | None = None,
     first: int | None = 1,
+    last: int = 0,
 ) -> Verification:
     """Check documents in the order in which they are given.
 
@@ -71,6 +72,7 @@ def verify_chain(
         keys: known ones, by their ids.
         head: hash that the newest document must have; without it, nobody can see that the newest are gone.
         first: number of the first document; None where it may be any.
+        last: number that the newest document has at least.
     """
     found = Verification()
     before: Document | None = None
@@ -90,6 +92,9 @@ def verify_chain(
         if before is None or document.number > before.number:
             before = document
     found.head = before.hash if before else None
+    newest = before.number if before else 0
+    if last > newest:
+        found.add("missing", f"{_range(newest + 1, last)} missing at the end: the table's log tells of document {last}")
     if head is not None and found.head != head:
         shown = f"{found.head}, of document {before.number}" if before else "none"
         found.add("head", f"expected the newest document to have the SHA-256 {head}, found {shown}")

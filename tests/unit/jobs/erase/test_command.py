@@ -219,6 +219,19 @@ def test_keys_come_from_a_file(growing: GrowingLake, capsys: pytest.CaptureFixtu
     assert "): 2 messages" in told
 
 
+def test_keys_that_no_message_has_are_named(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "keys.txt"
+    file.write_text(f"{KEY}\nno-such-key\r\n  another\u2028one\n")
+    code, told = run(capsys, growing, "--keys", str(file), *REASON, "--dry-run")
+    assert code == ExitCode.OK
+    assert "1 messages" in told
+    assert "2 of the keys and ids are of no message that is not erased yet: another\\u2028one, no-such-key" in told
+    code, told = run(capsys, growing, "--key", KEY, *REASON, "--dry-run")
+    assert "of the keys and ids" not in told
+
+
 def test_a_follower_that_comes_later_does_not_bring_keys_back(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,6 +103,38 @@ def test_a_row_that_was_changed_in_the_lake_is_told(
     assert "document 1 was changed" in told
 
 
+def test_rows_that_were_deleted_at_the_end_of_a_lake_are_told(
+    growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    DeltaTable(growing.lake.evidence).delete("number >= 4")
+    code, told = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
+    assert code == ExitCode.DAMAGE
+    assert "documents 4 to 5 are missing at the end" in told
+    DeltaTable(growing.lake.evidence).delete()
+    assert verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")[0] == ExitCode.DAMAGE
+
+
+def test_an_empty_file_is_no_whole_chain_where_a_head_is_expected(
+    key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "evidence.jsonl"
+    file.write_text("")
+    assert verify(capsys, str(file), "--public-key", f"{key}.pub")[0] == ExitCode.USAGE
+    assert verify(capsys, str(file), "--public-key", f"{key}.pub", "--head", "0" * 64)[0] == ExitCode.DAMAGE
+
+
+def test_a_line_that_is_no_utf_8_is_told(
+    growing: GrowingLake, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "evidence.jsonl"
+    texts = [text.encode() for _, text in read_documents(growing.lake)]
+    texts[1] = texts[1].replace(b'"program":"', b'"program":"\xff')
+    file.write_bytes(b"\n".join(texts))
+    code, told = verify(capsys, str(file), "--public-key", f"{key}.pub")
+    assert code == ExitCode.DAMAGE
+    assert "document in line 2: expected UTF-8" in told
+
+
 def test_a_run_that_was_killed_is_signed_by_the_next(tmp_path: Path, key: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(10, secrets=()))

@@ -82,6 +82,15 @@ def test_the_newest_ones_that_are_gone_show_by_the_head_alone() -> None:
     assert "of document 3" in finding.text
 
 
+def test_the_newest_ones_that_are_gone_show_where_their_number_is_known() -> None:
+    texts = texts_of(chain(3))
+    assert verified(texts, last=3).findings == []
+    found = verified(texts[:2], last=3)
+    assert [finding.code for finding in found.findings] == ["missing"]
+    assert "document 3 is missing at the end" in found.findings[0].text
+    assert [finding.code for finding in verified([], last=3).findings] == ["missing"]
+
+
 def test_documents_in_another_order_are_named() -> None:
     texts = texts_of(chain(4))
     found = verified([texts[0], texts[2], texts[1], texts[3]]).findings
@@ -133,6 +142,8 @@ def test_a_document_that_is_kept_under_another_number_is_told() -> None:
         '{"key":"a","payload":{},"signature":""}',
         '{"key":"a","key":"b","payload":{},"signature":""}',
         "\udcff",
+        chain(1)[0].text.replace('"program":"1"', '"program":"\udcff"'),
+        chain(1)[0].text.replace('"key":"', '"key":"\udcff'),
         '{"a":NaN}',
         "x" * (MAX_BYTES + 1),
     ],
