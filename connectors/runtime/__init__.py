@@ -1,10 +1,10 @@
-"""Where code runs: in this process, in several, or on Spark.
+"""Execution of tasks in this process, in several processes, or on Spark.
 
-runner         a function over many tasks: the interface
-local_runner   on this machine          spark_runner   on Spark          pool  how tasks are given to workers
-fork_server    how processes are started on this machine
-side_process   one process that is started early, and called
-spark_session  a job's session          jvm, java, jars  what it needs         spark_noise  what it says to nobody
-settled        what a worker's process does after a task          memory         where Arrow's memory comes from
-spark_errors   how Spark tells of failed queries  spark_plan_check  what a SELECT must not do
+runner         interface: run a function over many tasks
+local_runner   on this machine          spark_runner   on Spark          pool  distribution of tasks to workers
+fork_server    start of processes on this machine
+side_process   one process that starts early and answers calls
+spark_session  Spark session of a job   jvm, java, jars  its requirements    spark_noise  filter for its output
+gc_freeze      garbage collection in worker processes          memory         source of Arrow's memory
+spark_errors   errors of failed queries  spark_plan_check  checks of SELECT statements
 """

@@ -1,4 +1,4 @@
-"""The process of multiprocessing's that starts others: this one cannot fork, for its threads would be lost."""
+"""Server process of multiprocessing that starts processes, because forking this process would break its threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from multiprocessing.connection import wait as wait_for
 
 
 def start_fork_server() -> None:
-    """Start it with SIGINT blocked, and so its processes: a terminal's Ctrl-C is for this process alone to answer."""
-    resource_tracker.ensure_running()  # which unblocks signals that it finds blocked
+    """Start the server with SIGINT blocked, also for its children, so that only this process handles Ctrl-C."""
+    resource_tracker.ensure_running()  # it would unblock blocked signals, so start it first
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
@@ -21,9 +21,9 @@ def start_fork_server() -> None:
 
 
 def end_with_parent() -> None:
-    """Let a process of a pool end when the one that has started the pool is killed; it would wait for tasks forever."""
+    """Exit this pool process if its parent is killed; otherwise it would wait for tasks forever."""
     parent = multiprocessing.parent_process()
-    assert parent is not None  # it is called in processes that multiprocessing has started
+    assert parent is not None  # only called in processes started by multiprocessing
     threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
 
 

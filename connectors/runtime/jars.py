@@ -1,15 +1,15 @@
-"""The jars that Spark needs besides its own, fetched once with the Ivy that is inside pyspark.
+"""Additional jars for Spark, fetched once with the Ivy that pyspark contains.
 
     for Delta                two, fetched by `python -m commitlake.connectors.runtime.jars`
-    for object stores (s3a)  36, 13 MB, fetched when a session first wants them, or by `python -m
-    commitlake.connectors.runtime.jars s3`,
-                             which then tells their paths, as `spark-submit --jars` takes them
+    for object stores (s3a)  36, 13 MB, fetched when a session first needs them, or by `python -m
+                             commitlake.connectors.runtime.jars s3`, which also prints their paths in the form of
+                             `spark-submit --jars`
 
-They lie in the folder that `COMMITLAKE_JARS` names, or in the environment's `share/commitlake/jars`; those for object
-stores in a folder `s3` there. Fetching needs Java and the network. All else that they ask for is in pyspark already.
+They are in the folder that `COMMITLAKE_JARS` names, or in the environment's `share/commitlake/jars`; those for object
+stores in its folder `s3`. Fetching needs Java and the network. pyspark already contains their other dependencies.
 
-`jars.lock` beside this file has the SHA-256 of each, in the form of `sha256sum`. A jar is compared with it when it is
-fetched and whenever it is used, wherever it lies: one that differs is not given to a JVM.
+`jars.lock` beside this file has the SHA-256 of each, in the format of `sha256sum`. A jar is checked when it is fetched
+and whenever it is used: one with another checksum is not given to a JVM.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SCALA = "2.13"
 _AWS_SDK = "2.35.4"
 _LOCK = Path(__file__).with_name("jars.lock")
 _S3 = "s3"
-# What hadoop-aws asks for besides is a bundle of the whole SDK, of 640 MB; these are the parts that it uses. Spark has
-# the excluded ones, some in newer versions.
+# Another dependency of hadoop-aws is a bundle of the whole SDK, 640 MB; these are the parts that it uses. Spark already
+# contains the excluded modules, some in newer versions.
 _S3_MODULES = """<ivy-module version="2.0">
   <info organisation="commitlake" module="s3"/>
   <configurations><conf name="default"/></configurations>
@@ -61,7 +61,7 @@ _SETTINGS = """<ivysettings>
 
 
 class JarsError(CommitLakeError):
-    """The jars are not there, could not be fetched, or are others; the message says what to do."""
+    """Error for jars that are missing, cannot be fetched, or have a wrong checksum; the message says what to do."""
 
     exit_code = ExitCode.FAILED
 
@@ -73,16 +73,16 @@ def _modules() -> list[tuple[str, str]]:
 
 
 def jar_folder() -> Path:
-    """Where the jars lie, or are to lie."""
+    """Return the folder of the jars, which need not exist."""
     given = os.environ.get(_VARIABLE)
     return Path(given) if given else Path(sys.prefix) / "share" / "commitlake" / "jars"
 
 
 def delta_jars() -> list[Path]:
-    """The jars' paths.
+    """Return the paths of Delta's jars.
 
     Raises:
-        JarsError: if one is not there.
+        JarsError: if one is missing or has a wrong checksum.
     """
     folder = jar_folder()
     jars = [folder / f"{name}-{version}.jar" for name, version in _modules()]
@@ -90,26 +90,26 @@ def delta_jars() -> list[Path]:
     if missing:
         raise JarsError(
             f"{folder} has no {', '.join(missing)}: "
-            f"run 'python -m commitlake.connectors.runtime.jars' once, with network, or set {_VARIABLE}"
+            f"run 'python -m commitlake.connectors.runtime.jars' once with network access, or set {_VARIABLE}"
         )
     return _checked(jars)
 
 
 def _locked() -> dict[str, str]:
-    """Return the SHA-256 of every jar, by its name; those for object stores have `s3/` before it."""
+    """Return the SHA-256 of every jar by name; names of jars for object stores begin with `s3/`."""
     lines = (line.split() for line in _LOCK.read_text().splitlines())
     return {name: digest for digest, name in lines}
 
 
 def _checked(jars: list[Path], folder: str = "") -> list[Path]:
-    """Return the jars again, if they are those that `jars.lock` names.
+    """Check jars against `jars.lock`, and return them.
 
     Args:
-        jars: their paths.
-        folder: what stands before their names in `jars.lock`.
+        jars: paths of the jars.
+        folder: prefix of their names in `jars.lock`.
 
     Raises:
-        JarsError: for the first that is another one, or is not named there.
+        JarsError: if one has a wrong checksum, or is not in the file.
     """
     locked = _locked()
     for jar in jars:
@@ -118,18 +118,18 @@ def _checked(jars: list[Path], folder: str = "") -> list[Path]:
         expected = locked.get(folder + jar.name)
         if found != expected:
             raise JarsError(
-                f"{jar}: expected SHA-256 {expected or 'of no such jar'}, found {found}. It is not the jar that "
+                f"{jar}: expected SHA-256 {expected or 'of a known jar'}, found {found}. It is not the jar that "
                 f"CommitLake was tested with: delete it, and run "
-                f"'python -m commitlake.connectors.runtime.jars' with network"
+                f"'python -m commitlake.connectors.runtime.jars' with network access"
             )
     return jars
 
 
 def fetch() -> None:
-    """Fetch what is missing of Delta's; a jar is there whole or not at all.
+    """Fetch missing jars of Delta; a jar appears only when it is complete.
 
     Raises:
-        JarsError: if Ivy could not get one, or got another jar than it should.
+        JarsError: if Ivy cannot fetch one, or its checksum is wrong.
     """
     folder = jar_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,10 +144,10 @@ def fetch() -> None:
 
 
 def s3_jars() -> list[Path]:
-    """The paths of the jars for object stores, which are fetched where they are not there yet.
+    """Return the paths of the jars for object stores, after fetching missing ones.
 
     Raises:
-        JarsError: if Ivy could not get them, or if one is missing, is another jar, or does not belong there.
+        JarsError: if Ivy cannot fetch them, or one is missing, has a wrong checksum, or is not in `jars.lock`.
     """
     folder = jar_folder() / _S3 / f"hadoop-{_hadoop_version()}-sdk-{_AWS_SDK}"
     if not folder.is_dir():
@@ -158,29 +158,29 @@ def s3_jars() -> list[Path]:
             modules.write_text(_S3_MODULES.format(hadoop=_hadoop_version(), sdk=_AWS_SDK))
             fetched = _retrieve("Hadoop's module for S3", ["-ivy", str(modules)], Path(scratch))
             _checked_s3(fetched)
-            with suppress(OSError):  # another process was first: a folder cannot be renamed onto one that holds files
+            with suppress(OSError):  # another process may have been first
                 fetched.rename(folder)
     return _checked_s3(folder)
 
 
 def _checked_s3(folder: Path) -> list[Path]:
-    """Return the jars of a folder, if they are all of those for object stores, and no others."""
+    """Return the jars of a folder, after checking that they are exactly those for object stores."""
     jars = _checked(sorted(folder.glob("*.jar")), f"{_S3}/")
     missing = {name for name in _locked() if name.startswith(f"{_S3}/")} - {f"{_S3}/{jar.name}" for jar in jars}
     if missing:
         names = ", ".join(sorted(name.removeprefix(f"{_S3}/") for name in missing))
-        raise JarsError(f"{folder} has no {names}: delete the folder, and it is fetched again, with network")
+        raise JarsError(f"{folder} has no {names}: delete the folder to fetch it again over the network")
     return jars
 
 
 def _hadoop_version() -> str:
-    """Of the Hadoop inside pyspark, which hadoop-aws has to equal."""
+    """Return the version of the Hadoop in pyspark, which hadoop-aws must equal."""
     (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     return client.stem.removeprefix("hadoop-client-api-")
 
 
 def _retrieve(what: str, asked: list[str], scratch: Path) -> Path:
-    """A folder with the jars that Ivy is asked for."""
+    """Fetch jars with Ivy, and return their folder."""
     settings, jars = scratch / "ivysettings.xml", scratch / "jars"
     settings.write_text(_SETTINGS)
     jars.mkdir()
@@ -192,9 +192,7 @@ def _retrieve(what: str, asked: list[str], scratch: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or not any(jars.iterdir()):
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-        raise JarsError(
-            f"{what} could not be fetched ({last}): is there a network, and Maven's central repository in reach?"
-        )
+        raise JarsError(f"cannot fetch {what} ({last}): check the network, and access to Maven's central repository")
     return jars
 
 

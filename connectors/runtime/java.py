@@ -1,7 +1,8 @@
-"""Which Java Spark runs on.
+"""Selection of the Java for Spark.
 
-`JAVA_HOME`, else `java` on the path, else the one that spark-submit.sh has installed beside the packages: the first to
-do. What a Java is, its file `release` tells; one without that file is taken as it is.
+Candidates are `JAVA_HOME`, `java` on the path, and the one that spark-submit.sh installs beside the packages; the first
+suitable one is used. Version and modules come from the file `release`; a Java without that file is assumed to be
+suitable.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from pathlib import Path
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 OLDEST = 17
-# Spark's launcher always asks for it, and a Java without it ends at once.
+# Spark's launcher always requests it, and a Java without it exits at once.
 _MODULE = "jdk.incubator.vector"
 _VERSION = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _MODULES = re.compile(r'^MODULES="(.*)"', re.MULTILINE)
 
 
 class JavaError(CommitLakeError):
-    """There is no Java that Spark can run on; the message says what to do."""
+    """Error for a missing or unsuitable Java; the message says what to do."""
 
     exit_code = ExitCode.FAILED
 
 
 def java_home() -> Path:
-    """The home of the Java to use.
+    """Return the home of the Java to use.
 
     Raises:
-        JavaError: if there is none, or none that will do.
+        JavaError: if there is no suitable Java.
     """
     seen = []
     for home in _candidates():
@@ -42,7 +43,7 @@ def java_home() -> Path:
             seen.append(f"{home} {fault}")
     raise JavaError(
         f"no Java {OLDEST} or newer was found{''.join(f'; {what}' for what in seen)}: "
-        "install one, set JAVA_HOME, or start by ./spark-submit.sh, which gets one"
+        "install one, set JAVA_HOME, or use ./spark-submit.sh, which installs one"
     )
 
 
@@ -55,7 +56,7 @@ def _candidates() -> list[Path]:
 
 
 def _fault(home: Path) -> str | None:
-    """Why a Java will not do, or None."""
+    """Return why a Java is unsuitable, or None."""
     try:
         release = (home / "release").read_text(errors="replace")
     except OSError:

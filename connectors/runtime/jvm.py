@@ -1,12 +1,11 @@
-"""The JVM of a session that a job begins: started through spark-submit, and quiet.
+"""JVM of a Spark session that a job starts, through spark-submit and with filtered output.
 
-spark-submit is given the options in `PYSPARK_SUBMIT_ARGS`. Settings are put before what stands there already, so that a
-user's options win.
+spark-submit receives the options in `PYSPARK_SUBMIT_ARGS`. Settings are put before the user's options, which take
+precedence.
 
-The JVM is started here, and pyspark only connects to it. No library does this: pyspark's own `launch_gateway` hands out
-no process before the JVM answers, so that a job that is interrupted until then leaves a JVM running. The JVM has a
-session of its own, so that a terminal's Ctrl-C reaches the job alone, and ends by itself once the job is gone: its
-standard input is a pipe from here.
+The JVM is started here, and pyspark only connects to it, because pyspark's `launch_gateway` returns no process before
+the JVM answers, so that an interrupted job would leave a JVM running. The JVM has its own session, so that Ctrl-C
+reaches only the job, and exits when the job is gone: its standard input is a pipe from here.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from commitlake.connectors.runtime.spark_noise import without_noise
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _STANDARD_ERROR = 2
-_CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # the file in which the JVM writes where it listens
+_CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # file in which the JVM writes its port
 _GATEWAY_PORT, _GATEWAY_SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 5
@@ -45,31 +44,31 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
     """Start a JVM.
 
     Args:
-        settings: of Spark, for what the user has not set.
+        settings: settings of Spark, unless the user has set them.
 
     Raises:
-        JavaError: if there is no Java, or the JVM ends at once.
+        JavaError: if there is no Java, or the JVM exits at once.
     """
     words = arguments(settings, shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell")))
     _set_environment(is_local=master(words).startswith("local"))
-    said = _Said()
+    errors = _FilteredErrors()
     try:
         with tempfile.TemporaryDirectory(prefix="commitlake-jvm-") as folder:
-            process = _start(words, Path(folder) / "connection", said.write_end)
+            process = _start(words, Path(folder) / "connection", errors.write_end)
             try:
                 return _connect(process, Path(folder) / "connection")
             except BaseException:
                 _stop(process)
                 raise
     except _JvmEndedError:
-        said.close()
-        raise JavaError(f"Spark did not start on the Java in {os.environ['JAVA_HOME']}: {said.last()}") from None
+        errors.close()
+        raise JavaError(f"Spark did not start on the Java in {os.environ['JAVA_HOME']}: {errors.last()}") from None
     finally:
-        said.close()
+        errors.close()
 
 
 class _JvmEndedError(Exception):
-    """The JVM has ended before it could be connected to."""
+    """Error for a JVM that exited before the connection."""
 
 
 def _start(words: Sequence[str], connection: Path, output: int) -> subprocess.Popen[bytes]:
@@ -85,7 +84,7 @@ def _start(words: Sequence[str], connection: Path, output: int) -> subprocess.Po
 
 
 def _connect(process: subprocess.Popen[bytes], connection: Path) -> JavaGateway:
-    """Wait until the JVM tells where it listens, and connect."""
+    """Wait until the JVM announces its port, and connect."""
     while not connection.exists():
         if process.poll() is not None:
             raise _JvmEndedError
@@ -95,13 +94,13 @@ def _connect(process: subprocess.Popen[bytes], connection: Path) -> JavaGateway:
         secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
     with _environment({_GATEWAY_PORT: str(port), _GATEWAY_SECRET: secret}):
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
-    gateway.proc = process  # as pyspark does; it also keeps the pipe open
+    gateway.proc = process  # as in pyspark; this also keeps the pipe open
     return gateway
 
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Variables that are set while it is open."""
+    """Set environment variables while the context is open."""
     os.environ.update(variables)
     try:
         yield
@@ -111,19 +110,19 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the JVM, and what starts it: a shell, and the JVM that tells the shell its command line."""
+    """Stop the JVM and the processes that start it: a shell, and a JVM that builds the command line."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
             break
-    assert process.stdin is not None  # `_start` has asked for it
+    assert process.stdin is not None  # `_start` requests a pipe
     process.stdin.close()
 
 
 def arguments(settings: Mapping[str, str], given: Sequence[str]) -> list[str]:
-    """Ours for spark-submit, then the user's; the user's jars are taken besides ours, not in their place.
+    """Return the arguments of spark-submit: our settings, then the user's; jars of both are combined.
 
     >>> arguments({"spark.jars": "ours"}, ["--jars", "a,b", "pyspark-shell"])
     ['--conf', 'spark.jars=ours', '--jars', 'a,b,ours', 'pyspark-shell']
@@ -139,7 +138,7 @@ def arguments(settings: Mapping[str, str], given: Sequence[str]) -> list[str]:
 
 
 def master(words: Sequence[str]) -> str:
-    """Which master spark-submit takes from its arguments: that of the option, else that of the last setting.
+    """Return the master that spark-submit uses: that of the option, else of the last setting.
 
     >>> master(["--conf", "spark.master=local[*]", "--master", "yarn", "pyspark-shell"])
     'yarn'
@@ -157,12 +156,12 @@ def _set_environment(*, is_local: bool) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Another Spark, which the user's environment may name, would be of another version than this pyspark.
+    # SPARK_HOME could name a Spark of another version than this pyspark.
     os.environ.pop("SPARK_HOME", None)
 
 
-class _Said:
-    """What a child says on standard error, passed on to ours without the noise."""
+class _FilteredErrors:
+    """Filter that passes a child's standard error on without noise."""
 
     def __init__(self) -> None:
         read_end, self.write_end = os.pipe()
@@ -174,17 +173,17 @@ class _Said:
         with os.fdopen(read_end, encoding="utf-8", errors="surrogateescape", newline="") as lines:
             for line in without_noise(lines):
                 self._last = line.strip() or self._last
-                # Where the child itself would have written, whatever sys.stderr is.
+                # Write to the file descriptor, as the child would, whatever sys.stderr is.
                 shown = printable(line) if os.isatty(_STANDARD_ERROR) else line
                 os.write(_STANDARD_ERROR, shown.encode(errors="surrogateescape"))
 
     def close(self) -> None:
-        """Leave the pipe to the child."""
+        """Close our end of the pipe."""
         if self.write_end >= 0:
             os.close(self.write_end)
         self.write_end = -1
 
     def last(self) -> str:
-        """The last line, once the child has ended."""
+        """Return the last line, after the child has exited."""
         self._reader.join(timeout=1)
         return self._last

@@ -1,7 +1,7 @@
-"""Tasks on this machine: in this thread, on several threads of this process, or in several processes.
+"""Runners of tasks on this machine: in this thread, on several threads, or in several processes.
 
-Threads are for tasks whose time goes into compiled code, Arrow, numpy and the system, which let other threads run
-meanwhile: processes would take longer to start than a gigabyte to read. Processes are for tasks of much Python.
+Threads are for tasks that spend their time in compiled code, Arrow, numpy and the system, which let other threads run:
+processes would take longer to start than it takes to read a gigabyte. Processes are for tasks with much Python code.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _MAX_PROCESSES = 64
 
 
 class ThreadRunner(Runner):
-    """Runs tasks on threads of this process.
+    """Runner of tasks on threads of this process.
 
     Args:
-        workers: how many; one for each core where not given. One is the thread that asks for the results.
+        workers: number of threads; one per core by default. A single one is the caller's thread.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -29,13 +29,13 @@ class ThreadRunner(Runner):
 
     @property
     def cores(self) -> int:
-        """How many tasks run at a time."""
+        """Number of tasks that run at a time."""
         return self._workers or available_cores()
 
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
     ) -> Iterator[tuple[int, Result]]:
-        """Run a function over tasks, as `Runner.run` says; function, tasks and results need not be pickled."""
+        """Run a function over tasks, see `Runner.run`; function, tasks and results need not be picklable."""
         workers = self._workers or available_cores() * (2 if is_waiting else 1)
         count = min(len(tasks), workers)
         if count <= 1:
@@ -46,10 +46,10 @@ class ThreadRunner(Runner):
 
 
 class ProcessRunner(Runner):
-    """Runs tasks in processes of this machine, which end with this one.
+    """Runner of tasks in processes of this machine, which exit with this one.
 
     Args:
-        workers: how many; one for each core where not given. One means this process, and no other is started.
+        workers: number of processes; one per core by default. A single one is this process, and no other is started.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -57,19 +57,19 @@ class ProcessRunner(Runner):
 
     @property
     def cores(self) -> int:
-        """How many tasks run at a time."""
+        """Number of tasks that run at a time."""
         return min(_MAX_PROCESSES, self._workers or available_cores())
 
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
     ) -> Iterator[tuple[int, Result]]:
-        """Run a function over tasks, as `Runner.run` says."""
+        """Run a function over tasks, see `Runner.run`."""
         workers = self._workers or available_cores() * (2 if is_waiting else 1)
         count = min(len(tasks), _MAX_PROCESSES, workers)
         if count <= 1:
             yield from _run_in_turn(function, tasks)
             return
-        # Not by fork: what this process has running (Arrow's threads, a JVM's sockets) does not survive it.
+        # Not by fork, which breaks Arrow's threads and a JVM's sockets in this process.
         start_fork_server()
         context = multiprocessing.get_context("forkserver")
         with ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent) as pool:
@@ -77,7 +77,7 @@ class ProcessRunner(Runner):
 
 
 HERE: Runner = ThreadRunner(1)
-"""Runs tasks one after the other in the thread that asks for the results."""
+"""Runner of tasks one after the other in the caller's thread."""
 
 
 def _run_in_turn(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:

@@ -1,6 +1,6 @@
-"""A function over many tasks in a pool of threads or processes.
+"""Execution of a function over many tasks in a pool of threads or processes.
 
-Few tasks are submitted at a time, and each result is given as soon as it is there.
+Only a few tasks are submitted at a time, and each result is yielded as soon as it is available.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import islice
 
 from commitlake.connectors.runtime.runner import Result, Task
 
-_SUBMITTED_PER_WORKER = 2  # one runs, and one is there when it is done
+_SUBMITTED_PER_WORKER = 2  # one runs, and one waits
 _CANCEL_SECONDS = 0.2
 
 
@@ -26,15 +26,15 @@ def run_in_pool(
     """Run a function over tasks.
 
     Args:
-        pool: where they run; it cannot be used afterwards.
-        workers: how many the pool has. Further tasks wait here and not in the pool.
-        function: what is run.
-        tasks: its arguments.
-        cancel: ends the tasks that are running, where one fails or the caller wants no more results. It is called
-            until they have ended: a task that is just starting may not be seen at first.
+        pool: pool in which they run; it cannot be used afterwards.
+        workers: number of workers of the pool. Further tasks wait outside the pool.
+        function: function to run.
+        tasks: arguments of the function.
+        cancel: cancels the running tasks, after an error or if the caller wants no more results. It is called
+            repeatedly until they have ended, because a starting task may be missed at first.
 
     Yields:
-        Each task's number and result, in the order in which tasks are done.
+        Number and result of each task, in the order in which they finish.
 
     Raises:
         Exception: the first error of a task, once the other running tasks have ended.

@@ -1,7 +1,7 @@
-"""A function over many tasks: the interface of what runs them in this process, in a pool of processes, or on Spark.
+"""Interface of runners: they run a function over many tasks in this process, in several, or on Spark.
 
-Function, tasks and results are values that can be pickled: a function of a module's top level, or a `functools.partial`
-of one, without open files or connections in it. The results are the same wherever the tasks run.
+Function, tasks and results must be picklable: a function at a module's top level, or a `functools.partial` of one,
+without open files or connections. The results do not depend on where the tasks run.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 TaskCounter = Callable[[], tuple[int, int]]
-"""Gives how many tasks are done, and how many are known so far; raises `CounterGoneError`."""
+"""Function that returns the numbers of finished and of known tasks; raises `CounterGoneError`."""
 
 
 class CounterGoneError(Exception):
-    """What runs the tasks can no longer be asked how many are done; the run itself tells why."""
+    """Error for a counter whose backend has gone; the run itself reports the reason."""
 
 
 class Runner(ABC):
-    """What runs tasks. `HERE` and others are in `local_runner`, and Spark's is in `spark_runner`."""
+    """Runner of tasks. `HERE` and others are in `local_runner`, Spark's is in `spark_runner`."""
 
     @property
     @abstractmethod
     def cores(self) -> int:
-        """How many tasks run at a time."""
+        """Number of tasks that run at a time."""
 
     @abstractmethod
     def run(
@@ -38,30 +38,30 @@ class Runner(ABC):
         """Run a function over tasks.
 
         Args:
-            function: what is run; see above for what it may be.
-            tasks: its arguments.
-            is_waiting: the tasks wait, for a disk say, about as long as they compute. Two are started for each core
-                where the number was not given.
+            function: function to run; see the module's docstring.
+            tasks: arguments of the function.
+            is_waiting: whether tasks wait, for example for a disk, about as long as they compute. Then two are started
+                per core, unless the number of workers was given.
 
         Yields:
-            Each task's number and result, in the order in which tasks are done, as far as the runner knows it.
+            Number and result of each task, about in the order in which they finish.
 
         Raises:
-            Exception: the first error of a task, as it was raised there. Tasks that have not begun are left out.
+            Exception: the first error of a task, as it was raised. Tasks that have not started are skipped.
         """
 
     def task_counter(self) -> TaskCounter | None:
-        """Return what counts tasks of this and other kinds while they run; None where nothing does."""
+        """Return a counter of running tasks of all kinds, or None if there is none."""
         return None
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def divided(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
-    """Divide tasks, in their order, into groups of about the same length; no group is empty.
+    """Divide tasks, in order, into non-empty groups of about the same length.
 
     >>> divided([1, 2, 3, 4, 5], 2)
     [[1, 2], [3, 4, 5]]

@@ -1,4 +1,4 @@
-"""A process beside this one that begins early with what takes long, and answers calls one after the other."""
+"""Side process that starts slow preparations early, and then answers calls one after the other."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Arguments = ParamSpec("Arguments")
 
 
 class SideProcessError(CommitLakeError):
-    """The process has ended before it had answered: somebody, or the system for want of memory, has killed it."""
+    """Error for a side process that was killed, by a user or by the system when memory ran out."""
 
 
 class SideProcess:
-    """A process that ends with this one, or when it is closed.
+    """Process that exits with this one, or when it is closed.
 
     Args:
-        prepare: what it does first; a function of a module's top level.
+        prepare: function that it runs first; at a module's top level.
     """
 
     def __init__(self, prepare: Callable[[], object]) -> None:
@@ -40,23 +40,23 @@ class SideProcess:
     def call(
         self, function: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Result:
-        """Call a function there, and wait for its result.
+        """Call a function in the process, and wait for its result.
 
         Args:
-            function: of a module's top level.
-            arguments: its arguments; they and the result are pickled.
-            named: likewise.
+            function: function at a module's top level.
+            arguments: positional arguments; they and the result are pickled.
+            named: keyword arguments.
 
         Raises:
-            Exception: what the function raises, as itself.
-            SideProcessError: if the process has ended.
+            Exception: any exception of the function.
+            SideProcessError: if the process has exited.
         """
         try:
             self._connection.send((function, arguments, named))
             is_result, value = self._connection.recv()
         except (EOFError, OSError):
             raise SideProcessError(
-                "a process of this command was killed, perhaps for want of memory; run it again"
+                "a process of this command was killed, perhaps because memory ran out; run the command again"
             ) from None
         if not is_result:
             raise value
@@ -64,7 +64,7 @@ class SideProcess:
         return result
 
     def close(self) -> None:
-        """End the process, whatever it is at."""
+        """Terminate the process, even during a call."""
         self._connection.close()
         self._process.terminate()
         self._process.join()
@@ -74,7 +74,7 @@ class SideProcess:
 def _serve(connection: Connection[Any, Any], prepare: Callable[[], object]) -> None:
     signal.signal(signal.SIGTERM, _end)
     end_with_parent()
-    gc.disable()  # of what is loaded nothing is garbage
+    gc.disable()  # nothing is garbage while modules load
     prepare()
     gc.freeze()
     gc.enable()
@@ -85,15 +85,15 @@ def _serve(connection: Connection[Any, Any], prepare: Callable[[], object]) -> N
             _end()
         try:
             answer = True, function(*arguments, **named)
-        except Exception as error:  # noqa: BLE001 (it is raised where the function was called)
+        except Exception as error:  # noqa: BLE001 (it is raised by `call`)
             answer = False, error
         connection.send(answer)
 
 
 def _end(*_: object) -> NoReturn:
-    """End this process at once, and let multiprocessing delete its semaphores, of which it warns else."""
-    # `close` ends the connection and sends SIGTERM: the second of these must not stop what the first has begun.
+    """Exit this process at once, and let multiprocessing delete its semaphores, to avoid a warning."""
+    # `close` closes the connection and sends SIGTERM; the signal must not interrupt the exit.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # Its own exit function does this, after all else that takes time at the end.
+    # multiprocessing's own exit function does this, after other slow work.
     util._run_finalizers(0)  # type: ignore[attr-defined]  # noqa: SLF001
     os._exit(0)

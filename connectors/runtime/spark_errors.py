@@ -1,4 +1,4 @@
-"""How Spark tells that a query has failed while it ran."""
+"""Exceptions of Spark for queries that fail while they run."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 EXECUTION_ERRORS: tuple[type[Exception], ...] = (Py4JJavaError, PySparkException)
-"""The first where this process has a JVM of its own beside it."""
+"""Both classes are needed: the first one is raised if this process has its own JVM."""

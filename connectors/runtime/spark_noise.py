@@ -1,10 +1,10 @@
-"""What Spark says on standard error that concerns nobody, and that no setting silences."""
+"""Filter for messages of Spark on standard error that are irrelevant, and that no setting suppresses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-# Said by every JVM that is asked for the module, which Spark always does.
+# Every JVM prints this for the module, which Spark always requests.
 _WARNINGS = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
 _TRACEBACK = "Traceback (most recent call last):"
 _BROKEN_PIPE = "BrokenPipeError:"
@@ -12,11 +12,11 @@ _DAEMON = "/pyspark/daemon.py"
 
 
 def without_noise(lines: Iterable[str]) -> Iterator[str]:
-    """Lines as they come; those of a traceback once it has ended.
+    """Yield lines as they come, without noise; those of a traceback when it has ended.
 
-    A Python worker that looks data sources up, or plans a read, sends one more number behind its answer. The JVM does
-    not wait for it, and on a busy machine may have closed the pipe: the worker then prints a traceback, though nothing
-    is lost.
+    A Python worker that looks up data sources, or plans a read, sends one more number after its answer. The JVM does
+    not wait for it, and on a busy machine may have closed the pipe: the worker then prints a traceback, although
+    nothing is lost.
     """
     traceback: list[str] = []
     for line in lines:

@@ -1,8 +1,8 @@
-"""What a SELECT must not do in Spark: read other files than the tables it is about, run commands, call Java methods.
+"""Checks of SELECT statements in Spark: they must not read other files, run commands or call Java methods.
 
-Spark's SQL can do all of that in a query: csv.`/etc/passwd` is a table, TRANSFORM (...) USING 'command' runs a command
+Spark's SQL allows all of that in a query: csv.`/etc/passwd` is a table, TRANSFORM (...) USING 'command' runs a command
 for each partition, and reflect('class', 'method') calls any static method. The analyzed plan shows each of them,
-whatever the text of the SELECT looks like, and nothing has run by then; only the columns of a file are looked at.
+however the SELECT is written, before anything runs; only the columns of files are read by then.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _TABLES = frozenset(
 
 
 def why_refused(answer: DataFrame, uris: Collection[str]) -> str | None:
-    """Return what a query does more than to ask some tables; None where it only asks them.
+    """Return why a query must be refused, or None if it only reads the given tables.
 
     Args:
-        answer: of the query, which has not run.
-        uris: the Delta tables that it may read; none for any.
+        answer: DataFrame of the query, which has not run.
+        uris: Delta tables that it may read; empty for any.
     """
     java_frame = getattr(answer, "_jdf", None)
     if java_frame is None:
-        return "a session of Spark Connect does not show what a SELECT would do: ask with --engine deltalake"
+        return "a session of Spark Connect does not show the plan of a SELECT: use --engine deltalake"
     allowed = {_place(uri) for uri in uris}
     for node in _plan_nodes(java_frame.queryExecution().analyzed()):
         name = node.getClass().getSimpleName()
         if name in _COMMANDS:
             return "TRANSFORM runs a command: expected a SELECT that only reads"
         if allowed and name in _TABLES and _location(node) not in allowed:
-            return "a SELECT reads tables of the lake by their names, and no other files or tables"
+            return "a SELECT may only read tables of the lake by name, not other files or tables"
         if any(each.getClass().getSimpleName() in _CALLS for each in _expressions(node)):
             return "reflect and java_method call Java methods: expected a SELECT that only reads"
     return None
@@ -65,7 +65,7 @@ def _items(sequence: Any) -> Iterator[Any]:
 
 
 def _location(node: Any) -> tuple[str, str] | None:
-    """Return the place of the Delta table that a plan reads; None for anything else."""
+    """Return the location of the Delta table that a plan reads, or None for anything else."""
     try:
         roots = node.relation().location().rootPaths()
         return _place(roots.apply(0).toString()) if roots.size() == 1 else None
@@ -74,6 +74,6 @@ def _location(node: Any) -> tuple[str, str] | None:
 
 
 def _place(uri: str) -> tuple[str, str]:
-    """Return bucket and path of a URI; a local path has no bucket, and `file:` before it means nothing."""
+    """Return bucket and path of a URI; a local path has no bucket, and a prefix `file:` is ignored."""
     parts = urlsplit(uri)
     return parts.netloc, parts.path.rstrip("/")

@@ -1,11 +1,11 @@
-"""Tasks on Spark: a partition for each, in whatever process of whichever machine Spark gives it to.
+"""Runner of tasks on Spark: each task is a partition, on any worker.
 
-A run is divided into jobs of a few tasks, several at a time, so that results come while others are still computed:
-Spark gives the rows of a job all at once. `toLocalIterator` gives them one by one, but runs no more than two tasks at
-a time, whatever the cluster.
+A run is divided into jobs of a few tasks, several at a time, so that results arrive while others are still computed:
+Spark returns the rows of a job all at once. `toLocalIterator` would return them one by one, but runs at most two tasks
+at a time.
 
-What needs more of a session than its SQL is in this package, and nowhere else: the code is to run over Spark Connect
-later.
+Code that needs more of a session than its SQL is only in this package, because it must be able to run over Spark
+Connect later.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.util import inheritable_thread_target
 
+from commitlake.connectors.runtime.gc_freeze import freeze_loaded
 from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.pool import run_in_pool
 from commitlake.connectors.runtime.runner import CounterGoneError, Result, Runner, Task, TaskCounter, divided
-from commitlake.connectors.runtime.settled import settle
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 _NUMBER, _RESULT = "number", "result"
 _SCHEMA = f"{_NUMBER} int, {_RESULT} binary"
-_MAX_JOBS = 8  # at a time: each takes up a thread here
-_MAX_JOBS_OF_RUN = 16  # each takes some 50 ms besides its tasks
-_TASKS_PER_CORE = 2  # of all jobs at a time: one runs, and one is there when it is done
+_MAX_JOBS = 8  # at a time; each uses a thread here
+_MAX_JOBS_OF_RUN = 16  # each takes about 50 ms besides its tasks
+_TASKS_PER_CORE = 2  # of all jobs at a time: one runs, and one waits
 
 
 class SparkRunner(Runner):
-    """Runs tasks on the workers of a session, which must find this package.
+    """Runner of tasks on the workers of a session, on which this package must be installed.
 
     Attributes:
         session: the session.
@@ -51,7 +51,7 @@ class SparkRunner(Runner):
 
     @property
     def cores(self) -> int:
-        """How many tasks run at a time."""
+        """Number of tasks that run at a time."""
         return self.session.sparkContext.defaultParallelism
 
     def run(
@@ -59,15 +59,15 @@ class SparkRunner(Runner):
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
         *,
-        is_waiting: bool = False,  # noqa: ARG002 (a session has as many slots as it has)
+        is_waiting: bool = False,  # noqa: ARG002 (the number of slots is fixed)
     ) -> Iterator[tuple[int, Result]]:
-        """Run a function over tasks, as `Runner.run` says; Spark tries a task again as often as it was told to."""
+        """Run a function over tasks, see `Runner.run`; Spark retries tasks as configured."""
         if not tasks:
             return
         tag = f"commitlake-{secrets.token_hex(8)}"
         jobs = [
-            # What the caller has set for the jobs of its thread, as a scheduler's pool, is to hold for these, too. Each
-            # has a copy of its own, in which Spark notes what its thread is at.
+            # Properties that the caller has set for its thread's jobs, such as a scheduler pool, must apply to these,
+            # too. Each job has its own copy of them, because Spark writes to it.
             inheritable_thread_target(self.session)(partial(self._run_job, tag, function, job, tasks))
             for job in divide_into_jobs(len(tasks), self.cores)
         ]
@@ -85,24 +85,24 @@ class SparkRunner(Runner):
         with raise_worker_errors():
             rows = numbers.mapInArrow(work, _SCHEMA).collect()
         return [
-            (job[row[_NUMBER]], pickle.loads(bytes(row[_RESULT])))  # noqa: S301 (our own workers made it)
+            (job[row[_NUMBER]], pickle.loads(bytes(row[_RESULT])))  # noqa: S301 (data of our own workers)
             for row in rows
         ]
 
     def _cancel(self, tag: str) -> None:
-        # A session's own tags, which Spark Connect has, can be interrupted in classic Spark by their own thread only.
-        with suppress(PySparkException, Py4JError, OSError):  # the JVM may be what has ended
+        # Tags of a session, which Spark Connect has, can in classic Spark only be interrupted by their own thread.
+        with suppress(PySparkException, Py4JError, OSError):  # the JVM may have exited
             self.session.sparkContext.cancelJobsWithTag(tag)
 
     def task_counter(self) -> TaskCounter:
-        """Return what counts the tasks of all of the session's stages from now on."""
+        """Return a counter of the tasks of all stages of the session from now on."""
         return _Stages(self.session).count
 
 
 def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
     """Divide the numbers of tasks into jobs of about the same length.
 
-    Eight jobs have two tasks for each core, or more where a run would have more than 16 jobs.
+    Eight jobs together have two tasks per core, or more if a run would otherwise have more than 16 jobs.
 
     >>> [len(job) for job in divide_into_jobs(5, cores=2)]
     [1, 1, 1, 1, 1]
@@ -118,17 +118,17 @@ def _call(job: Callable[[], Result]) -> Result:
 
 
 class _Stages:
-    """Tasks done and known of all stages since the first look."""
+    """Counter of finished and known tasks of all stages since its creation."""
 
     def __init__(self, session: SparkSession) -> None:
         self._tracker = session.sparkContext.statusTracker()
         self._seen: dict[int, tuple[int, int]] = {}
 
     def count(self) -> tuple[int, int]:
-        """Return how many tasks are done, and how many are known.
+        """Return the numbers of finished and known tasks.
 
         Raises:
-            CounterGoneError: where the JVM has ended.
+            CounterGoneError: if the JVM has exited.
         """
         try:
             return self._count()
@@ -155,4 +155,4 @@ def _run_in_worker(
             with carry_errors():
                 data = pickle.dumps(function(tasks[number]), pickle.HIGHEST_PROTOCOL)
             yield pa.RecordBatch.from_pylist([{_NUMBER: number, _RESULT: data}], schema)
-    settle()
+    freeze_loaded()

@@ -1,8 +1,8 @@
-"""The Spark session of a job, with Delta; whoever needs this package's sources registers them with it.
+"""Spark session of a job, with Delta; this package's sources must be registered separately.
 
-What others have set is kept. In a notebook or on Databricks there is a session: it is used as it is. Under
-spark-submit there is a JVM: the settings here are for what its command line leaves open. Else a job begins the JVM
-itself, through spark-submit too, with the user's options in `PYSPARK_SUBMIT_ARGS`.
+Settings of others are kept. In a notebook or on Databricks there is a session, which is used unchanged. Under
+spark-submit there is a JVM: the settings here apply if its command line does not set them. Otherwise a job starts the
+JVM itself, also through spark-submit, with the user's options in `PYSPARK_SUBMIT_ARGS`.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # A topic may be named ${env:HOME}: what stands in a question is not a variable's name.
+    # A topic may be named ${env:HOME}, so text in a query must not be substituted.
     "spark.sql.variable.substitute": "false",
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Defaults are for clusters: with them, the first count of a Delta table takes 14 s on two cores, with these 1 s.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-    # By TCP, a Python worker and its JVM wait 40 ms for one another's acknowledgements at each end of a task.
+    # Over TCP, a Python worker and its JVM wait 40 ms for acknowledgements at each end of a task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Else Spark makes a folder where the user stands.
+    # Otherwise Spark creates a folder in the working directory.
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "commitlake-spark-warehouse"),
 }
 
 
 def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
-    """What only a JVM that is not yet running can be told.
+    """Return settings that must be set before the JVM starts.
 
     Args:
-        s3: the object store that the session is to read and write, if any.
+        s3: object store that the session reads and writes; None for none.
 
     Raises:
-        JarsError: if Delta's jars are not there, or those for object stores could not be fetched.
+        JarsError: if Delta's jars are missing, or those for object stores cannot be fetched.
     """
     log_configuration = Path(__file__).parent / "log4j2.properties"
-    # Arrow's vectors check every access unless told otherwise; what comes from our workers is made by Arrow itself.
+    # Arrow's vectors check every access by default; data from our workers is written by Arrow itself.
     arrow = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-    collector = "-XX:+UseParallelGC"  # a job wants throughput: rows cross a tenth faster than with G1
+    collector = "-XX:+UseParallelGC"  # for throughput: rows are transferred 10 % faster than with G1
     return {
         "spark.master": "local[*]",
         "spark.driver.memory": "2g",
@@ -66,27 +66,27 @@ def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
 
 
 def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
-    """The session, begun where there is none.
+    """Return the active session, or start one.
 
     Args:
-        name: of the application, where it is begun here.
-        s3: the object store that Spark itself is to read and write, if any: a lake's tables, say. Packs and what
-            `archive` writes do not go through Spark, and need none.
+        name: name of the application, if the session is started here.
+        s3: object store that Spark itself reads and writes, for example for a lake's tables; None for none. Packs and
+            the output of `archive` do not go through Spark.
 
     Raises:
-        JarsError: if jars are needed and not there.
-        JavaError: if a JVM is needed and there is no Java for it.
+        JarsError: if jars are needed and missing.
+        JavaError: if a JVM is needed and there is no Java.
     """
     return SparkSession.getActiveSession() or _begin(name, s3)
 
 
 def _begin(name: str, s3: S3Options | None) -> SparkSession:
     application = f"commitlake {name}"
-    with restricted_umask() as umask:  # Spark sets the mode of its files itself
+    with restricted_umask() as umask:  # Spark itself sets the mode of its files
         modes = {"spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
     settings = {**SETTINGS, **modes, **(s3a_settings(s3) if s3 else {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._active_spark_context is None:  # noqa: SLF001 (no other way to ask)
-        # pyspark logs what it also raises, with all of Java's stack.
+        # pyspark also logs errors that it raises, with Java's whole stack trace.
         logging.getLogger("SQLQueryContextLogger").disabled = True
         gateway = launch({**settings, **launch_settings(s3)})
         return SparkSession(_new_context(application, gateway))
@@ -102,7 +102,7 @@ def _begin(name: str, s3: S3Options | None) -> SparkSession:
 
 
 def _new_context(application: str, gateway: JavaGateway) -> SparkContext:
-    """A context that leaves the program's handler of SIGINT in place: in the main thread pyspark sets its own."""
+    """Create a context that keeps the program's SIGINT handler, which pyspark would replace in the main thread."""
     if signal.getsignal(signal.SIGINT) in (None, signal.default_int_handler):
         return SparkContext(appName=application, gateway=gateway)
     with ThreadPoolExecutor(1) as pool:

@@ -1,11 +1,11 @@
-"""Spark data sources over broker stores: a log as rows of `messages`, as a batch or as a stream, and its indexes.
+"""Spark data sources for broker stores: logs as rows of `messages`, as a batch or as a stream, and their indexes.
 
-commitlog     RocketMQ's CommitLog, and BoltMQ's      journal     JMQ's journal, by the same classes
-consumequeue  the broker's own queues, batches only   indexfile     its IndexFiles, likewise
+commitlog     RocketMQ's and BoltMQ's CommitLog       journal     JMQ's journal, with the same classes
+consumequeue  the broker's queues, batches only       indexfile   its IndexFiles, batches only
 schema_choice the columns of a read
 predicates    Spark's predicates as filters of a read
-stream        the stream's side of Spark; stream_planner: what comes next, stream_ends, stream_offsets,
-stream_shares, stream_start and stream_ranges: the parts of that; stream_checkpoint: what Spark has kept of offsets
+stream        Spark's interface of a stream; stream_planner: the next micro-batch; stream_ends, stream_offsets,
+stream_shares, stream_start and stream_ranges: parts of that; stream_checkpoint: offsets stored by Spark
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def register_stores(spark: SparkSession, *, pushdown: bool = False) -> None:
-    """Make the formats of a broker's stores known to a session; see `commitlake.register`."""
-    from commitlake.connectors.sources import (  # noqa: PLC0415 (pyspark, only where wanted)
+    """Register the formats of broker stores with a session; see `commitlake.register`."""
+    from commitlake.connectors.sources import (  # noqa: PLC0415 (loads pyspark)
         commitlog,
         consumequeue,
         indexfile,

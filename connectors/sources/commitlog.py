@@ -1,22 +1,20 @@
-"""The Spark data source `commitlog`: a broker's log as rows of `messages`.
+"""Spark data source `commitlog`: a broker's log as rows of `messages`.
 
     from commitlake import register
     register(spark)
     df = spark.read.format("commitlog").load("/data/rocketmq/store")
     df.where("topic = 'orders' and store_timestamp >= '2026-11-20'").select("keys", "tags", "properties")
 
-`spark.readStream` reads the same as a stream, see `connectors.sources.stream`.
+`spark.readStream` reads the same rows as a stream, see `connectors.sources.stream`.
 
-Options are in `connectors.formats.engine.options`, columns in `schemas.tables.messages`. Planning (listing, finding the
-end of the log, leaving out what is not wanted, cutting splits; see `connectors.formats.engine.read_plan`) happens once
-for a DataFrame, in a Python process on the driver: every query on it sees the same snapshot. Each split is read by one
-    task
-on a worker.
+Options are in `connectors.formats.engine.options`, columns in `schemas.tables.messages`. Planning (list files, find the
+end of the log, apply filters, cut splits; see `connectors.formats.engine.read_plan`) happens once for a DataFrame, in a
+Python process on the driver: every query on it sees the same snapshot. Each split is read by one task on a worker.
 
-Filters reach the reader as options (topics, queueIds, keys, startingTimestamp and so on). Spark can push its
-own predicates too, but 4.2.0 then keeps those of one query for the next query on the same DataFrame, and for other
-branches of a union or join, and rows are missing without a word. So that is off unless `register(spark,
-pushdown=True)` asks for it, which is safe where every DataFrame of this source is used by one query, once.
+Filters are passed to the reader as options (topics, queueIds, keys, startingTimestamp and so on). Spark can also push
+its own predicates, but Spark 4.2.0 then reuses those of one query for the next query on the same DataFrame, and for
+other branches of a union or join, and rows are silently missing. So that is off unless `register(spark, pushdown=True)`
+enables it, which is safe if every DataFrame of this source is used by one query, once.
 """
 
 from __future__ import annotations
@@ -45,13 +43,14 @@ from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.request import Request
 
-# Spark asks for the schema in a process of its own: the kernel, a second's import, is only loaded where bytes are read.
+# Spark asks for the schema in a separate process, so the kernel, which takes a second to import, is only loaded to
+# read.
 
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
 class LogDataSource(DataSource):
-    """Reads the logs of stores of one format, unless the option `layout` says otherwise; see the module."""
+    """Data source for the logs of stores in one format, unless the option `layout` names another; see the module."""
 
     layout: ClassVar[FormatChoice]
 
@@ -60,7 +59,7 @@ class LogDataSource(DataSource):
 
     @carry_errors()
     def schema(self) -> StructType:
-        """The columns that the options ask for, in the table's order."""
+        """Return the columns that the options select, in the table's order."""
         options = self._parse()
         if options.content is Content.RANGES:
             return RANGES
@@ -68,12 +67,12 @@ class LogDataSource(DataSource):
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of these columns."""
+        """Return a reader of these columns."""
         return CommitLogReader(self._parse().for_batch(), schema)
 
     @carry_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """A reader of these columns, as a stream."""
+        """Return a streaming reader of these columns."""
         from commitlake.connectors.sources.stream import CommitLogStreamReader  # noqa: PLC0415
 
         options = self._parse().for_stream()
@@ -82,27 +81,27 @@ class LogDataSource(DataSource):
 
 
 class CommitLogDataSource(LogDataSource):
-    """Reads RocketMQ's CommitLog, BoltMQ's and broker_lite's; see the module and its options."""
+    """Data source for CommitLogs of RocketMQ, BoltMQ and broker_lite; see the module and its options."""
 
     layout = FormatChoice(ROCKETMQ)
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "commitlog"
 
 
 class Pushdown(LogDataSource):
-    """With a source: the same, taking Spark's predicates; all are returned to Spark, which applies them again."""
+    """Mixin for sources that accept Spark's predicates; all are returned to Spark, which applies them again."""
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of these columns that takes filters."""
+        """Return a reader of these columns that accepts filters."""
         return PushdownCommitLogReader(self._parse().for_batch(), schema)
 
 
 class PushdownCommitLogDataSource(Pushdown, CommitLogDataSource):
-    """`CommitLogDataSource`, taking Spark's predicates."""
+    """`CommitLogDataSource` with pushdown of Spark's predicates."""
 
 
 def _schema_of(options: Options) -> StructType:
@@ -121,19 +120,19 @@ def _check_schema(schema: StructType, options: Options) -> None:
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """One partition of a batch read."""
+    """Partition of a batch read."""
 
     split: Split
 
 
 class CommitLogReader(DataSourceReader):
-    """Plans on the driver, reads on workers."""
+    """Reader that plans on the driver and reads on workers."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         """Check options and schema; nothing is read yet.
 
         Raises:
-            OptionError: where they do not fit.
+            OptionError: if they do not fit one another.
         """
         _check_schema(schema, options)
         self._options = options
@@ -142,20 +141,20 @@ class CommitLogReader(DataSourceReader):
 
     @carry_errors()
     def partitions(self) -> list[SplitPartition]:
-        """What is to be read of the snapshot, once everything that the filters rule out is left out."""
+        """Return the partitions of the snapshot that the filters do not exclude."""
         from commitlake.connectors.formats.engine.read_plan import plan_read  # noqa: PLC0415
 
         return [SplitPartition(split) for split in plan_read(self._options, self._filters).splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batches of one split; none for a read without splits."""
+        """Yield the batches of one split; none for a read without splits."""
         from commitlake.connectors.formats.engine.batches import read_split  # noqa: PLC0415
-        from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
+        from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
 
         if isinstance(partition, SplitPartition):
             with carry_errors():
                 yield from read_split(partition.split, self._request())
-            settle()
+            freeze_loaded()
 
     def _request(self) -> Request:
         from commitlake.connectors.formats.engine.request import Request  # noqa: PLC0415
@@ -164,9 +163,9 @@ class CommitLogReader(DataSourceReader):
 
 
 class PushdownCommitLogReader(CommitLogReader):
-    """A reader to which Spark tells its filters first."""
+    """Reader that accepts Spark's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Take what drops records early; return all, for Spark to apply."""
+        """Use filters that drop records early; return all of them, so that Spark applies them again."""
         self._filters = push(self._filters, filters)
         return filters

@@ -1,4 +1,4 @@
-"""The Spark data source `consumequeue`: the entries of a broker's own queues as rows.
+"""Spark data source `consumequeue`: the entries of a broker's queues as rows.
 
     from commitlake import register
     register(spark)
@@ -9,10 +9,10 @@ It reads RocketMQ's ConsumeQueues and BatchConsumeQueues, BoltMQ's and `broker_l
 `connectors.formats.index_entries.entry_options`, columns in `schemas.tables.index_entries.QUEUE_ENTRIES`.
 
 Planning happens in a Python process on the driver: it lists the folders of the wanted topics and queues, and divides
-their files among partitions (`queue_parts`). A worker reads 16,384 entries at a time. A queue ends before its first
-unwritten entry; unwritten or broken entries with others after them, and missing files, are bad ranges, which `mode` is
-about. Entries that only fill the head of a ConsumeQueue which was made late are no rows. Entries are not compared with
-the log.
+their files into partitions (`queue_parts`). A worker reads 16,384 entries at a time. A queue ends before its first
+unwritten entry; unwritten or invalid entries with others after them, and missing files, are bad ranges, which `mode`
+controls. Filler entries at the start of a ConsumeQueue that was created late are not rows. Entries are not compared
+with the log.
 
 `register(spark, pushdown=True)` lets Spark push predicates on broker, topic, queue_id and physical_offset; see the
 warning in `connectors.sources.commitlog`.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ConsumeQueueDataSource(DataSource):
-    """Reads the queues of stores; see the module and its options."""
+    """Data source for the queues of stores; see the module and its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,7 +49,7 @@ class ConsumeQueueDataSource(DataSource):
 
     @carry_errors()
     def schema(self) -> StructType:
-        """Return the columns that the options ask for."""
+        """Return the columns that the options select."""
         options = parse_queue_options(self.options)
         return choose_columns(QUEUE_ENTRIES, options.columns, options.mode, CORRUPT_ENTRY.name)
 
@@ -60,29 +60,29 @@ class ConsumeQueueDataSource(DataSource):
 
 
 class PushdownConsumeQueueDataSource(ConsumeQueueDataSource):
-    """`ConsumeQueueDataSource`, taking Spark's predicates; Spark applies all of them again."""
+    """`ConsumeQueueDataSource` with pushdown of Spark's predicates, which Spark applies again."""
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns that takes filters."""
+        """Return a reader of these columns that accepts filters."""
         return PushdownQueueReader(parse_queue_options(self.options), schema)
 
 
 @dataclass(frozen=True)
 class QueuePartition(InputPartition):
-    """One partition: parts of queue files."""
+    """Partition of a read: parts of queue files."""
 
     parts: Sequence[QueuePart]
 
 
 class QueueReader(DataSourceReader):
-    """Plans on the driver, reads on workers."""
+    """Reader that plans on the driver and reads on workers."""
 
     def __init__(self, options: EntryOptions, schema: StructType) -> None:
         """Check options and schema; nothing is read yet.
 
         Raises:
-            OptionError: where they do not fit.
+            OptionError: if they do not fit one another.
         """
         check_columns(schema, QUEUE_ENTRIES, options.mode, CORRUPT_ENTRY.name)
         self._options = options
@@ -91,7 +91,7 @@ class QueueReader(DataSourceReader):
 
     @carry_errors()
     def partitions(self) -> list[QueuePartition]:
-        """List the files of the wanted topics and queues, in parts."""
+        """Return the files of the wanted topics and queues, divided into partitions."""
         from commitlake.connectors.formats.index_entries.queue_parts import plan_queues  # noqa: PLC0415 (loads the kernel)
 
         return [QueuePartition(tuple(parts)) for parts in plan_queues(self._options, self._narrowing)]
@@ -99,19 +99,19 @@ class QueueReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one partition; none for a read without partitions."""
         from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts  # noqa: PLC0415
-        from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
+        from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
 
         if isinstance(partition, QueuePartition):
             filters, mode = self._narrowing.filters, self._options.mode
             with carry_errors():
                 yield from read_queue_parts(partition.parts, self._arrow_schema, filters, mode)
-            settle()
+            freeze_loaded()
 
 
 class PushdownQueueReader(QueueReader):
-    """A reader to which Spark tells its filters first."""
+    """Reader that accepts Spark's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Take what leaves out folders and entries early; return all, for Spark to apply."""
+        """Use filters that exclude folders and entries early; return all of them, so that Spark applies them again."""
         self._narrowing = push(self._narrowing, filters)
         return filters

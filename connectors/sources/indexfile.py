@@ -1,4 +1,4 @@
-"""The Spark data source `indexfile`: the entries, slots or headers of a RocketMQ broker's IndexFiles as rows.
+"""Spark data source `indexfile`: entries, slots or headers of a RocketMQ broker's IndexFiles as rows.
 
     from commitlake import register
     register(spark)
@@ -6,14 +6,14 @@
     headers = spark.read.format("indexfile").option("content", "headers").load("/data/rocketmq/store")
 
 An IndexFile is a hash table on disk: a header, slots with the number of their chain's newest entry, and entries of 20
-bytes in the order in which they were made. It has hashes of topic and key only; with the options `topics` and `keys`
-the rows are the entries whose hash is that of one of the keys, and some of other keys may be among them.
+bytes in the order of their creation. It only has hashes of topic and key; with the options `topics` and `keys` the rows
+are the entries with the hash of one of the keys, which may include other keys with the same hash.
 
 Options are in `connectors.formats.index_entries.entry_options`, columns in `schemas.tables.index_entries`. The driver
-reads the headers and divides the files among partitions (`index_parts`); a worker reads 16,384 entries at a time. The
-counts in a header may be behind the entries after a crash, so entries are read until the rest of the file is zeros. An
-entry that no broker writes, a header that contradicts its file and a file of a wrong size are bad ranges, which `mode`
-is about. Entries are not compared with the log.
+reads the headers and divides the files into partitions (`index_parts`); a worker reads 16,384 entries at a time. The
+counts in a header may be too small after a crash, so entries are read until the rest of the file is zeros. Impossible
+entries, headers that contradict their files and files of a wrong size are bad ranges, which `mode` controls. Entries
+are not compared with the log.
 
 `register(spark, pushdown=True)` lets Spark push predicates on broker and physical_offset; see the warning in
 `connectors.sources.commitlog`.
@@ -51,7 +51,7 @@ _TABLES = {
 
 
 class IndexFileDataSource(DataSource):
-    """Reads the IndexFiles of stores; see the module and its options."""
+    """Data source for the IndexFiles of stores; see the module and its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,7 +60,7 @@ class IndexFileDataSource(DataSource):
 
     @carry_errors()
     def schema(self) -> StructType:
-        """Return the columns that the options ask for."""
+        """Return the columns that the options select."""
         options = parse_index_options(self.options)
         table, read = _TABLES[options.content], options.read
         return choose_columns(table, read.columns, read.mode, CORRUPT_ENTRY.name)
@@ -72,29 +72,29 @@ class IndexFileDataSource(DataSource):
 
 
 class PushdownIndexFileDataSource(IndexFileDataSource):
-    """`IndexFileDataSource`, taking Spark's predicates; Spark applies all of them again."""
+    """`IndexFileDataSource` with pushdown of Spark's predicates, which Spark applies again."""
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns that takes filters."""
+        """Return a reader of these columns that accepts filters."""
         return PushdownIndexFileReader(parse_index_options(self.options), schema)
 
 
 @dataclass(frozen=True)
 class IndexPartition(InputPartition):
-    """One partition: parts of IndexFiles."""
+    """Partition of a read: parts of IndexFiles."""
 
     parts: Sequence[IndexPart]
 
 
 class IndexFileReader(DataSourceReader):
-    """Plans on the driver, reads on workers."""
+    """Reader that plans on the driver and reads on workers."""
 
     def __init__(self, options: IndexFileOptions, schema: StructType) -> None:
         """Check options and schema; nothing is read yet.
 
         Raises:
-            OptionError: where they do not fit.
+            OptionError: if they do not fit one another.
         """
         check_columns(schema, _TABLES[options.content], options.read.mode, CORRUPT_ENTRY.name)
         self._options = options
@@ -103,7 +103,7 @@ class IndexFileReader(DataSourceReader):
 
     @carry_errors()
     def partitions(self) -> list[IndexPartition]:
-        """List the IndexFiles, in parts."""
+        """Return the IndexFiles, divided into partitions."""
         from commitlake.connectors.formats.index_entries.index_parts import plan_index_files  # noqa: PLC0415
 
         return [IndexPartition(tuple(parts)) for parts in plan_index_files(self._options, self._narrowing)]
@@ -111,18 +111,18 @@ class IndexFileReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition; none for a read without partitions."""
         from commitlake.connectors.formats.index_entries.index_rows import read_index_parts  # noqa: PLC0415
-        from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
+        from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
 
         if isinstance(partition, IndexPartition):
             with carry_errors():
                 yield from read_index_parts(partition.parts, self._arrow_schema, self._narrowing.filters, self._options)
-            settle()
+            freeze_loaded()
 
 
 class PushdownIndexFileReader(IndexFileReader):
-    """A reader to which Spark tells its filters first."""
+    """Reader that accepts Spark's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Take what leaves out stores and entries early; return all, for Spark to apply."""
+        """Use filters that exclude stores and entries early; return all of them, so that Spark applies them again."""
         self._narrowing = push(self._narrowing, filters)
         return filters

@@ -1,4 +1,4 @@
-"""The Spark data source `journal`: JMQ's journal as rows of `messages`.
+"""Spark data source `journal`: JMQ's journal as rows of `messages`.
 
     from commitlake import register
     register(spark)
@@ -6,7 +6,7 @@
     df.where("array_contains(keys, 'order-4711')").select("queue_offset", "tags", "properties")
 
 Options, modes, filters, splits and streams are those of `connectors.sources.commitlog`; a topic that is a small part of
-the journal is read by its queue files. What the columns hold is told in `connectors.formats.jmq.rows`.
+the journal is read through its queue files. `connectors.formats.jmq.rows` describes the columns.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from commitlake.connectors.sources.commitlog import LogDataSource, Pushdown
 
 
 class JournalDataSource(LogDataSource):
-    """Reads JMQ's journal, and broker_lite's; see the module."""
+    """Data source for JMQ's journal, and broker_lite's; see the module."""
 
     layout = FormatChoice(JMQ)
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "journal"
 
 
 class PushdownJournalDataSource(Pushdown, JournalDataSource):
-    """`JournalDataSource`, taking Spark's predicates."""
+    """`JournalDataSource` with pushdown of Spark's predicates."""

@@ -1,4 +1,4 @@
-"""Spark's predicates as filters that a reader can apply itself; one that says nothing of the kind is left alone."""
+"""Conversion of Spark's predicates to filters of a reader; other predicates are ignored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RANGES = {
 
 
 def push(narrowing: Narrowing, predicates: Iterable[Filter]) -> Narrowing:
-    """Narrow a read by what predicates say."""
+    """Narrow a read by predicates."""
     for predicate in predicates:
         narrowing = _take(narrowing, predicate)
     return narrowing
@@ -54,7 +54,7 @@ def _take_values(narrowing: Narrowing, name: str, values: frozenset[object]) -> 
         return replace(narrowing, brokers=brokers if narrowing.brokers is None else narrowing.brokers & brokers)
     if name in _SETS:
         known = getattr(narrowing.filters, _SETS[name])
-        values -= {None}  # SQL's null equals nothing
+        values -= {None}  # in SQL null equals nothing
         return _with_filters(narrowing, {_SETS[name]: values if known is None else known & values})
     if name in _RANGES and len(values) == 1:
         low, high = _interval(next(iter(values)))
@@ -69,7 +69,7 @@ def _take_bound(
     if low is None:
         return narrowing
     if isinstance(predicate, GreaterThan | GreaterThanOrEqual):
-        return _with_bounds(narrowing, name, low, None)  # for "greater" one too many: Spark looks again
+        return _with_bounds(narrowing, name, low, None)  # one too many for "greater", which Spark filters again
     return _with_bounds(narrowing, name, None, high)
 
 
@@ -88,7 +88,7 @@ def _with_filters(narrowing: Narrowing, changes: dict[str, Any]) -> Narrowing:
 
 
 def _interval(value: object) -> tuple[int | None, int | None]:
-    """The whole numbers that a value may stand for, first inclusive and last exclusive; a time's are ms."""
+    """Return the range of integers that a value stands for, the end exclusive; times are in ms."""
     if isinstance(value, datetime.datetime):
         milliseconds = epoch_ms(with_zone(value))
         return milliseconds, milliseconds + 1

@@ -1,4 +1,4 @@
-"""The columns that a read gives: those of its table, or the ones that the user names."""
+"""Columns of a read: those of its table, or those that the user names."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from commitlake.connectors.formats.engine.options import Mode
 
 
 def choose_columns(table: StructType, columns: Sequence[str] | None, mode: Mode, corrupt: str) -> StructType:
-    """Return the columns that the options ask for.
+    """Return the columns that the options select.
 
     Args:
-        table: all columns that there are.
-        columns: names, where the option `columns` is given.
-        mode: PERMISSIVE has the column for bad ranges unless the option leaves it out.
-        corrupt: that column's name.
+        table: all columns.
+        columns: names in the option `columns`; None if it is not given.
+        mode: PERMISSIVE adds the column for bad ranges, unless the option excludes it.
+        corrupt: name of that column.
 
     Raises:
-        OptionError: for a name that is none of the table's.
+        OptionError: if a name is not a column of the table.
     """
     if columns is None:
         return StructType([field for field in table if field.name != corrupt or mode is Mode.PERMISSIVE])
@@ -32,22 +32,22 @@ def choose_columns(table: StructType, columns: Sequence[str] | None, mode: Mode,
 
 
 def check_columns(schema: StructType, table: StructType, mode: Mode, corrupt: str) -> None:
-    """See that a schema, which a user may have given, has columns of a table only.
+    """Check that a schema, which a user may have given, only has columns of a table.
 
     Args:
-        schema: the columns that the read is to give.
-        table: all columns that there are.
+        schema: columns of the read.
+        table: all columns.
         mode: PERMISSIVE needs the column for bad ranges.
-        corrupt: that column's name.
+        corrupt: name of that column.
 
     Raises:
-        OptionError: for another column, another type, or without the column that the mode needs.
+        OptionError: if a column is unknown, has another type, or is missing for the mode.
     """
     known = {field.name: field.dataType for field in table}
     for field in schema:
         if field.name not in known:
             raise OptionError(f"the schema's column {field.name!r} is not one of {', '.join(known)}")
-        # Not the types themselves: a schema written as text cannot say that a list holds no nulls.
+        # Compared as text, because a schema written as text cannot declare lists without nulls.
         if field.dataType.simpleString() != known[field.name].simpleString():
             expected = known[field.name].simpleString()
             raise OptionError(f"column {field.name}: expected {expected}, found {field.dataType.simpleString()}")

@@ -1,15 +1,15 @@
-"""The source `commitlog` as a stream: Spark's side of it.
+"""Spark's interface of the source `commitlog` as a stream.
 
     frame = spark.readStream.format("commitlog").option("maxBytesPerTrigger", 1 << 30).load("/data/rocketmq/store")
     frame.writeStream.format("delta").option("checkpointLocation", "…").start("/data/lake/raw")
 
-Spark asks one Python process, which lives as long as the query, where a micro-batch ends and what its partitions are
-(`connectors.sources.stream_planner`); workers read them, as they read those of a batch. What a micro-batch takes is
-fixed by its two offsets in the checkpoint (`stream_offsets`): planned again after a crash, it gives the same rows.
+Spark asks one Python process, which lives as long as the query, for the end and the partitions of each micro-batch
+(`connectors.sources.stream_planner`); workers read them like those of a batch. The content of a micro-batch is fixed by
+its two offsets in the checkpoint (`stream_offsets`): planned again after a crash, it has the same rows.
 
-A stream takes records once they are whole, and waits at a torn one. All stores of a path are read together, whatever
-their number: small ranges of many stores share a task. Trigger.AvailableNow reads up to the ends of the logs as they
-are at the start of the query, in as many micro-batches as `maxBytesPerTrigger` asks for, and ends.
+A stream reads records when they are complete, and waits at a torn one. All stores of a path are read together, whatever
+their number: small ranges of many stores share a task. Trigger.AvailableNow reads up to the ends of the logs at the
+start of the query, in as many micro-batches as `maxBytesPerTrigger` requires, and stops.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TASK_BYTES = 16 << 20
-"""Splits that are smaller are read together, as a task costs Spark more than a few MiB of log."""
+"""Smaller splits are read together, because a task costs Spark more than reading a few MiB."""
 
 Offset = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class SplitGroup(InputPartition):
-    """One partition of a micro-batch: splits that one task reads, in order."""
+    """Partition of a micro-batch: splits that one task reads in order."""
 
     splits: tuple[Split, ...]
 
 
 @dataclass(frozen=True)
 class RangesPartition(InputPartition):
-    """The one partition of a micro-batch of ranges: its rows, as Arrow's stream format."""
+    """Partition of a micro-batch of ranges: its rows in Arrow's stream format."""
 
     rows: bytes
 
 
 class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches in one process, reads their partitions on workers."""
+    """Reader that plans micro-batches in one process, and reads their partitions on workers."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        """Keep what is checked already; nothing is read yet."""
+        """Keep options that are already checked; nothing is read yet."""
         self._options = options
         self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._known_planner: StreamPlanner | None = None
@@ -75,38 +75,38 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @carry_errors()
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
-        """Where a new stream begins."""
+        """Return the offset at which a new stream starts."""
         from commitlake.connectors.sources.stream_offsets import initial_checkpoint  # noqa: PLC0415
 
         return initial_checkpoint(self._planner.first())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
-        """What `maxBytesPerTrigger` says."""
+        """Return the limit set by `maxBytesPerTrigger`."""
         limit = self._options.max_bytes_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
     @carry_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """Fix where the stream ends."""
-        self._planner.stop_at_what_is_there()
+        """Set the current ends of the logs as the end of the stream."""
+        self._planner.stop_at_current_ends()
 
     @carry_errors()
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 (Spark's name)
-        """Where the next micro-batch ends; `start` itself where nothing is new."""
+        """Return the end of the next micro-batch; `start` itself if there is nothing new."""
         from commitlake.connectors.sources.stream_offsets import from_checkpoint, next_checkpoint  # noqa: PLC0415
 
         end = self._planner.next(from_checkpoint(start), limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
         return next_checkpoint(start, end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 (Spark's name)
-        """The logs' ends as the last micro-batch saw them, for the query's progress."""
+        """Return the ends of the logs at the last micro-batch, for the query's progress."""
         from commitlake.connectors.sources.stream_offsets import to_checkpoint  # noqa: PLC0415
 
         return to_checkpoint(self._planner.latest) if self._planner.latest else None
 
     @carry_errors()
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """What lies between two offsets, as partitions."""
+        """Return the partitions between two offsets."""
         from commitlake.connectors.sources.stream_offsets import batch_between  # noqa: PLC0415
 
         first, last = batch_between(start, end)
@@ -118,7 +118,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return [RangesPartition(_to_bytes(to_batch(ranges, self._arrow_schema)))] if ranges else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batches of one partition."""
+        """Yield the batches of one partition."""
         if isinstance(partition, RangesPartition):
             with pa.ipc.open_stream(partition.rows) as reader:
                 yield from reader
@@ -129,16 +129,16 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _read_splits(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         from commitlake.connectors.formats.engine.batches import read_split  # noqa: PLC0415
         from commitlake.connectors.formats.engine.request import Request  # noqa: PLC0415
-        from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
+        from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
 
         request = Request.of(self._options, narrow_stream(self._options).filters, self._arrow_schema)
         for split in splits:
             if self._is_there(split):
                 yield from read_split(split, request)
-        settle()
+        freeze_loaded()
 
     def _is_there(self, split: Split) -> bool:
-        """Whether a split is to be read: a segment may have been deleted since it was planned."""
+        """Return whether to read a split, whose segment may have been deleted since it was planned."""
         from commitlake.connectors.formats.engine.files import OpenSegment  # noqa: PLC0415
 
         if not split.missing:
@@ -149,14 +149,14 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 if self._options.fail_on_data_loss:
                     raise DataLossError(
                         f"store {split.broker!r}: segment {split.path} was deleted before physical offsets "
-                        f"{split.start} to {split.end} were read. failOnDataLoss=false goes on without it"
+                        f"{split.start} to {split.end} were read. failOnDataLoss=false continues without it"
                     ) from None
                 logger.warning("%s was deleted before %d to %d were read", split.path, split.start, split.end)
         return self._options.mode is Mode.PERMISSIVE
 
 
 def grouped(splits: Sequence[Split]) -> Iterator[SplitGroup]:
-    """Splits as partitions, small neighbours together."""
+    """Group splits into partitions, with small neighbours together."""
     group: list[Split] = []
     for split in splits:
         if group and sum(one.size for one in group) + split.size > TASK_BYTES:

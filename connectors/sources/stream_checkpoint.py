@@ -1,4 +1,4 @@
-"""Offsets of streams that Spark has kept in a checkpoint: their version, and damage."""
+"""Checks of a stream's offsets that Spark has stored in a checkpoint: their version, and damage."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def read_checkpoint(
     expected: str,
     error: type[CommitLakeError],
 ) -> Offsets:
-    """Return the offsets in what Spark has kept.
+    """Return the offsets in a checkpoint.
 
     Args:
-        value: what it has kept.
-        read: takes the offsets out of it; any of the errors of a wrong type or key means that it is damaged.
-        version: the source's own version of offsets.
-        expected: what `read` looks for, in words.
-        error: the class of the error that is raised.
+        value: stored value.
+        read: extracts the offsets; an error for a wrong type or key means damage.
+        version: version of the source's offsets.
+        expected: description of what `read` expects.
+        error: class of the error.
 
     Raises:
-        CommitLakeError: of the given class, if they are of another version, or damaged.
+        CommitLakeError: of the given class, if the offsets have another version or are damaged.
     """
     shown = json.dumps(value)[:_SHOWN_CHARACTERS]
     if value.get("version") != version:
         raise error(
-            f"the stream's checkpoint has offsets of version {value.get('version')!r}, expected {version}: another "
-            f"version of this source has written it, or another source ({shown}). Begin with a new checkpoint"
+            f"the stream's checkpoint has offsets of version {value.get('version')!r}, expected {version}: it was "
+            f"written by another version of this source, or by another source ({shown}). Start with a new checkpoint"
         )
     try:
         return read(value)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise error(
             f"the stream's checkpoint is damaged: expected {expected}, found {problem!r} in {shown}. "
-            "Begin with a new checkpoint"
+            "Start with a new checkpoint"
         ) from None

@@ -1,9 +1,9 @@
-"""Where a store's log ends, found again for each micro-batch, at the cost of what is new.
+"""End of a store's log, found again for each micro-batch at the cost of reading the new data.
 
-The first look in a process is a batch's, `plan.take_snapshot`: through all of the newest segment, to its last byte.
-From then on a look goes on where the last one ended, and no further than the first MiB of zeros behind the data. So
-data behind a longer hole, in the segment that is being written, waits until the broker goes on to the next segment or
-the stream is started again; a broker leaves no such holes.
+The first search in a process is that of a batch, `plan.take_snapshot`: through the whole newest segment, to its last
+byte. From then on, a search continues where the last one ended, and stops after the first MiB of zeros after the data.
+So data after a longer hole in the current segment is only read when the broker continues in the next segment or the
+stream is restarted; a broker leaves no such holes.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from commitlake.connectors.formats.format import Format
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record, segment_at, size_of
 from commitlake.schemas.layouts.rocketmq.scan import any_data
 
-AHEAD_BYTES = 4 << 20
-"""How far a look reaches beyond what is known; as often as it takes."""
-ENOUGH_ZEROS = 1 << 20
+SEARCH_BYTES = 4 << 20
+"""Initial length of a search beyond the known end; it is doubled as needed."""
+ZEROS_BYTES = 1 << 20
 
 
 class LogEnd:
-    """The end of one store's log, as far as it has been found."""
+    """End of one store's log, as far as it has been found."""
 
     def __init__(self, max_record_bytes: int) -> None:
         self._max_record_bytes = max_record_bytes
         self._found: StorePosition | None = None
 
     def find(self, store: Store, start: StorePosition, enough: int | None = None) -> StorePosition:
-        """The end behind the last whole record, and that record; `start` where nothing is new.
+        """Return the end of the last complete record, and that record; `start` if there is nothing new.
 
         Args:
-            store: as it is now.
-            start: how far the stream has come in it.
-            enough: of a backlog of more bytes the end is not looked for: a place in it will do.
+            store: current files of the store.
+            start: position of the stream in it.
+            enough: size of a backlog for which a position before the end suffices, so the end is not searched.
         """
         newest = _newest_begun(store, start.offset)
         if newest is not None and enough is not None and newest.base_offset - start.offset > enough:
@@ -43,20 +43,20 @@ class LogEnd:
         known = self._found
         if known is None or known.offset < start.offset or not _still_holds(store, known):
             try:
-                self._found = self._first_look(store, start)
+                self._found = self._first_search(store, start)
             except FileNotFoundError:
-                return start  # deleted since it was listed; the next look sees what there is
+                return start  # deleted since it was listed; the next search lists again
             return self._found
         if newest is not None and newest.base_offset > known.offset:
             known = StorePosition(newest.base_offset, known.record)
-        self._found = self._look_on(store, known)
+        self._found = self._continue_search(store, known)
         return self._found
 
-    def _first_look(self, store: Store, start: StorePosition) -> StorePosition:
+    def _first_search(self, store: Store, start: StorePosition) -> StorePosition:
         snapshot = take_snapshot([store], {store.broker: start.offset}, max_record_bytes=self._max_record_bytes)
         return _position(store, snapshot.ranges[store.broker], start)
 
-    def _look_on(self, store: Store, known: StorePosition) -> StorePosition:
+    def _continue_search(self, store: Store, known: StorePosition) -> StorePosition:
         segment = segment_at(store, known.offset)
         while segment is not None and _has_data(segment, known.offset, store.format.rules.head_bytes):
             found = self._end_of_new(store.format, segment, known.offset, size_of(store, segment))
@@ -67,10 +67,10 @@ class LogEnd:
         return known
 
     def _end_of_new(self, log_format: Format, segment: Segment, begin: int, size: int) -> StoreRange:
-        """Where the data of a segment ends, looking no further than it takes to know."""
+        """Find the end of a segment's data, reading no further than necessary."""
         file_end = segment.base_offset + segment.file_size
         found = StoreRange(begin, begin)
-        ahead = AHEAD_BYTES
+        ahead = SEARCH_BYTES
         try:
             with OpenSegment(segment.path) as file:
                 while True:
@@ -88,7 +88,7 @@ class LogEnd:
 
 
 def _newest_begun(store: Store, offset: int) -> Segment | None:
-    """The newest segment behind an offset that the broker has begun to write."""
+    """Return the newest segment after an offset to which the broker has written, or None."""
     for segment in reversed(store.segments):
         if segment.base_offset <= offset:
             break
@@ -98,7 +98,7 @@ def _newest_begun(store: Store, offset: int) -> Segment | None:
 
 
 def _has_data(segment: Segment, offset: int, head_bytes: int) -> bool:
-    """Whether something is written at an offset."""
+    """Return whether data is written at an offset."""
     head = np.zeros(head_bytes, np.uint8)
     try:
         with OpenSegment(segment.path) as file:
@@ -109,17 +109,17 @@ def _has_data(segment: Segment, offset: int, head_bytes: int) -> bool:
 
 
 def _zeros_before(file: SegmentFile, segment: Segment, found: StoreRange, reach: int) -> bool:
-    """Whether the last MiB before a place, and behind the last record, is all zeros."""
-    start = reach - ENOUGH_ZEROS
+    """Return whether the last MiB before an offset, and after the last record, is all zeros."""
+    start = reach - ZEROS_BYTES
     if start < found.end:
         return False
-    window = np.zeros(ENOUGH_ZEROS, np.uint8)
+    window = np.zeros(ZEROS_BYTES, np.uint8)
     length = file.read_into(window, start - segment.base_offset)
     return not any_data(window.data[:length])
 
 
 def _still_holds(store: Store, known: StorePosition) -> bool:
-    """Whether the log has not been cut to less than was seen of it."""
+    """Return whether the log still contains the known record, so that it was not truncated."""
     record = known.record
     return record is None or segment_at(store, record.offset) is None or known_record(store, record.offset) == record
 

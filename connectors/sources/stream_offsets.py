@@ -1,15 +1,14 @@
-"""How far a stream has come: what Spark keeps in its checkpoint for each micro-batch.
+"""Offsets of a stream, as Spark stores them in its checkpoint for each micro-batch.
 
     {"version": 1, "stores": {"broker-a": {"offset": 1244, "record": {"offset": 1000, "size": 244, "digest": "9f…"}}}}
 
-`offset` is where the next record begins, or will: the physical offset behind the last whole record that was taken.
-`record` is the last one that was taken, or at the start the first to be, by which the store is known again: a broker
-that was set up anew under an old name has other records there. What is digested of it is written before its body, so
-that it is whole where the body is.
+`offset` is the physical offset of the end of the last record that was read. `record` is that record, or at the start
+the first one to be read, which identifies the store: a broker that was set up again under the same name has other
+records there. The digest covers bytes that are written before the body, so that they are complete if the body is.
 
-Spark keeps where a micro-batch ends, and asks the source again where a stream begins when its first one did not finish;
-that is another place by then, where a segment was deleted. So a beginning says `initial`, and the first end
-behind it has it as `first`: the first micro-batch is what lies between those two, whenever it is planned.
+Spark stores the end of a micro-batch, and asks the source again for the start of a stream if its first one did not
+finish; by then that may be another offset, because a segment was deleted. So a start is marked `initial`, and the first
+end after it contains the start as `first`: the first micro-batch lies between these two, whenever it is planned.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _DIGEST_SIZE = 8
 
 @dataclass(frozen=True, slots=True)
 class KnownRecord:
-    """A record by which a store is known again.
+    """Record that identifies a store.
 
-    Attributes:
-        offset: physical offset of its first byte.
-        size: its bytes.
+    offset: physical offset of its first byte.
+    size: size in bytes.
+    digest: hex of a hash of its first bytes.
         digest: hex of a hash of its first bytes.
     """
 
@@ -49,11 +48,11 @@ class KnownRecord:
 
 @dataclass(frozen=True, slots=True)
 class StorePosition:
-    """How far a stream has come in one store.
+    """Position of a stream in one store.
 
     Attributes:
-        offset: physical offset behind what was taken.
-        record: the last record before it, or an older one, or the one there; None where none is known yet.
+        offset: physical offset of the end of the data that was read.
+        record: last record before it, an older one, or the one at the offset; None if none is known yet.
     """
 
     offset: int
@@ -61,11 +60,11 @@ class StorePosition:
 
 
 Positions = dict[str, StorePosition]
-"""By broker."""
+"""Positions by broker."""
 
 
 def to_checkpoint(positions: Mapping[str, StorePosition]) -> dict[str, Any]:
-    """What Spark keeps; equal positions give equal text."""
+    """Convert positions to the form that Spark stores; equal positions give equal text."""
     stores: dict[str, Any] = {}
     for broker in sorted(positions):
         position = positions[broker]
@@ -76,12 +75,12 @@ def to_checkpoint(positions: Mapping[str, StorePosition]) -> dict[str, Any]:
 
 
 def initial_checkpoint(positions: Mapping[str, StorePosition]) -> dict[str, Any]:
-    """Where a stream begins."""
+    """Return the stored form of a stream's start."""
     return {**to_checkpoint(positions), "initial": True}
 
 
 def next_checkpoint(start: Mapping[str, Any], end: Mapping[str, StorePosition]) -> dict[str, Any]:
-    """What Spark keeps for the micro-batch from one checkpoint up to `end`; `start` itself where nothing is new."""
+    """Return the stored form of a micro-batch's end; `start` itself if there is nothing new."""
     value = to_checkpoint(end)
     if value["stores"] == start["stores"]:
         return dict(start)
@@ -89,14 +88,14 @@ def next_checkpoint(start: Mapping[str, Any], end: Mapping[str, StorePosition]) 
 
 
 def batch_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Positions, Positions]:
-    """Where a micro-batch begins and ends.
+    """Return the start and the end of a micro-batch.
 
     Args:
-        start: what Spark takes for its beginning: of a stream's first micro-batch, where it would begin by now.
-        end: what it has kept.
+        start: start that Spark passes; for a stream's first micro-batch it may be newer than the stored one.
+        end: stored end.
 
     Raises:
-        CheckpointError: if they are not what the functions above give.
+        CheckpointError: if they are not valid checkpoints.
     """
     first = end.get("first")
     begin = start if first is None else {"version": end.get("version"), "stores": first}
@@ -104,10 +103,10 @@ def batch_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Pos
 
 
 def from_checkpoint(value: Mapping[str, Any]) -> Positions:
-    """The positions in what Spark has kept.
+    """Return the positions in a checkpoint.
 
     Raises:
-        CheckpointError: if it is not what `to_checkpoint` gives.
+        CheckpointError: if it is not a valid checkpoint.
     """
     return read_checkpoint(value, _positions, version=VERSION, expected="offsets by broker", error=CheckpointError)
 
@@ -135,7 +134,7 @@ def _offset(value: object) -> int:
 
 
 def segment_at(store: Store, offset: int) -> Segment | None:
-    """The segment that holds a physical offset."""
+    """Return the segment that contains a physical offset, or None."""
     for segment in reversed(store.segments):
         if segment.base_offset <= offset:
             return segment if offset < segment.base_offset + segment.file_size else None
@@ -143,12 +142,12 @@ def segment_at(store: Store, offset: int) -> Segment | None:
 
 
 def size_of(store: Store, segment: Segment) -> int:
-    """Bytes of one of a store's segments, once it is full."""
+    """Return the size of one of a store's segments when it is full."""
     return segment_sizes(store)[store.segments.index(segment)]
 
 
 def known_record(store: Store, offset: int) -> KnownRecord | None:
-    """The record at an offset, where it should be remembered, or None where there are not bytes enough for one."""
+    """Return the record at an offset as a known record, or None if there are too few bytes."""
     segment = segment_at(store, offset)
     if segment is None:
         return None
@@ -165,11 +164,11 @@ def known_record(store: Store, offset: int) -> KnownRecord | None:
 
 
 def check_same_store(store: Store, position: StorePosition) -> None:
-    """Refuse a store that is not the one in which a stream has come to a position.
+    """Check that a store is the one in which a stream has reached a position.
 
     Raises:
-        StoreReplacedError: if its log ends before the position, or another record stands where one is remembered;
-            nothing is said of what the broker has deleted.
+        StoreReplacedError: if its log ends before the position, or another record is at the remembered offset; deleted
+            segments are not checked.
     """
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     record = position.record
@@ -182,6 +181,6 @@ def check_same_store(store: Store, position: StorePosition) -> None:
     raise StoreReplacedError(
         f"store {store.broker!r} ({store.root}) is not the one that the stream has read under this name: at physical "
         f"offset {position.offset if record is None else record.offset} expected {expected}, found {found}. If the "
-        "broker was set up again, read it under another name (option broker, or {broker} in the path), or begin with a "
-        "new checkpoint"
+        "broker was set up again, read it under another name (option broker, or {broker} in the path), or start with "
+        "a new checkpoint"
     )

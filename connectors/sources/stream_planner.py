@@ -1,10 +1,10 @@
-"""What a stream reads next, and where: positions in, positions and splits out.
+"""Planner of a stream: converts positions to the next positions and to splits.
 
-It lives in the one Python process that plans a stream, and remembers there what it has found: how far each log goes,
-and what it has warned of. Nothing that it gives depends on that: a micro-batch that is planned again, from the
-positions in the checkpoint, has the same splits.
+It lives in the one Python process that plans a stream, and remembers what it has found: the end of each log, and the
+warnings that it has logged. Its results do not depend on that: a micro-batch that is planned again from the positions
+in the checkpoint has the same splits.
 
-A store that appears while the stream runs enters the positions at its start, with no rows; the micro-batch behind that
+A store that appears while the stream runs is added to the positions at its start, without rows; the next micro-batch
 reads it.
 """
 
@@ -29,12 +29,12 @@ from commitlake.connectors.sources.stream_start import first_positions, is_borde
 
 logger = logging.getLogger(__name__)
 
-_WAY_OUT = "failOnDataLoss=false goes on without it"
-_WORTH_AN_INDEX_BYTES = 64 << 20  # less is scanned in the time that it takes to open indexes
+_WAY_OUT = "failOnDataLoss=false continues without it"
+_WORTH_AN_INDEX_BYTES = 64 << 20  # scanning less is faster than opening indexes
 
 
 class StreamPlanner:
-    """Plans one stream."""
+    """Planner of one stream."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -47,15 +47,15 @@ class StreamPlanner:
 
     @property
     def latest(self) -> Positions:
-        """The ends of the logs, as far as they are known."""
+        """Known ends of the logs."""
         return dict(self._latest)
 
     def first(self) -> Positions:
-        """Where the stream begins that has no checkpoint yet.
+        """Return the start of a stream without a checkpoint.
 
         Raises:
-            StoreError: where the path names no store.
-            OptionError: for a start at which no record begins.
+            StoreError: if the path contains no store.
+            OptionError: if no record begins at the configured start.
         """
         try:
             stores = self._find_stores()
@@ -64,8 +64,8 @@ class StreamPlanner:
             stores = []
         return first_positions(stores, self._options)
 
-    def stop_at_what_is_there(self) -> None:
-        """Take the logs' ends of now for the stream's end."""
+    def stop_at_current_ends(self) -> None:
+        """Use the current ends of the logs as the end of the stream."""
         self._list(Positions())
         self._target = {
             store.broker: self._end_of(store).find(store, StorePosition(store.segments[0].base_offset))
@@ -73,15 +73,15 @@ class StreamPlanner:
         }
 
     def next(self, start: Positions, limit: int | None) -> Positions:
-        """Where the micro-batch ends that begins at `start`; the same where there is nothing new.
+        """Return the end of the micro-batch that starts at `start`; the same position if there is nothing new.
 
         Args:
-            start: where it begins.
-            limit: log bytes that it may take; a store's last record may go beyond its share.
+            start: start of the micro-batch.
+            limit: maximum size in bytes of log; a store's last record may exceed its share.
 
         Raises:
-            DataLossError: for what is gone, where the options say so.
-            StoreReplacedError: for a store that is not the one of before.
+            DataLossError: if data was deleted, unless the options allow it.
+            StoreReplacedError: if a store was replaced by another.
         """
         self._list(start)
         wanted = self._stores if self._target is None else self._stores.keys() & self._target.keys()
@@ -107,7 +107,7 @@ class StreamPlanner:
         return positions
 
     def ranges(self, start: Positions, end: Positions) -> dict[str, StoreRange]:
-        """What a micro-batch takes of each store of which it takes something."""
+        """Return the range that a micro-batch reads of each store, without empty ranges."""
         return {
             broker: _range(start[broker], position)
             for broker, position in end.items()
@@ -115,11 +115,11 @@ class StreamPlanner:
         }
 
     def splits(self, start: Positions, end: Positions) -> list[Split]:
-        """The splits of a micro-batch, in order of stores and offsets.
+        """Return the splits of a micro-batch, in order of stores and offsets.
 
         Raises:
-            DataLossError: for what is gone, where the options say so.
-            StoreReplacedError: for a store that is not the one of before.
+            DataLossError: if data was deleted, unless the options allow it.
+            StoreReplacedError: if a store was replaced by another.
         """
         ranges = self.ranges(start, end)
         if not ranges.keys() <= self._stores.keys():
@@ -145,7 +145,7 @@ class StreamPlanner:
         return find_stores(self._options.path, self._options.broker, self._options.layout.formats)
 
     def _list(self, start: Mapping[str, StorePosition]) -> None:
-        """See which stores there are now."""
+        """List the current stores."""
         reason = ""
         try:
             self._stores = {store.broker: store for store in self._find_stores()}
@@ -162,7 +162,7 @@ class StreamPlanner:
             self._warn(text)
 
     def _check(self, store: Store, start: StorePosition) -> None:
-        """Refuse a store that is another, and see what of it is lost."""
+        """Check that a store was not replaced, and report lost data."""
         check_same_store(store, start)
         oldest = store.segments[0].base_offset
         if start.offset < oldest:
@@ -179,7 +179,7 @@ class StreamPlanner:
 
     def _lost(self, broker: str, start: int, end: int, why: str) -> None:
         text = (
-            f"store {broker!r}: physical offsets {start} to {end} ({end - start} bytes) are gone before the stream has "
+            f"store {broker!r}: physical offsets {start} to {end} ({end - start} bytes) were deleted before the stream "
             f"read them: {why}"
         )
         if self._options.fail_on_data_loss:
@@ -189,7 +189,7 @@ class StreamPlanner:
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            logger.warning("%s: going on without it", text)
+            logger.warning("%s: continuing without it", text)
 
     def _end_of(self, store: Store) -> LogEnd:
         return self._ends.setdefault(store.broker, LogEnd(self._options.max_record_bytes))

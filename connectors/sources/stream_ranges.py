@@ -1,9 +1,9 @@
-"""`content=ranges`: what a micro-batch takes of each store, for a reader that reads the log itself.
+"""Option `content=ranges`: the range that a micro-batch reads of each store, for readers of the log itself.
 
     frame = spark.readStream.format("commitlog").option("content", "ranges").load(path)
     frame.writeStream.foreachBatch(lambda batch, number: archive(to_snapshot(batch))).start()
 
-One row per store that has something new; no byte of a message crosses into the JVM.
+There is one row per store with new data; no message bytes are transferred to the JVM.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RANGES = StructType(
 
 
 def to_batch(ranges: Mapping[str, StoreRange], schema: pa.Schema) -> pa.RecordBatch:
-    """Ranges as rows, in order of the stores' names."""
+    """Return ranges as rows, ordered by the stores' names."""
     rows = [
         {"broker": broker, "start": part.start, "end": part.end, "last_record": part.last_record}
         for broker, part in sorted(ranges.items())
@@ -41,7 +41,7 @@ def to_batch(ranges: Mapping[str, StoreRange], schema: pa.Schema) -> pa.RecordBa
 
 
 def to_snapshot(batch: DataFrame) -> Snapshot:
-    """The snapshot that a micro-batch of ranges stands for."""
+    """Return the snapshot for a micro-batch of ranges."""
     from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind  # noqa: PLC0415 (loads the kernel)
 
     return Snapshot(

@@ -1,4 +1,4 @@
-"""How much of each store a micro-batch takes, and where exactly it ends."""
+"""Share of each store in a micro-batch, and its exact end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _WINDOW_BYTES = 4 << 20
 
 
 def fair_shares(available: Mapping[str, int], limit: int) -> dict[str, int]:
-    """Bytes for each store: all that it has, or as much as any other that has more; at least one byte.
+    """Return the number of bytes for each store: all of it, or an equal share of the limit; at least one byte.
 
     >>> fair_shares({"a": 10, "b": 500, "c": 900}, 410)
     {'a': 10, 'b': 200, 'c': 200}
 
     Args:
-        available: bytes that each store has.
-        limit: bytes for all of them.
+        available: available bytes by store.
+        limit: maximum number of bytes in total.
     """
     shares: dict[str, int] = {}
     waiting = sorted(available, key=lambda name: available[name])
@@ -34,13 +34,13 @@ def fair_shares(available: Mapping[str, int], limit: int) -> dict[str, int]:
 
 
 def cut_at(store: Store, start: StorePosition, end: StorePosition, share: int, max_record_bytes: int) -> StorePosition:
-    """Where a share of what lies between two positions ends: behind the first record that reaches it, or at the end.
+    """Return the end of a share between two positions: after the first record that reaches it, or the end.
 
     Args:
-        store: as it is now.
-        start: where the share begins.
-        end: as far as the log is known.
-        share: bytes; the record in which they end, or the next one, is taken whole.
+        store: current files of the store.
+        start: start of the share.
+        end: known end of the log.
+        share: size in bytes; the record that contains the end, or the next one, is read as a whole.
         max_record_bytes: larger sizes are faults.
     """
     if start.offset + share >= end.offset:
@@ -50,9 +50,9 @@ def cut_at(store: Store, start: StorePosition, end: StorePosition, share: int, m
 
 
 def _cut(store: Store, start: StorePosition, end: int, at: int, max_record_bytes: int) -> StorePosition:
-    """Behind the first record from `at` on, or where the segment ends."""
+    """Return the position after the first record from `at` on, or the end of the segment."""
     segment = segment_at(store, at)
-    if segment is None:  # in a gap, which costs nothing
+    if segment is None:  # in a gap, where nothing is read
         following = (one.base_offset for one in store.segments if one.base_offset > at)
         return StorePosition(next(following, end), start.record)
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size

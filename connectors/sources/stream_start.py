@@ -1,4 +1,4 @@
-"""Where a stream begins in a store, by its options."""
+"""Start of a stream in a store, by its options."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _WINDOW_BYTES = 4 << 20
 
 
 def first_positions(stores: Sequence[Store], options: Options) -> Positions:
-    """Where a stream begins that has no checkpoint yet.
+    """Return the start of a stream without a checkpoint.
 
     Raises:
-        OptionError: for a starting offset at which no record begins, or of a broker that is not there.
+        OptionError: if no record begins at a starting offset, or its broker does not exist.
     """
     start = options.start
     if isinstance(start, dict):
@@ -41,7 +41,7 @@ def first_positions(stores: Sequence[Store], options: Options) -> Positions:
 
 
 def late_position(store: Store, options: Options) -> StorePosition:
-    """Where a stream begins in a store that has appeared while it ran: all of it is new."""
+    """Return the start in a store that appeared while the stream was running: all of it is new."""
     if options.starting_timestamp is not None:
         return _at_time(store, options.starting_timestamp, options)
     return _earliest(store, options)
@@ -72,13 +72,13 @@ def _end(store: Store, store_range: StoreRange) -> StorePosition:
 
 
 def _record_position(store: Store, offset: int, options: Options) -> StorePosition:
-    """An offset, with the record there if it proves itself: else it may be written yet, and be another."""
+    """Return an offset with its record if it is valid; an invalid one may still change."""
     is_record = _kind_at(store, offset, options) is SpanKind.RECORD
     return StorePosition(offset, known_record(store, offset) if is_record else None)
 
 
 def _kind_at(store: Store, offset: int, options: Options) -> SpanKind | None:
-    """What stands at an offset, or None where there is no segment."""
+    """Return the kind of span at an offset, or None if there is no segment."""
     whole = _segment_range(store, offset)
     if whole is None:
         return None
@@ -99,7 +99,7 @@ def _segment_range(store: Store, offset: int) -> Split | None:
 
 
 def _at_offset(store: Store, offset: int, options: Options) -> StorePosition:
-    """A given offset. What is older than the log is a loss, and told as such when it is to be read."""
+    """Return the position of a given offset. An offset before the log is reported as a loss when it is read."""
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     if not 0 <= offset <= log_end:
         raise OptionError(
@@ -115,13 +115,13 @@ def _at_offset(store: Store, offset: int, options: Options) -> StorePosition:
 
 
 def is_border(store: Store, offset: int, options: Options) -> bool:
-    """Whether a record or a bad range begins or ends at an offset, or nobody can tell, as there is no such segment."""
+    """Return whether a record or bad range begins or ends at an offset; True if the segment does not exist."""
     whole = _segment_range(store, offset)
     if whole is None or offset == whole.base_offset:
         return True
     end = End()
     with OpenSegment(whole.path) as file:
-        # What proves itself may lie in a body; what is proven by its surroundings is the log's.
+        # A valid record may be part of a body; only one proven by its surroundings belongs to the log.
         if find_cut(file, whole, offset, options.max_record_bytes) == offset:
             return True
         for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, end, verify=False):
@@ -135,7 +135,7 @@ def is_border(store: Store, offset: int, options: Options) -> bool:
 
 
 def _at_time(store: Store, milliseconds: int, options: Options) -> StorePosition:
-    """The first record that was stored at a time or later: looked for in segments that can hold one, no others."""
+    """Return the first record stored at a time or later; only segments that may contain it are searched."""
     store_range = _whole(store, options)
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     found = time_bounds(
@@ -161,5 +161,5 @@ def _first_since(whole: Split, milliseconds: int, options: Options) -> int | Non
                 if len(since):
                     return step.origin + int(step.parts[hop.START, since[0]])
     except FileNotFoundError:
-        pass  # deleted since it was listed: the next one is older than nothing that is left
+        pass  # deleted since it was listed; the search continues in the next segment
     return None

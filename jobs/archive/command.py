@@ -174,11 +174,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError("--follow and --available-now need Spark, and --local goes without", "leave --local out")
     if not arguments.local or arguments.no_quality:
         return _archive(arguments, None)
-    from commitlake.connectors.runtime.left_out import left_out
+    from commitlake.connectors.runtime.blocked_imports import blocked_imports
     from commitlake.pipelines.quality.judge_process import JudgeProcess
 
     # Arrow would load pandas, and numba what it multiplies matrices with: neither is used here.
-    with left_out(*_UNUSED) if is_own_process() else nullcontext(), JudgeProcess() as judge:
+    with blocked_imports(*_UNUSED) if is_own_process() else nullcontext(), JudgeProcess() as judge:
         if _is_new_folder(arguments.lake):
             judge.start()  # it loads while this process does: most of a short run is loading
         return _archive(arguments, judge)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
-from commitlake.connectors.runtime.left_out import left_out
+from commitlake.connectors.runtime.blocked_imports import blocked_imports
 
 _LOADING = threading.Lock()
 # The second has a level of its own, and tells everybody of a folder that it makes.
@@ -46,7 +46,7 @@ def spared_packages() -> Iterator[None]:
     """
     for name in _RARELY_NEEDED:
         _load_when_used(name)
-    with left_out(*_NOT_NEEDED):
+    with blocked_imports(*_NOT_NEEDED):
         yield
 
 

@@ -38,11 +38,11 @@ def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[Queu
     """Give the rows of one partition, in a worker."""
     # The compiled reader is a second's import: only where bytes are read.
     from commitlake.connectors.rocketmq.source.rows import RangeReader  # noqa: PLC0415
-    from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
+    from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
 
     with carry_errors(), options.open_puller() as puller:
         yield from RangeReader(puller, options, schema).read(ranges)
-    settle()
+    freeze_loaded()
 
 
 class RocketmqReader(DataSourceReader):

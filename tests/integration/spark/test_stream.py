@@ -157,7 +157,7 @@ def test_what_a_first_batch_that_failed_had_and_is_deleted_by_now_is_told(
     put(broker, 250)
     sink.fails()
     (store / "commitlog" / segment_name(0)).unlink()
-    assert f"physical offsets 0 to {SIZE} ({SIZE} bytes) are gone" in sink.fails()
+    assert f"physical offsets 0 to {SIZE} ({SIZE} bytes) were deleted" in sink.fails()
     rows = sink.run(failOnDataLoss="false", mode="PERMISSIVE")
     gaps = [row["_corrupt_record"] for row in rows if row["_corrupt_record"]]
     assert [(gap["start"], gap["end"], gap["reason"]) for gap in gaps] == [(0, SIZE, "missing_segment")]
@@ -254,7 +254,9 @@ def test_lost_segments_fail_the_stream_or_are_a_row(sink: Sink, broker: MessageS
     (store / "commitlog" / segment_name(0)).unlink()
     (store / "commitlog" / segment_name(SIZE)).unlink()
     told = sink.fails()
-    assert f"store 'broker-a': physical offsets {read_to} to {2 * SIZE} ({2 * SIZE - read_to} bytes) are gone" in told
+    assert (
+        f"store 'broker-a': physical offsets {read_to} to {2 * SIZE} ({2 * SIZE - read_to} bytes) were deleted" in told
+    )
     assert "failOnDataLoss=false" in told
     rows = sink.run(failOnDataLoss="false", mode="PERMISSIVE")
     gaps = [row["_corrupt_record"] for row in rows if row["_corrupt_record"]]
@@ -268,7 +270,7 @@ def test_a_store_that_was_set_up_again_is_refused(sink: Sink, store: Path) -> No
     write_store(store, [(0, open_segment(messages(40, seed=9), SIZE))])
     told = sink.fails(failOnDataLoss="false")
     assert "store 'broker-a'" in told
-    assert "begin with a new checkpoint" in told
+    assert "start with a new checkpoint" in told
 
 
 def test_a_checkpoint_of_another_broker_is_refused(sink: Sink, store: Path) -> None:

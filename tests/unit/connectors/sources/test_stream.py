@@ -132,7 +132,7 @@ def test_a_path_without_a_store_is_refused_at_the_start(tmp_path: Path) -> None:
 def test_what_is_there_at_the_start_is_all_that_available_now_takes(root: Path) -> None:
     planner = StreamPlanner(options(root))
     start = planner.first()
-    planner.stop_at_what_is_there()
+    planner.stop_at_current_ends()
     write(root, "b", 0, 25)
     write(root, "c", 0, 5)
     rows = [row for _, splits in run(planner, start, 3000) for row in read(root, splits)]
@@ -144,7 +144,7 @@ def test_available_now_takes_a_broker_that_the_checkpoint_does_not_know(root: Pa
     start = StreamPlanner(options(root)).first()
     write(root, "c", 0, 5)
     planner = StreamPlanner(options(root))
-    planner.stop_at_what_is_there()
+    planner.stop_at_current_ends()
     rows = [row for _, splits in run(planner, start) for row in read(root, splits)]
     assert len(rows) == 95
 
@@ -157,7 +157,7 @@ def test_segments_deleted_before_they_were_read_fail_the_stream(root: Path) -> N
     start = StreamPlanner(options(root)).first()
     delete_first_segment(root)
     planner = StreamPlanner(options(root))
-    expected = rf"store 'a': physical offsets 0 to {SIZE} \({SIZE} bytes\) are gone .* failOnDataLoss=false"
+    expected = rf"offsets 0 to {SIZE} \({SIZE} bytes\) were deleted before the stream read them.* failOnDataLoss=false"
     with pytest.raises(DataLossError, match=expected):
         planner.next(start, None)
 

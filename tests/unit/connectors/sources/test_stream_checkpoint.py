@@ -29,5 +29,5 @@ def test_another_version_is_refused(version: object) -> None:
 
 @pytest.mark.parametrize("place", [None, {}, {"next": "x"}, [1], 7])
 def test_damaged_offsets_are_refused(place: object) -> None:
-    with pytest.raises(CheckpointError, match=r"is damaged: expected a place, found .* Begin with a new checkpoint"):
+    with pytest.raises(CheckpointError, match=r"is damaged: expected a place, found .* Start with a new checkpoint"):
         read({"version": 2, "place": place})

@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.formats.engine import files
 from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.stores import Store, find_stores
-from commitlake.connectors.sources.stream_ends import AHEAD_BYTES, ENOUGH_ZEROS, LogEnd
+from commitlake.connectors.sources.stream_ends import SEARCH_BYTES, ZEROS_BYTES, LogEnd
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 from commitlake.schemas.layouts.segments import segment_name
@@ -108,11 +108,11 @@ def test_a_look_reads_what_is_new_and_not_the_segment(log: GrowingStore, monkeyp
     log.put(100)
     sizes.clear()
     assert end.find(log.store, position).offset == log.end
-    assert sum(sizes) < 2 * AHEAD_BYTES
+    assert sum(sizes) < 2 * SEARCH_BYTES
     sizes.clear()
     log.put(100)
     assert end.find(log.store, position, enough=10_000).offset == log.end  # a start that lags behind costs no more
-    assert sum(sizes) < 2 * AHEAD_BYTES
+    assert sum(sizes) < 2 * SEARCH_BYTES
 
 
 def test_of_a_backlog_the_end_is_not_looked_for(log: GrowingStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_a_torn_record_is_waited_for(log: GrowingStore) -> None:
     assert end.find(log.store, position).offset == log.end
 
 
-@pytest.mark.parametrize("size", [100, ENOUGH_ZEROS - 1000, 9 * MIB])
+@pytest.mark.parametrize("size", [100, ZEROS_BYTES - 1000, 9 * MIB])
 def test_records_behind_damage_are_found(log: GrowingStore, size: int) -> None:
     log.put(5)
     end = LogEnd(64 * MIB)
@@ -151,13 +151,13 @@ def test_a_short_hole_is_looked_behind_and_a_long_one_when_the_segment_is_done(l
     end = LogEnd(64 * MIB)
     position = end.find(log.store, StorePosition(0))
     log.put(1)
-    log.end += ENOUGH_ZEROS // 2
+    log.end += ZEROS_BYTES // 2
     log.put(5, seed=2)
     position = end.find(log.store, position)
     assert position.offset == log.end
     log.put(1)
     before_hole = log.end
-    log.end += 2 * AHEAD_BYTES
+    log.end += 2 * SEARCH_BYTES
     log.put(5, seed=3)
     assert end.find(log.store, position).offset == before_hole
     assert (

@@ -1,0 +1,42 @@
+"""Blocking of imports of packages whose loading takes longer than it is worth."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+
+@contextmanager
+def blocked_imports(*names: str) -> Iterator[None]:
+    """Make imports of modules fail inside the `with`, as if they were not installed; loaded modules stay.
+
+    This affects all threads, so it is for processes that only do this project's work: packages that use a module only
+    if it is installed then work without it.
+
+    Args:
+        names: names of the modules.
+    """
+    finder = _BlockingFinder(names)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _BlockingFinder(MetaPathFinder):
+    """Finder that refuses to find some modules.
+
+    `None` in `sys.modules` would block Python's own `import`, but not imports by C modules such as Arrow's.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = frozenset(names)
+
+    def find_spec(self, fullname: str, path: object = None, target: ModuleType | None = None) -> None:  # noqa: ARG002
+        """Raise an error for a blocked module; leave others to the other finders."""
+        if fullname in self._names:
+            raise ModuleNotFoundError(f"{fullname} is left out of this process", name=fullname)
