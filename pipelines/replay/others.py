@@ -17,8 +17,8 @@ from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
 from commitlake.schemas.tables.replays import ReplayEvent
 
 _ENDED = frozenset({ReplayEvent.FINISHED, ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN})
-_MAX_LOOKED_AT = 50
-"""Of the newest replays with messages of the same stretches of logs: each costs a query."""
+_MAX_ENDED = 5
+"""How many of those that have ended are looked at, the newest ones: each costs a query."""
 
 
 class OtherReplay(NamedTuple):
@@ -40,6 +40,7 @@ class OtherReplay(NamedTuple):
 def find_others(lake: LakePaths, plan: ReplayPlan, table: DeltaTable) -> list[OtherReplay]:
     """Return the other replays of a plan's messages to the queues of its target, oldest first.
 
+    All that have not ended are looked at, and the newest ones of the others.
     A replay that cannot be read is left out: 'replay list' names it.
 
     Args:
@@ -52,12 +53,14 @@ def find_others(lake: LakePaths, plan: ReplayPlan, table: DeltaTable) -> list[Ot
     """
     states = read_states(lake, on_error=lambda *_: None)
     found: list[OtherReplay] = []
+    ended = 0
     for name, state in sorted(states.items(), key=lambda item: item[1].plan.created_at, reverse=True):
         other = state.plan
         if name == plan.replay_id or state.event is ReplayEvent.WITHDRAWN or not _may_share(plan, other):
             continue
-        if len(found) == _MAX_LOOKED_AT:
-            break
+        ended += state.event in _ENDED
+        if state.event in _ENDED and ended > _MAX_ENDED:
+            continue
         if count := _count_shared(lake, plan, table, other):
             found.append(OtherReplay(state, min(count, other.wanted)))
     return found[::-1]

@@ -72,7 +72,15 @@ def test_what_has_not_finished_is_refused(lake: LakePaths, event: ReplayEvent) -
     check_unfinished(found)
 
 
-def test_of_two_that_are_planned_at_once_one_withdraws(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_those_that_have_ended_the_newest_are_told(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(others, "_MAX_ENDED", 1)
+    for name, event in (("A", ReplayEvent.FAILED), ("B", ReplayEvent.FINISHED), ("C", ReplayEvent.FINISHED)):
+        add_event(lake, name, ReplayEvent.PLANNED, plan=plan(name, "true"))
+        add_event(lake, name, event)
+    assert list(shared(lake, plan("D", "true"))) == ["A", "C"]
+
+
+def test_of_two_that_are_planned_at_once_one_withdraws(lake: LakePaths) -> None:
     table = open_table(lake, "messages")
     announce(lake, plan("A", "true"), table, [])
     with pytest.raises(OtherReplayError, match="of the replay A"):
@@ -82,5 +90,4 @@ def test_of_two_that_are_planned_at_once_one_withdraws(lake: LakePaths, monkeypa
         "B": ReplayEvent.WITHDRAWN,
     }
     assert "has not finished" in str(read_state(lake, "B").detail)
-    monkeypatch.setattr(others, "_MAX_LOOKED_AT", 1)
     announce(lake, plan("C", "true"), table, find_others(lake, plan("C", "true"), table))  # A is known, and --again
