@@ -5,12 +5,14 @@ These import pandas when they are first given a value, which takes a quarter of 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
+from commitlake.schemas.times import EPOCH
 
 
 def mask_of(chosen: Array) -> pa.Array:
@@ -81,3 +83,19 @@ def _bits(data: pa.Buffer, array: pa.Array) -> Array:
         return np.zeros(0, bool)
     bits = np.unpackbits(np.frombuffer(data, np.uint8), count=array.offset + len(array), bitorder="little")
     return bits[array.offset :].astype(bool)
+
+
+def times_of(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | None]:
+    """Return the times of a column in UTC; None for a null, and for a time that Python's calendar does not have.
+
+    Args:
+        column: of times, in microseconds.
+    """
+    return [_time(microseconds) for microseconds in column.cast(pa.int64()).to_pylist()]
+
+
+def _time(microseconds: int | None) -> datetime.datetime | None:
+    try:
+        return None if microseconds is None else EPOCH + datetime.timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None

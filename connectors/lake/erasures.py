@@ -178,8 +178,15 @@ def erased_places(rows: pa.Table, number: int) -> ErasedPlaces:
     Args:
         rows: of the event `message`; of a message that was erased twice, the first erasure counts.
         number: of the newest erasure.
+
+    Raises:
+        LogDamagedError: where a row does not tell of which message it is, or which erasure.
     """
     rows = rows.select(_COLUMNS).sort_by("number").combine_chunks()
+    if any(rows.column(name).null_count for name in _COLUMNS):
+        raise LogDamagedError(
+            f"the table 'erasures': expected {', '.join(_COLUMNS)} of each message, found null. {WAY_OUT}"
+        )
     encoded = pc.dictionary_encode(rows.column("erasure_id").combine_chunks())
     codes = encoded.indices.to_numpy().astype(np.int64)
     brokers: dict[str, ErasedOffsets] = {}

@@ -25,6 +25,7 @@ from commitlake.connectors.lake.committer import advance, append_rows
 from commitlake.connectors.lake.erasures import APPLICATION_ID, erased_places, erasure_number, open_erasures
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError, ErasureError
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.tombstones import Writer, conform, tombstones
@@ -32,6 +33,8 @@ from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.times import EPOCH
 
 _MOST_TRIES = 20
+_LEDGER = "the table 'erasures'"
+_TOLD = ["number", "erasure_id", "event", "reason", "detail"]
 _MARGIN = datetime.timedelta(days=1)
 """What a run that began before the erasure has left uncommitted is as old as the retention by then."""
 
@@ -99,9 +102,12 @@ def read_states(lake: LakePaths) -> list[ErasureState]:
     messages = rows.filter(pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE)))
     counts = messages.group_by("number").aggregate([([], "count_all")]).to_pylist()
     counted = {row["number"]: row["count_all"] for row in counts}
+    told = events.select(_TOLD).append_column("at_us", events.column("at").cast(pa.int64())).sort_by("at_us")
     found: dict[int, dict[str, list[dict[str, Any]]]] = {}
-    for row in sorted(events.to_pylist(), key=lambda row: row["at"]):
-        found.setdefault(row["number"], {}).setdefault(row["event"], []).append(row)
+    for row, at in zip(told.to_pylist(), times_of(told.column("at_us")), strict=True):
+        if at is None or row["number"] is None or row["erasure_id"] is None:
+            raise ErasureError(f"{_LEDGER}: expected a number, an id and a time, found {row['event']!a} without one")
+        found.setdefault(row["number"], {}).setdefault(row["event"], []).append(row | {"at": at})
     return [_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
 
 
@@ -115,21 +121,23 @@ def _state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: in
         detail = json.loads(begun["detail"])
         retention = datetime.timedelta(seconds=float(detail["retention_s"]))
         counts = json.loads(erased["detail"] or "{}") if erased else {}
-    except (AssertionError, ValueError, KeyError, TypeError, OverflowError) as error:
+        state = ErasureState(
+            number,
+            begun["erasure_id"],
+            begun["at"],
+            begun["reason"] or "",
+            messages,
+            retention,
+            newest["at"] if newest else None,
+            purged["at"] if purged else None,
+            dict(counts),
+        )
+        assert state.due_at is None or state.due_at > state.begun_at
+    except (AssertionError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ErasureError(
-            f"erasure {number} in the table 'erasures' cannot be read: {error!r}. Expected rows as 'erase' writes them"
+            f"{_LEDGER}: erasure {number} cannot be read: {error!r}. Expected rows as 'erase' writes them"
         ) from None
-    return ErasureState(
-        number,
-        begun["erasure_id"],
-        begun["at"],
-        begun["reason"] or "",
-        messages,
-        retention,
-        newest["at"] if newest else None,
-        purged["at"] if purged else None,
-        counts,
-    )
+    return state
 
 
 def begin(

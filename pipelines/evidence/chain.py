@@ -29,6 +29,7 @@ from commitlake.schemas.tables.evidence import EVIDENCE
 APPLICATION_ID = "commitlake.evidence"
 _MOST_TRIES = 50
 _SCHEMA = to_arrow_schema(EVIDENCE, timezone="UTC")
+_TEXT = "coalesce(document, '') AS document"
 _STATISTICS = ("number", "at", "kind", "key_id")
 
 
@@ -43,7 +44,7 @@ def read_documents(lake: LakePaths) -> Iterator[tuple[int, str]]:
     """Read the number and the text of each document of a lake, by their numbers."""
     table = _open(lake)
     if table is not None:
-        answer = run_sql(table, "evidence", "SELECT number, document FROM evidence ORDER BY number", sorts_all=True)
+        answer = run_sql(table, "evidence", f"SELECT number, {_TEXT} FROM evidence ORDER BY number", sorts_all=True)
         for batch in answer:
             yield from zip(batch.column("number").to_pylist(), batch.column("document").to_pylist(), strict=True)
 
@@ -67,7 +68,8 @@ def _newest(table: DeltaTable | None, kind: str | None = None) -> Document | Non
     if table is None:
         return None
     where = "" if kind is None else f" WHERE kind = '{kind}'"
-    answer = run_sql(table, "evidence", f"SELECT document FROM evidence{where} ORDER BY number DESC LIMIT 1").read_all()
+    sql = f"SELECT {_TEXT} FROM evidence{where} ORDER BY number DESC LIMIT 1"
+    answer = run_sql(table, "evidence", sql).read_all()
     return parse_document(answer.column(0)[0].as_py()) if answer.num_rows else None
 
 

@@ -117,7 +117,10 @@ def _extremes(metadata: pq.FileMetaData, bound: str, choose: Any) -> dict[str, i
             column = metadata.row_group(group).column(number)
             if column.statistics is None or not column.statistics.has_min_max:
                 continue
-            value = getattr(column.statistics, bound)
+            try:
+                value = getattr(column.statistics, bound)
+            except OverflowError:  # a time that Python's calendar does not have; no time is compared
+                continue
             if type(value) is int:
                 name = column.path_in_schema
                 found[name] = choose(found.get(name, value), value)

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.parts import COLUMNS, Bodies, part_condition, sending_order
 from commitlake.pipelines.replay.plan import LogRange
 from commitlake.schemas.tables.messages import MESSAGES
@@ -23,6 +24,7 @@ SCHEMA = to_arrow_schema(REPLAY_ROWS, timezone="UTC")
 _AS_MESSAGES = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
 _FORMAT = "replay_rows"
 """Not a format of a log: keys and tags are in columns, and not among the properties."""
+_NEVER_NULL = ("broker", "physical_offset", "topic", "queue_id", "queue_offset")
 _COPIED_FORMAT = "rocketmq"
 """Of a message that is sent as it was stored: keys and tags are among the properties, too."""
 
@@ -45,9 +47,12 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
 
     Raises:
         QueryError: if the table cannot be read.
+        ReplayError: if a row lacks what each message has.
     """
     sql = f"SELECT * FROM replay_rows WHERE {part_condition(part)} AND {condition}"
     rows = pa.Table.from_batches([batch.cast(SCHEMA) for batch in run_sql(table, "replay_rows", sql)], SCHEMA)
+    if empty := [name for name in _NEVER_NULL if rows.column(name).null_count]:
+        raise ReplayError(f"the table 'replay_rows': expected {', '.join(empty)} of each message, found null")
     rows = rows.take(pa.array(sending_order(rows)))
     known = {name: rows.column(name) for name in COLUMNS if name in rows.column_names}
     known |= {

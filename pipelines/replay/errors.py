@@ -38,6 +38,12 @@ class StoppedError(ReplayError):
     """Somebody has stopped the replay while it waited for its target."""
 
 
+class MessagesGoneError(ReplayError):
+    """Messages of the plan that are in the lake no longer."""
+
+    exit_code = ExitCode.DAMAGE
+
+
 class OtherProcessError(ReplayError):
     """Another process has gone on with the replay, or is at it now."""
 

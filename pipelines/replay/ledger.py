@@ -28,6 +28,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError, UnknownReplayError
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.pipelines.replay.plan_json import plan_from_json, plan_to_json
@@ -123,13 +124,14 @@ def read_states(
         return {}
     where = "" if replay_id is None else f" WHERE replay_id = {text_literal(replay_id)}"
     rows: dict[str, list[dict[str, Any]]] = {}
-    for row in run_sql(table, "replays", f"SELECT * FROM replays{where} ORDER BY at").read_all().to_pylist():
-        rows.setdefault(row["replay_id"], []).append(row)
+    found = run_sql(table, "replays", f"SELECT * FROM replays{where} ORDER BY at").read_all()
+    for row, at in zip(found.drop_columns(["at"]).to_pylist(), times_of(found.column("at")), strict=True):
+        rows.setdefault(row["replay_id"], []).append(row | {"at": at})
     states = {}
-    for name, found in rows.items():
-        if any(row["plan"] for row in found):
+    for name, events in rows.items():
+        if any(row["plan"] for row in events):
             try:
-                states[name] = _state(name, found)
+                states[name] = _state(name, events)
             except ReplayError as error:
                 if on_error is None:
                     raise

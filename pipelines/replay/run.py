@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.replay.batches import EncodedPart, encode_part
-from commitlake.pipelines.replay.errors import StoppedError
+from commitlake.pipelines.replay.errors import MessagesGoneError, StoppedError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event
 from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.pace import Pace
@@ -121,6 +121,8 @@ class ReplayRun:
         try:
             self._counts = self._ledger.counts()
             is_done = self._send_parts(is_resumed=is_resumed)
+            if is_done:
+                self._check_all_were_there()
         except BaseException as error:
             text = str(error) or type(error).__name__
             add_event(self._lake, plan.replay_id, ReplayEvent.FAILED, counts=self._counts, detail=text)
@@ -128,6 +130,15 @@ class ReplayRun:
         event = ReplayEvent.FINISHED if is_done else ReplayEvent.STOPPED
         add_event(self._lake, plan.replay_id, event, counts=self._counts)
         return self._counts
+
+    def _check_all_were_there(self) -> None:
+        """Refuse an end at which messages of the plan have no outcome: a job has taken their rows out of the lake."""
+        found, wanted = self._counts.sent + self._counts.failed, self._plan.wanted
+        if found < wanted:
+            raise MessagesGoneError(
+                f"expected the {wanted:,} messages of the plan in the lake, found {found:,}: the others were taken out "
+                "of it after the plan was made, and are not sent"
+            )
 
     def _send_parts(self, *, is_resumed: bool) -> bool:
         """Send part after part; whether all were sent."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.plain_arrays import mask_of, numbers_of, repeated, repeated_text
+from commitlake.connectors.plain_arrays import mask_of, numbers_of, repeated, repeated_text, times_of
+from commitlake.schemas.times import EPOCH
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
@@ -40,3 +43,11 @@ def test_numbers_are_those_of_the_array(data_type: pa.DataType, values: list[int
     assert numbers_of(pa.chunked_array([array.slice(0, 3), array.slice(3)]), null=9).tolist() == expected
     assert numbers_of(array.slice(0, 0)).tolist() == []
     assert numbers_of(pa.chunked_array([], data_type)).tolist() == []
+
+
+def test_times_that_the_calendar_does_not_have_are_none() -> None:
+    known = datetime.datetime(2026, 11, 24, 15, 0, 0, 1, datetime.UTC)
+    column = pa.array([known, None], pa.timestamp("us", "UTC"))
+    beyond = pa.array([2**63 - 1, -(2**63), 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    assert times_of(column) == [known, None]
+    assert times_of(pa.chunked_array([column, beyond])) == [known, None, None, None, EPOCH]

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.delta import seal
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.query.command import main as query
@@ -23,6 +25,7 @@ from commitlake.jobs.replay.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_state
 from commitlake.pipelines.replay.pace import Pace
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message
@@ -220,6 +223,36 @@ def test_a_replay_that_was_killed_goes_on_and_sends_nothing_twice(
     assert {row["outcome"] for row in world.ledger()} == {"found"}
     assert len(world.ledger()) == 80
     assert world.act("resume", world.replay_id()) == 2
+
+
+def test_a_time_that_no_calendar_has_is_refused_by_name(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.replay("--topic", TOPIC, "--limit", "1") == 0
+    name = world.replay_id()
+    beyond = "arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+    DeltaTable(world.lake.replays).update(predicate="event = 'started'", updates={"at": beyond})
+    seal(world.lake.replays, None)
+    assert world.act("show", name) == ExitCode.USAGE
+    assert "at: expected a time, found none" in capsys.readouterr().err
+
+
+def test_messages_that_left_the_lake_after_the_plan_was_made_are_missed(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def end(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "claim", end)
+        assert world.replay("--topic", TOPIC) == 1
+    table = DeltaTable(world.lake.messages)
+    table.delete(f"topic = '{TOPIC}' AND queue_offset >= 3")
+    seal(world.lake.messages, None)
+    left = len(chosen(world))
+    assert 0 < left < 80
+    assert world.act("resume", world.replay_id(), "--quiet") == ExitCode.DAMAGE
+    assert f"expected the 80 messages of the plan in the lake, found {left}" in capsys.readouterr().err
+    assert read_state(world.lake, world.replay_id()).event is ReplayEvent.FAILED
+    assert len(world.ledger()) == left
 
 
 def test_a_second_process_takes_a_replay_over(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:

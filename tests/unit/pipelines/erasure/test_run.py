@@ -14,11 +14,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.erasures import APPLICATION_ID
+from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.erasures import APPLICATION_ID, read_erased_places
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.audit import command as audit
+from commitlake.jobs.erase import command as erase_job
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.erasure.errors import ErasureError
 from commitlake.pipelines.erasure.ledger import read_states
@@ -341,6 +343,39 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_made_again(growing: Grow
     assert [state.number for state in read_states(growing.lake)] == [1, 2, 3]
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("at", "NULL"),
+        ("at", "arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))')"),
+        ("number", "NULL"),
+        ("erasure_id", "NULL"),
+        ("detail", f"'{'[' * 100_000}'"),
+        ("detail", "'[1]'"),
+        ("detail", """'{"retention_s": 8e13}'"""),
+    ],
+)
+def test_a_ledger_of_erasures_that_somebody_has_changed_is_refused_by_name(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], column: str, value: str
+) -> None:
+    erase(growing)
+    DeltaTable(growing.lake.erasures).update(predicate="event <> 'message'", updates={column: value})
+    seal(growing.lake.erasures, None)
+    lake = ["--lake", growing.lake.root]
+    assert erase_job.main([*lake, "--finish", "--yes"]) == ExitCode.USAGE
+    assert "the table 'erasures'" in capsys.readouterr().err
+    assert audit.main([*lake, "--local"]) in {ExitCode.OK, ExitCode.USAGE, ExitCode.DAMAGE}
+
+
+@pytest.mark.parametrize("column", ["broker", "physical_offset", "erasure_id", "number"])
+def test_an_erased_message_without_a_place_is_damage(growing: GrowingLake, column: str) -> None:
+    erase(growing)
+    DeltaTable(growing.lake.erasures).update(predicate="event = 'message'", updates={column: "NULL"})
+    seal(growing.lake.erasures, None)
+    with pytest.raises(LogDamagedError, match="the table 'erasures': expected broker, physical_offset"):
+        read_erased_places(growing.lake)
 
 
 def test_rows_of_a_damaged_data_file_of_erasures_are_named(

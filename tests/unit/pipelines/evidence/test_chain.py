@@ -51,6 +51,15 @@ def test_the_newest_document_of_a_kind_is_found(growing: GrowingLake) -> None:
     assert newest_document(growing.lake, "purge") is None
 
 
+def test_a_row_without_a_document_is_named(growing: GrowingLake) -> None:
+    add(growing, 2)
+    DeltaTable(growing.lake.evidence).update(predicate="number = 2", updates={"document": "NULL"})
+    found = verify_chain(read_documents(growing.lake), {key_id_of(KEY.public_key()): KEY.public_key()})
+    assert len(found.findings) > 0
+    with pytest.raises(EvidenceError, match="expected a JSON object on one line"):
+        newest_document(growing.lake)
+
+
 def test_nothing_is_added_to_a_chain_that_has_lost_its_newest_document(growing: GrowingLake) -> None:
     add(growing, 2)
     DeltaTable(growing.lake.evidence).delete("number = 2")
