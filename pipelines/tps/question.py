@@ -67,13 +67,14 @@ MESSAGES = CountedTable(
         "bytes": "sum(size)",
         "retries": "sum(CASE WHEN kind = 'retry' THEN 1 ELSE 0 END)",
         "dead_letters": "sum(CASE WHEN kind = 'dlq' THEN 1 ELSE 0 END)",
-        "prepared": "sum(CASE WHEN kind = 'half' AND properties['TRANSACTION_CHECK_TIMES'] IS NULL THEN 1 ELSE 0 END)",
+        "prepared": "sum(CASE WHEN kind = 'half' THEN 1 ELSE 0 END)",
         "committed": "sum(CASE WHEN prepared_transaction_offset > 0 AND kind <> 'half' THEN 1 ELSE 0 END)",
         "clock_skew": "sum(CASE WHEN store_timestamp < born_timestamp THEN 1 ELSE 0 END)",
         "other_tags": "sum(0)",
     },
 )
-"""Seconds, and what only a message itself tells."""
+"""Seconds, and what only a message itself tells. Of `prepared`, `RatesQuestion.rechecked` is to be taken away."""
+_IS_RECHECKED = "kind = 'half' AND properties['TRANSACTION_CHECK_TIMES'] IS NOT NULL"
 INSTEAD = {"producer-group": "properties['PGROUP']", "origin-topic": "topic"}
 """SQL of the groups whose column is null in messages that an earlier version archived."""
 GROUPS = tuple(MESSAGES.groups)
@@ -190,6 +191,23 @@ class RatesQuestion:
         sums = [f"{sql} AS sum_{name}" for name, sql in table.sums.items()]
         keys = ", ".join(str(number + 1) for number in range(len(groups) + 1))
         return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
+
+    def rechecked(self, length: datetime.timedelta | None) -> str | None:
+        """SQL for the half messages that the broker stored again: columns `g0`, …, `window_start`, `rechecked`.
+
+        It is a question of its own as only half messages need properties: to read those of all messages takes twice as
+        long as all the rest. None where the table counts such messages in a column.
+
+        Args:
+            length: of the windows; None for one of all the time, without `window_start`.
+        """
+        if self.table.name != MESSAGES.name:
+            return None
+        windows = [] if length is None else [f"{self.window_start(length)} AS window_start"]
+        groups = [*(f"{sql} AS g{number}" for number, sql in enumerate(self.groups())), *windows]
+        grouped = f" GROUP BY {', '.join(str(number + 1) for number in range(len(groups)))}" if groups else ""
+        where = f"{self.where()} AND {_IS_RECHECKED}"
+        return f"SELECT {', '.join([*groups, 'count(*) AS rechecked'])} FROM {MESSAGES.name} WHERE {where}{grouped}"
 
     def in_all(self) -> str:
         """SQL for the sums of each group, with the unit of time that had most messages: `peak` and `peak_at`."""

@@ -30,6 +30,7 @@ MAX_CELLS = 200_000
 MAX_SKETCHED = 10_000
 """Rows that have quantiles at most: a sketch of each is in memory."""
 _PART_ROWS = 2_000_000
+_PREPARED = SUMS.index("prepared")
 RANKS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _SKETCHES = {"size": "size_sketch", "latency_ms": "latency_sketch", "wait_ms": "wait_sketch"}
 QUANTILES = tuple(f"{what}_{rank}" for what in _SKETCHES for rank in RANKS)
@@ -127,7 +128,14 @@ class Rates:
                 if row["sum_messages"] is not None:  # the one row of no group
                     _add(found, _key(question, row), row)
             _check_count(len(found))
+        for row in self._rechecked(question, None):
+            if row["rechecked"]:  # there is a row of no group in any case
+                found[_key(question, row)]["sum_prepared"] -= row["rechecked"]
         return found
+
+    def _rechecked(self, question: RatesQuestion, length: datetime.timedelta | None) -> Iterator[Row]:
+        sql = question.rechecked(length)
+        return iter(()) if sql is None else self._ask(question, sql)
 
     def _parts(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
         """Divide a question by time, so that the engine holds the units of time of `_PART_ROWS` rows at most."""
@@ -177,6 +185,8 @@ class Rates:
                 _check_count((len(sums) + 1) * len(starts))
                 sums[key] = np.zeros((len(SUMS), len(starts)), np.int64)
             sums[key][:, places[found["window_start"]]] = [found[f"sum_{name}"] for name in SUMS]
+        for found in self._rechecked(question, step):
+            sums[_key(question, found)][_PREPARED, places[found["window_start"]]] -= found["rechecked"]
         return sums
 
     def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:

@@ -25,6 +25,7 @@ from commitlake.pipelines.tps import minute_counts, minute_rows, rates
 from commitlake.pipelines.tps.question import MESSAGES, RatesQuestion
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from commitlake.schemas.tables.gaps import GAPS
 from tests.support.earlier_archives import without_topic_minutes
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of
@@ -109,6 +110,28 @@ def test_messages_are_counted_as_their_minutes_are(
     monkeypatch.setattr(rates, "_PART_ROWS", 7)
     _, of_messages, _ = ask("--by", by, *window)
     assert of_messages == of_minutes
+
+
+@pytest.mark.parametrize("window", ["1s", "1m", None])
+@pytest.mark.parametrize("by", ["kind", "none"])
+def test_half_messages_that_the_broker_stored_again_are_not_prepared_twice(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, by: str, window: str | None
+) -> None:
+    growing = GrowingLake(tmp_path)
+    checked = (("TRANSACTION_CHECK_TIMES", "1"),)
+    growing.write(
+        [
+            new_message(number, topic=HALF_TOPIC, born_timestamp=MIDNIGHT_MS + number, properties=properties)
+            for number, properties in enumerate([(), (), (), checked, checked])
+        ]
+    )
+    growing.archive()
+    if window is None:
+        monkeypatch.setattr(RatesQuestion, "table", replace(MESSAGES, unit=datetime.timedelta(minutes=1)))
+    lengths = () if window is None else ("--window", window)
+    _, rows, _ = ask("--by", by, *lengths, lake=growing.lake.root)
+    assert sum(row["prepared"] for row in rows if row["messages"]) == 3
+    assert sum(row["messages"] for row in rows if row["messages"]) == 5
 
 
 @pytest.mark.parametrize(
