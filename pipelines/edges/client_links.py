@@ -27,8 +27,6 @@ from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repea
 from commitlake.pipelines.edges.traces import ENTRIES, Action
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, Outcome
 
-SKEW_US = 5_000_000
-"""By how much a client's clock may be slow."""
 _LATE_US = 60_000_000
 
 
@@ -131,7 +129,7 @@ def _consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     """
     retried, own = consumable(f)
     attempts = numbers_of(entries.column("attempt"), null=-1)
-    until = numbers_of(entries.column("event_timestamp")) + SKEW_US
+    until = numbers_of(entries.column("event_timestamp")) + 1
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], own))
     first, counts = _known_then(left, until, right, own, f)
     left, right = key_codes(
@@ -158,12 +156,15 @@ def _consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
 
 
 def _known_then(left: Array, until: Array, right: Array, rows: Array, f: Families) -> tuple[Array, Array]:
-    """Find the record that was there when a group consumed it, and how many were; of one later record, that one."""
+    """Find the record that was there when a group consumed it, and how many were.
+
+    Where none was, the client's clock is slow, and all records count.
+    """
     counts = count_before(left, until, right, f.times[rows])
     found = latest_before(left, until, right, f.times[rows])
     only, all_counts = only_same(left, right)
-    is_late = (counts == 0) & (all_counts == 1)
-    return _rows(rows, np.where(is_late, only, found)), np.where(is_late, 1, counts)
+    is_late = counts == 0
+    return _rows(rows, np.where(is_late, only, found)), np.where(is_late, all_counts, counts)
 
 
 def _consumes_in_order(f: Families, entries: pa.Table, first: Array, spans: Spans) -> Array:
@@ -182,7 +183,7 @@ def _ended(f: Families, entries: pa.Table) -> pa.Table:
     """Return the steps from half messages on which producers have decided: the newest one at that time."""
     halves = f.with_role(Role.HALF)
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], halves))
-    until = numbers_of(entries.column("event_timestamp")) + SKEW_US
+    until = numbers_of(entries.column("event_timestamp")) + 1
     latest = latest_before(left, until, right, f.times[halves])
     first = first_after(left, np.zeros(len(left), np.int64), right, f.times[halves])
     found = _rows(halves, np.where(latest >= 0, latest, first))

@@ -1,0 +1,184 @@
+"""Whatever messages there are, and in however many runs they are archived, `edges` says the same as after one run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from tests.support.lakes import GrowingLake, archive_store
+from tests.support.message_families import (
+    begun,
+    committed,
+    dead,
+    decided,
+    delayed,
+    delivered,
+    ended,
+    failed,
+    given_up,
+    half,
+    op,
+    pub,
+    record,
+    trace,
+)
+
+Places = dict[str, int]
+Event = tuple[float, str, Callable[[Places], NewMessage]]
+SHAPES = ("plain", "delayed", "waiting", "retried", "dead", "committed", "rolled back", "pending", "given up")
+_EXAMPLES = max(3, settings().max_examples // 8)
+
+
+@dataclass
+class OtherStore(GrowingLake):
+    """A second broker's store; traces lie there."""
+
+    @property
+    def store(self) -> Path:
+        """The store's folder."""
+        return self.folder / "broker-b"
+
+
+@dataclass
+class Stores:
+    """Two stores, which grow by events.
+
+    Attributes:
+        folder: of both.
+        places: physical offsets of records by their names, and numbers of half messages.
+    """
+
+    folder: Path
+    places: Places = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.main, self.other = GrowingLake(self.folder), OtherStore(self.folder)
+
+    def write(self, event: Event) -> None:
+        """Store a record where it belongs."""
+        _, name, make = event
+        message = make(self.places)
+        if name.startswith("trace"):
+            self.other.write([message])
+            return
+        self.places[name] = len(self.main.log)
+        if name.endswith("half"):
+            self.places[f"number of {name}"] = sum(key.startswith("number of") for key in self.places)
+        self.main.write([message])
+
+
+def story(number: int, shape: str, start: float, traced: bool) -> list[Event]:
+    """The records that a message of some shape leaves."""
+    key, origin = f"U{number}", f"{number} first"
+    if shape == "plain":
+        events: list[Event] = [(start, origin, lambda _: record(key, seconds=start))]
+    elif shape in {"delayed", "waiting"}:
+        events = [(start, origin, lambda _: delayed(key, start))]
+        if shape == "delayed":
+            events.append((start + 10, f"{number} copy", lambda _: delivered(key, start + 10)))
+    elif shape in {"retried", "dead"}:
+        events = [(start, origin, lambda _: record(key, seconds=start))]
+        for attempt in (1, 2):
+            at = start + 20 * attempt
+            for copy in (0, 1):
+                events.append((at + 10 * copy, f"{number} {attempt} {copy}", _retry(key, attempt, origin, at, copy)))
+        if shape == "dead":
+            events.append((start + 70, f"{number} dead", lambda places: dead(key, 3, places[origin], start + 70)))
+    else:
+        events = _transaction(number, shape, start)
+    if traced:
+        events += _traces(number, shape, start)
+    return events
+
+
+def _retry(key: str, attempt: int, origin: str, at: float, copy: int) -> Callable[[Places], NewMessage]:
+    return lambda places: failed(key, attempt, places[origin], at)[copy]
+
+
+def _transaction(number: int, shape: str, start: float) -> list[Event]:
+    key, name = f"U{number}", f"{number} half"
+    events: list[Event] = [(start, name, lambda _: half(key, start))]
+    if shape == "committed":
+        events.append((start + 1, f"{number} commit", lambda places: committed(key, places[name], start + 1)))
+    if shape in {"committed", "rolled back"}:
+        mark = f"number of {name}"
+        events.append((start + 3, f"{number} op", lambda places: op([places[mark]], start + 3)))
+    if shape == "given up":
+        events.append((start + 6, f"{number} again half", lambda _: half(key, start + 6, 1)))
+        events.append((start + 12, f"{number} gone", lambda _: given_up(key, start + 12)))
+    return events
+
+
+def _traces(number: int, shape: str, start: float) -> list[Event]:
+    key, first = f"U{number}", f"{number} first"
+    if shape not in {"plain", "retried", "dead"}:
+        return [(start + 2, "trace", lambda _: trace(decided(key, "UNKNOW", start + 2), seconds=start + 2))]
+    return [
+        (start + 1, "trace pub", lambda places: trace(pub(key, places[first], start), seconds=start + 1)),
+        (start + 1, "trace begin", lambda _: trace(begun(key, f"r{number}", 0, start + 1), seconds=start + 1)),
+        (start + 9, "trace end", lambda _: trace(ended(key, f"r{number}", 4, start + 9), seconds=start + 9)),
+    ]
+
+
+def rows(lake: LakePaths) -> list[str]:
+    """The rows of `edges`, in one order."""
+    if not DeltaTable.is_deltatable(lake.edges):
+        return []
+    found: list[dict[str, Any]] = DeltaTable(lake.edges).to_pyarrow_table().to_pylist()
+    return sorted(repr(sorted(row.items())) for row in found)
+
+
+def archive(stores: Stores, which: Sequence[GrowingLake], lake: LakePaths) -> None:
+    """Archive what is new in some of the stores, and let edges follow."""
+    for store in which:
+        if store.count:
+            archive_new(store, lake)
+    if DeltaTable.is_deltatable(lake.messages):
+        follow_edges(lake)
+    assert stores
+
+
+def archive_new(store: GrowingLake, lake: LakePaths) -> None:
+    """Archive a store where it has grown."""
+    if store.count != _archived.get((lake.root, store.store)):
+        archive_store(store.store, lake)
+        _archived[lake.root, store.store] = store.count
+
+
+_archived: dict[tuple[str, Path], int] = {}
+
+
+@settings(max_examples=_EXAMPLES, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(
+    shapes=st.lists(st.tuples(st.sampled_from(SHAPES), st.integers(0, 60), st.booleans()), min_size=1, max_size=6),
+    data=st.data(),
+)
+def test_any_runs_give_the_steps_of_one(shapes: list[tuple[str, int, bool]], data: st.DataObject) -> None:
+    stories = [story(number, shape, start, traced) for number, (shape, start, traced) in enumerate(shapes)]
+    events = sorted((event for found in stories for event in found), key=lambda event: event[0])
+    cuts = data.draw(st.lists(st.tuples(st.integers(0, len(events)), st.sampled_from(["a", "b", "ab"])), max_size=4))
+    with tempfile.TemporaryDirectory() as folder:
+        stores = Stores(Path(folder))
+        many, one = stores.main.lake, LakePaths(f"{folder}/one")
+        runs = {"a": [stores.main], "b": [stores.other], "ab": [stores.main, stores.other]}
+        done = 0
+        for end, which in sorted(cuts):
+            for event in events[done:end]:
+                stores.write(event)
+            done = max(done, end)
+            archive(stores, runs[which], many)
+        for event in events[done:]:
+            stores.write(event)
+        archive(stores, runs["ab"], many)
+        archive(stores, runs["ab"], one)
+        assert rows(many) == rows(one)
