@@ -54,6 +54,7 @@ from commitlake.pipelines.audit.span import Span
 from commitlake.pipelines.audit.tables import (
     TableFinding,
     compare_archive_runs,
+    compare_edges,
     compare_message_keys,
     damaged_files,
     finding_lines,
@@ -157,8 +158,9 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
             verdicts.append(_compare_hbase(sides, messages, arguments))
         of_keys, note = ([], "") if _is_damaged("message_keys", findings) else compare_message_keys(sides)
     of_minutes, minutes_note = ([], "") if _is_damaged("topic_minutes", findings) else compare_minutes(lake, moment)
-    findings += [*of_keys, *of_minutes]
-    notes = [each for each in (note, minutes_note) if each]
+    of_edges, edges_note = ([], "") if _is_damaged("edges", findings) else compare_edges(lake, moment)
+    findings += [*of_keys, *of_minutes, *of_edges]
+    notes = [each for each in (note, minutes_note, edges_note) if each]
     if file is not None:
         file.write(audit_page(lake, span, moment, verdicts, findings, notes))
     _print(arguments, verdicts, findings, notes)

@@ -6,6 +6,7 @@ gaps, quarantine as many rows of a run as its commit counted
 profiles and     as many rows of a run as its commit names, profiles with the checksums that the run has written
   others
 message_keys     the keys of messages, no fewer and no others
+edges            a step for each dead letter, each record that waits, and each half message
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import SHOWN, Sides
+from commitlake.pipelines.edges.check import count_kinds
+from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.maintenance.data_check import find_damaged_files
 from commitlake.pipelines.maintenance.repair_notes import count_lost_rows
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
@@ -214,6 +217,27 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
         return [], "message_keys is not compared: a run has gone on meanwhile"
     count, shown = sides.different_keys(table.version())
     return ([TableFinding("message_keys", count, "keys", shown)] if count else []), ""
+
+
+def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], str]:
+    """Compare how many records of some kinds `messages` has, and `edges` has steps of; and why not, if it was not."""
+    if {"messages", "edges"} & moment.expired.keys():
+        return [], "edges is not compared: some of its rows, or of those of messages, have expired"
+    try:
+        table = delta_table(lake.edges)
+    except TableNotFoundError:
+        return [], ""
+    followed = table.transaction_version(EDGES_ID)
+    if followed is None or not moment.committed <= followed:
+        return [], f"edges is not compared: it has followed messages to version {followed} only"
+    if followed > moment.version:
+        return [], "edges is not compared: a run has gone on meanwhile"
+    messages = delta_table(lake.messages)
+    messages.load_as_version(moment.version)
+    counts = count_kinds(messages, table)
+    wrong = [count for count in counts if count.expected != count.found]
+    lines = [f"kind {one.kind}: expected steps of {one.expected:,} records, found {one.found:,}" for one in wrong]
+    return ([TableFinding("edges", len(wrong), "kinds of records", lines)] if wrong else []), ""
 
 
 def finding_lines(findings: Sequence[TableFinding]) -> Iterator[str]:

@@ -138,14 +138,13 @@ def rows(lake: LakePaths) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in found)
 
 
-def archive(stores: Stores, which: Sequence[GrowingLake], lake: LakePaths) -> None:
+def archive(which: Sequence[GrowingLake], lake: LakePaths) -> None:
     """Archive what is new in some of the stores, and let edges follow."""
     for store in which:
         if store.count:
             archive_new(store, lake)
     if DeltaTable.is_deltatable(lake.messages):
         follow_edges(lake)
-    assert stores
 
 
 def archive_new(store: GrowingLake, lake: LakePaths) -> None:
@@ -170,15 +169,19 @@ def test_any_runs_give_the_steps_of_one(shapes: list[tuple[str, int, bool]], dat
     with tempfile.TemporaryDirectory() as folder:
         stores = Stores(Path(folder))
         many, one = stores.main.lake, LakePaths(f"{folder}/one")
-        runs = {"a": [stores.main], "b": [stores.other], "ab": [stores.main, stores.other]}
+        runs: dict[str, list[GrowingLake]] = {
+            "a": [stores.main],
+            "b": [stores.other],
+            "ab": [stores.main, stores.other],
+        }
         done = 0
         for end, which in sorted(cuts):
             for event in events[done:end]:
                 stores.write(event)
             done = max(done, end)
-            archive(stores, runs[which], many)
+            archive(runs[which], many)
         for event in events[done:]:
             stores.write(event)
-        archive(stores, runs["ab"], many)
-        archive(stores, runs["ab"], one)
+        archive(runs["ab"], many)
+        archive(runs["ab"], one)
         assert rows(many) == rows(one)

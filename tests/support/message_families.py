@@ -47,7 +47,7 @@ def offset_id(offset: int) -> str:
     return serialize_message_id(BROKER_HOST, offset)
 
 
-def delayed(unique_key: str, seconds: float = 0, level: int = 3, topic: str = TOPIC, **more: Any) -> NewMessage:
+def delayed(unique_key: str | None, seconds: float = 0, level: int = 3, topic: str = TOPIC, **more: Any) -> NewMessage:
     """A record that waits in a schedule topic."""
     properties = {"DELAY": level, "REAL_TOPIC": topic, "REAL_QID": 0, **more.pop("properties", {})}
     return record(unique_key, SCHEDULE_TOPIC, seconds, queue_id=level - 1, properties=properties, **more)

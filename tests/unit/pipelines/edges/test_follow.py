@@ -230,3 +230,65 @@ def test_another_follower_that_is_first_is_no_error(family: Family, monkeypatch:
 
 def test_a_lake_without_messages_has_no_edges(tmp_path: Path) -> None:
     assert followed_version(LakePaths(str(tmp_path))) == -1
+
+
+def replayed(
+    unique_key: str, origin: int, topic: str = "orders", seconds: float = 0, broker: str = "broker-a"
+) -> NewMessage:
+    """A message that a replay has sent."""
+    stamps = {
+        "REPLAY_ID": "r-1",
+        "ORIGIN_BROKER": broker,
+        "ORIGIN_PHYSICAL_OFFSET": origin,
+        "ORIGIN_TOPIC": topic,
+    }
+    return record(unique_key, seconds=seconds, properties=stamps)
+
+
+def test_a_message_that_was_sent_again_leads_back_to_its_origin(family: Family, done: Done) -> None:
+    first = record("U1")
+    size = 4096  # no record begins there
+    done(
+        first,  # 0
+        record("U2", "%DLQ%other", 1, reconsume_times=1),  # 1: the record before it was never archived
+        replayed("N1", 0, seconds=2),  # 2: with a key of its own
+        replayed("U1", 0, seconds=3),  # 3: with the key of its origin
+        replayed("N2", size, seconds=4, broker="broker-z"),  # 4: of a broker that the lake does not have
+    )
+    steps = [step for step in family.steps() if step[0] != "dead"]
+    assert steps == [
+        ("replayed", 0, 2, None, None),
+        ("replayed", 0, 3, None, None),
+        ("replayed", None, 4, "not_yet", None),
+    ]
+
+
+def test_a_dead_letter_that_was_sent_again_is_redriven(family: Family, done: Done) -> None:
+    done(record("U1"), dead("U1", 1, 0, 1))
+    place = family.places[1]
+    done(replayed("U1", place, "%DLQ%shop", 2))
+    assert family.steps() == [("dead", 0, 1, None, None), ("redriven", 1, 2, None, None)]
+    assert {row["replay_id"] for row in DeltaTable(family.growing.lake.edges).to_pyarrow_table().to_pylist()} == {
+        None,
+        "r-1",
+    }
+
+
+def test_copies_of_a_message_that_was_sent_again_are_no_replays(family: Family, done: Done) -> None:
+    done(record("U1"))
+    sent = replayed("N1", 0, seconds=1)
+    stamps = dict(sent.properties)
+    copies = failed("N1", 1, 0, 2)
+    stamped = [
+        record(
+            "N1",
+            copy.topic,
+            2 + number,
+            queue_id=copy.queue_id,
+            reconsume_times=1,
+            properties={**stamps, **dict(copy.properties)},
+        )
+        for number, copy in enumerate(copies)
+    ]
+    done(sent, *stamped)
+    assert [step[0] for step in family.steps()] == ["delayed", "replayed", "retried"]

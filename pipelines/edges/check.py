@@ -1,0 +1,60 @@
+"""Whether `edges` has a step for each record of which the kind alone tells that there is one.
+
+Such records are dead letters, records that wait in schedule topics, and half messages. Counted are those that are not
+erased, and the records at that end of steps of these kinds. Two columns of `messages` are read, and no body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.erasures import MARKER
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.tables.edges import EdgeKind
+
+_EXPECTED: tuple[tuple[Kind, str, tuple[EdgeKind, ...]], ...] = (
+    (Kind.DLQ, "to", (EdgeKind.DEAD,)),
+    (Kind.DELAY, "from", (EdgeKind.DELAYED,)),
+    (Kind.HALF, "from", (EdgeKind.FINISHED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP)),
+)
+"""A kind of record, the end of a step at which it is, and the kinds of steps of which it has at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindCount:
+    """Records of a kind.
+
+    Attributes:
+        kind: the kind.
+        expected: how many `messages` has.
+        found: how many `edges` has a step of.
+    """
+
+    kind: Kind
+    expected: int
+    found: int
+
+
+def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
+    """Count the records of some kinds in both tables.
+
+    Args:
+        messages: the table, as new as what `edges` has followed.
+        edges: the table.
+    """
+    kinds = ", ".join(text_literal(str(kind)) for kind, _, _ in _EXPECTED)
+    erased = f"properties[{text_literal(MARKER)}] IS NOT NULL"
+    sql = f"SELECT kind, count(*) AS rows FROM messages WHERE kind IN ({kinds}) AND NOT {erased} GROUP BY kind"
+    there = {row["kind"]: row["rows"] for row in run_sql(messages, "messages", sql).read_all().to_pylist()}
+    return [KindCount(kind, there.get(str(kind), 0), _count(edges, end, steps)) for kind, end, steps in _EXPECTED]
+
+
+def _count(edges: DeltaTable, end: str, kinds: tuple[EdgeKind, ...]) -> int:
+    names = ", ".join(text_literal(str(kind)) for kind in kinds)
+    places = f"SELECT DISTINCT {end}_broker, {end}_physical_offset FROM edges WHERE kind IN ({names})"
+    sql = f"SELECT count(*) AS places FROM ({places} AND {end}_timestamp IS NOT NULL)"
+    return int(run_sql(edges, "edges", sql).read_all().column("places")[0].as_py())
