@@ -23,7 +23,10 @@ from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.rows_output import plain_rows, write_table
 from commitlake.jobs.demo.offset_history import OffsetHistory
+from commitlake.jobs.lineage.tree import write_tree
 from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.lineage.answer import story_of
+from commitlake.pipelines.lineage.question import Question
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
@@ -45,10 +48,6 @@ _MARK = ".commitlake-demo"
 _ORDER = "order-4711"
 _BY_TOPIC = (
     "SELECT topic, kind, count(*) AS messages, sum(body_size) AS body_bytes FROM messages GROUP BY 1, 2 ORDER BY 2, 1"
-)
-_BY_KEY = (
-    "SELECT store_timestamp, topic, kind, tags, reconsume_times, keys, msg_id FROM messages "
-    f"WHERE array_contains(keys, '{_ORDER}') ORDER BY store_timestamp, physical_offset"
 )
 
 
@@ -85,8 +84,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     offsets.append()
     _say("\n".join(summary(result)))
     _show(lake, "What lies in the log, by topic and kind:", _BY_TOPIC)
-    _show(lake, f"What happened to {_ORDER}:", _BY_KEY)
+    print(f"\nWhat happened to {_ORDER}:\n")
+    write_tree(story_of(lake, Question(key=_ORDER)), sys.stdout)
+    sys.stdout.flush()
     _say("\nGo on with, for example:")
+    _say(f"  .venv/bin/commitlake lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
     _say(f"  .venv/bin/commitlake lag --lake {lake.root}")
     if arguments.layout != "jmq":
         _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")

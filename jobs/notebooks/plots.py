@@ -206,6 +206,43 @@ def _edges(times: Sequence[datetime.datetime]) -> Array:
     return np.concatenate([[2 * places[0] - middles[0]], middles, [2 * places[-1] - middles[-1]]])
 
 
+Place = tuple[str, datetime.datetime]
+"""A lane, and a time."""
+
+
+def timeline(
+    title: str, points: Sequence[tuple[str, datetime.datetime, str]], links: Sequence[tuple[Place, Place]]
+) -> bytes:
+    """Draw points in lanes on an axis of time, and lines between them.
+
+    Args:
+        title: Of the picture.
+        points: Lanes, times and kinds; the first `MAX_BARS` lanes are drawn.
+        links: Pairs of places between which a line goes.
+    """
+    lanes = {lane: number for number, lane in enumerate(list(dict.fromkeys(lane for lane, _, _ in points))[:MAX_BARS])}
+    times = sorted(moment for _, moment, _ in points)
+    with _figure(1.8 + 0.36 * max(2, len(lanes))) as (figure, axes, png):
+        for (lane, at), (other, after) in links:
+            if lane in lanes and other in lanes:
+                axes.plot(date2num([at, after]), [lanes[lane], lanes[other]], color="#9a9a9a", linewidth=1, zorder=1)
+        for number, kind in enumerate(dict.fromkeys(kind for _, _, kind in points)):
+            mine = [(moment, lanes[lane]) for lane, moment, one in points if one == kind and lane in lanes]
+            color = COLORS[number % len(COLORS)]
+            axes.scatter(
+                [at for at, _ in mine], [lane for _, lane in mine], s=42, color=color, label=label(kind), zorder=2
+            )
+        axes.set_yticks(range(len(lanes)), [label(lane) for lane in lanes])
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(max(1, len(lanes)) - 0.4, -0.6)
+        axes.margins(x=0.04)
+        _time_axis(axes, times)
+        more = f" (the first {MAX_BARS} lanes)" if len({lane for lane, _, _ in points}) > MAX_BARS else ""
+        axes.set_title(label(title, _MAX_TITLE) + more)
+        _legend(figure, axes)
+    return png.getvalue()
+
+
 def _time_axis(axes: Axes, times: Sequence[datetime.datetime]) -> None:
     if not times:
         axes.set_xticks([])

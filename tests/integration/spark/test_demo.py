@@ -32,7 +32,9 @@ def test_the_demo_archives_and_shows_a_shop(
     by_topic, by_key = capsys.readouterr().out.split("What happened to order-4711:")
     assert all(word in by_topic for word in told)
     assert ("half" in by_topic) == (layout == "rocketmq")
-    assert by_key.count("order-4711") > 3
+    assert "sent to shipments" in by_key
+    assert "How it stands" in by_key
+    assert ("committed to orders" in by_key) == (layout == "rocketmq")
     store, lake = str(folder / "broker-a" / "store"), str(folder / "lake")
     assert verify.main([store, "--local", "--processes", "1", "--quiet"]) == 0
     assert query.main(["--lake", lake, "--key", "order-4711", "--topic", "shipments", "--output", "jsonl"]) == 0

@@ -31,7 +31,11 @@ from tests.support.replays import target_client
 from tests.support.topic_reading import make_topic
 
 NOTEBOOKS = Path(__file__).parents[4] / "notebooks"
-NAMES = ("archive_health", "dead_letters", "lag_analysis", "replay_a_time_range", "tps_and_capacity")
+NAMES = (
+    "an_orders_life", "archive_health", "dead_letters", "how_keys_flow", "lag_analysis", "replay_a_time_range",
+    "tps_and_capacity",
+)  # fmt: skip
+ASKED = {"an_orders_life": ("--key", "order-1")}
 HOSTILE = "$\\frac{1}{0}$ <script>alert(1)</script> \u202e\x1b[31m%s"
 SHOWN = HOSTILE.replace("\u202e", "\\u202e").replace("\x1b", "\\x1b")
 HOUR_MS = 3_600_000
@@ -98,7 +102,7 @@ def outputs(growing: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> M
     found = {}
     for name in NAMES:
         plots = tmp_path_factory.mktemp(name)
-        found[name] = Output(run(name, growing.lake.root, "--plots", str(plots)), plots)
+        found[name] = Output(run(name, growing.lake.root, "--plots", str(plots), *ASKED.get(name, ())), plots)
     return found
 
 
@@ -193,6 +197,20 @@ def test_health_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Outp
     assert str(ORDERS + 3) in table(printed, "The last runs")[0]
 
 
+def test_an_orders_life_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+    printed = outputs["an_orders_life"].text
+    assert "key order-1: 1 step; 2 " in printed
+    assert "sent to orders" in table(printed, "Steps")[0]
+    assert "Passed by billing before 07:00:00 (offset 0, group at 7): consumed, or stepped over." in printed
+    assert "the lake has no table of edges" in printed
+
+
+def test_how_keys_flow_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+    printed = outputs["how_keys_flow"].text
+    assert "No key passes from one topic to another in this time." in printed
+    assert table(printed, "Topics") == [["orders", str(ORDERS), str(ORDERS)]]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_reaches_a_terminal_as_it_is(name: str, outputs: Mapping[str, Output]) -> None:
     assert not set("\x1b\u202e") & set(outputs[name].text)
@@ -230,7 +248,7 @@ def test_databricks_has_widgets_and_shows_tables_beside_cells(
     monkeypatch.setattr(sys, "argv", ["ipykernel", "-f", "connection.json"])
     monkeypatch.chdir(tmp_path)
     shown: list[Any] = []
-    widgets = Widgets({"lake": growing.lake.root})
+    widgets = Widgets({"lake": growing.lake.root, "key": "order-1"})
     dbutils = type("Dbutils", (), {"widgets": widgets})
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         runpy.run_path(

@@ -68,3 +68,11 @@ def test_a_long_name_loses_its_middle() -> None:
 )
 def test_numbers_at_an_axis_are_short(value: float, text: str) -> None:
     assert plots.number_text(value) == text
+
+
+def test_a_timeline_has_lanes_points_and_lines_whatever_their_names_are() -> None:
+    start = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+    points = [(f"$\\frac{{{n}}}$\x1b", start + datetime.timedelta(seconds=n), f"kind {n % 9}") for n in range(60)]
+    links = [((points[0][0], points[0][1]), (points[1][0], points[1][1])), ((points[59][0], start), ("none", start))]
+    assert timeline("key \u202e", points, links).startswith(b"\x89PNG")
+    assert timeline("nothing", [], []).startswith(b"\x89PNG")

@@ -1,0 +1,63 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # An order's life
+# MAGIC What happened to the messages of a business key: sent, delayed, retried, committed, dead, redriven, consumed.
+# MAGIC It has the picture, and how it stands in each consumer group. The answer is that of `commitlake lineage`.
+# MAGIC
+# MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/an_orders_life.py --help`).
+# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+
+# COMMAND ----------
+
+from commitlake.jobs.notebooks import lineage_words as words
+from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, Parameter, open_notebook
+from commitlake.pipelines.lineage.lake import Lake
+
+notebook = open_notebook(
+    "What happened to the messages of a business key.",
+    globals(),
+    LAKE,
+    Parameter("key", "a business key", "order-4711"),
+    FROM,
+    TO,
+)
+lake = Lake(notebook.lake.root)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The answer
+
+# COMMAND ----------
+
+story = lake.lineage(key=notebook.values["key"], start=notebook.time("from"), end=notebook.time("to"))
+notebook.say(*words.answer(story))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The picture
+# MAGIC Steps on an axis of time, a lane for each topic and group. `commitlake lineage --html` writes a page with more.
+
+# COMMAND ----------
+
+notebook.draw("an_orders_life", lambda: words.picture_of_story(story))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Step by step
+
+# COMMAND ----------
+
+notebook.show("Steps", words.step_rows(story))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## How it stands, and what is not known
+
+# COMMAND ----------
+
+notebook.show("Outcomes", words.outcome_rows(story))
+notebook.say(*words.limits(story))

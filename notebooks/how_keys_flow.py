@@ -1,0 +1,47 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # How keys flow
+# MAGIC Which topics feed which on a day, by business keys that pass from one topic to another: how often, how fast.
+# MAGIC The answer is that of `commitlake lineage --topics`.
+# MAGIC
+# MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/how_keys_flow.py --help`).
+# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+
+# COMMAND ----------
+
+from commitlake.jobs.notebooks import lineage_words as words
+from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, open_notebook
+from commitlake.pipelines.lineage.topic_graph import topic_graph
+
+notebook = open_notebook("Which topics feed which, by keys that pass.", globals(), LAKE, FROM, TO)
+start, end = words.last_day(notebook.lake, notebook.time("from"), notebook.time("to"))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The answer
+# MAGIC Of the last day that is archived, where no time is given.
+
+# COMMAND ----------
+
+graph = topic_graph(notebook.lake, start, end)
+notebook.say(*words.flow(graph))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Links, the most passes first
+
+# COMMAND ----------
+
+notebook.show("Links", words.link_rows(graph))
+notebook.draw("how_keys_flow", lambda: words.picture_of_flow(graph))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Topics
+
+# COMMAND ----------
+
+notebook.show("Topics", words.topic_rows(graph))
