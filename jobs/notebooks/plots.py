@@ -230,7 +230,12 @@ def timeline(
             mine = [(moment, lanes[lane]) for lane, moment, one in points if one == kind and lane in lanes]
             color = COLORS[number % len(COLORS)]
             axes.scatter(
-                [at for at, _ in mine], [lane for _, lane in mine], s=42, color=color, label=label(kind), zorder=2
+                date2num([at for at, _ in mine]),
+                [lane for _, lane in mine],
+                s=42,
+                color=color,
+                label=label(kind),
+                zorder=2,
             )
         axes.set_yticks(range(len(lanes)), [label(lane) for lane in lanes])
         axes.tick_params(axis="y", length=0)

@@ -1,0 +1,81 @@
+"""Stories from a real broker's store: what its clients did is told, and nothing else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.lineage.answer import story_of
+from commitlake.pipelines.lineage.question import Question
+from commitlake.pipelines.lineage.story import OutcomeState, Proof, Story
+from commitlake.pipelines.message_keys.follow import catch_up_keys
+from tests.servers.recording import FAILING_GROUP, MAX_RECONSUME_TIMES, RecordedStore
+from tests.support.lakes import archive_store
+
+BROKER = "b"
+STATES = {
+    "transaction_commit": OutcomeState.UNKNOWN,  # committed, and no group is known to consume it
+    "transaction_rollback": OutcomeState.ROLLED_BACK,
+    "transaction_pending": OutcomeState.PREPARED,
+}
+
+
+@pytest.fixture(scope="module")
+def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+    """A lake of the recorded store."""
+    lake = LakePaths(str(tmp_path_factory.mktemp("stories") / "lake"))
+    archive_store(recorded_store.store, lake, BROKER)
+    catch_up_keys(lake)
+    follow_edges(lake)
+    return lake
+
+
+def records_by_key(store: RecordedStore) -> dict[str, list[dict[str, Any]]]:
+    found = defaultdict(list)
+    for row in store.decoded:
+        if row["unique_key"] and row["topic"] != "RMQ_SYS_TRACE_TOPIC":
+            found[row["unique_key"]].append(row)
+    return found
+
+
+def offsets_of(story: Story) -> set[int]:
+    return {record.physical_offset for record in story.records if record.kind != "op"}
+
+
+def test_a_message_that_a_group_fails_on_is_told_try_by_try_until_it_is_dead(
+    lake: LakePaths, recorded_store: RecordedStore
+) -> None:
+    families = records_by_key(recorded_store)
+    failed = {told["unique_key"] for told in recorded_store.failed}
+    assert failed
+    for unique_key in sorted(failed):
+        story = story_of(lake, Question(message_id=unique_key))
+        assert offsets_of(story) == {row["physical_offset"] for row in families[unique_key]}
+        tries = [step.consumption.attempt for step in story.steps if step.consumption is not None]
+        assert tries == list(range(1, MAX_RECONSUME_TIMES + 2))
+        (dead,) = (outcome for outcome in story.outcomes if outcome.group == FAILING_GROUP)
+        assert (dead.state, dead.proof) == (OutcomeState.DEAD, Proof.RECORDS)
+        assert dead.text.endswith("not redriven")
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_transactions_are_told_with_how_they_stand(lake: LakePaths, recorded_store: RecordedStore, kind: str) -> None:
+    families = records_by_key(recorded_store)
+    keys = [row["unique_key"] for row in recorded_store.sent if row["kind"] == kind]
+    assert keys
+    for unique_key in keys:
+        story = story_of(lake, Question(message_id=unique_key))
+        assert offsets_of(story) == {row["physical_offset"] for row in families[unique_key]}
+        assert STATES[kind] in {outcome.state for outcome in story.outcomes}
+        assert OutcomeState.CONSUMED not in {outcome.state for outcome in story.outcomes}
+
+
+def test_no_story_has_a_record_of_another_message(lake: LakePaths, recorded_store: RecordedStore) -> None:
+    families = records_by_key(recorded_store)
+    for unique_key, rows in sorted(families.items())[::7]:
+        story = story_of(lake, Question(place=(BROKER, rows[0]["physical_offset"])))
+        assert offsets_of(story) == {row["physical_offset"] for row in rows}, unique_key
