@@ -18,9 +18,12 @@ from tests.support.lakes import archive_store
 
 BROKER = "b"
 STATES = {
-    "transaction_commit": OutcomeState.UNKNOWN,  # committed, and no group is known to consume it
-    "transaction_rollback": OutcomeState.ROLLED_BACK,
-    "transaction_pending": OutcomeState.PREPARED,
+    "transaction_commit": {OutcomeState.UNKNOWN},  # committed, and no group is known to consume it
+    "transaction_rollback": {OutcomeState.ROLLED_BACK},
+    "transaction_pending": {
+        OutcomeState.PREPARED,
+        OutcomeState.CANCELLED,
+    },  # the broker may have given it up by its end
 }
 
 
@@ -70,7 +73,7 @@ def test_transactions_are_told_with_how_they_stand(lake: LakePaths, recorded_sto
     for unique_key in keys:
         story = story_of(lake, Question(message_id=unique_key))
         assert offsets_of(story) == {row["physical_offset"] for row in families[unique_key]}
-        assert STATES[kind] in {outcome.state for outcome in story.outcomes}
+        assert STATES[kind] & {outcome.state for outcome in story.outcomes}
         assert OutcomeState.CONSUMED not in {outcome.state for outcome in story.outcomes}
 
 
