@@ -1,14 +1,19 @@
-"""Values in a JSON text, replaced by other ones; all else keeps its order, and numbers their digits."""
+"""Values in a JSON text, replaced by other ones; all else stays as it is written."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
+from json.decoder import scanstring
 
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 Replace = Callable[[str], str | None]
 """From a value as text to another text; None for null."""
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).scan_once  # numbers may have any length
 
 
 class JsonError(CommitLakeError):
@@ -30,44 +35,107 @@ class _Object(list[tuple[str, object]]):
 def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
     """Replace the values at a path.
 
+    Values that are passed over are read by Python's own scanner, a member at a time, and stay byte for byte.
+
     Args:
         body: JSON, in UTF-8.
         path: names from the top; in a list, the path is looked for in each element.
         replace: gets a string's value, the digits of a number, or the JSON of anything else, null excepted.
 
     Returns:
-        The JSON; the very bytes where nothing is at the path.
+        The JSON, in which only the values at the path have changed.
 
     Raises:
         JsonError: if the body is no JSON.
     """
+    edits: list[tuple[int, int, str]] = []
     try:
-        parsed = json.loads(
-            body.decode(), parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_Object
-        )
-        changed = _replaced(parsed, path, replace)
-        return body if changed is parsed else "".join(_pieces(changed)).encode("utf-8", "surrogatepass")
+        text = body.decode()
+        _check_end(text, _skip(text, _read(text, _skip(text, 0), path, replace, edits)))
     except RecursionError:
         raise JsonError("expected JSON of some hundred levels, found more") from None
     except ValueError as error:
         raise JsonError(f"expected JSON, found something else: {error}") from None
+    if not edits:
+        return body
+    pieces, done = [], 0
+    for start, end, new in edits:
+        pieces += [text[done:start], new]
+        done = end
+    return "".join([*pieces, text[done:]]).encode("utf-8", "surrogatepass")
 
 
-def _replaced(value: object, path: Sequence[str], replace: Replace) -> object:
-    """Return the value with what is at the path replaced; the same object where nothing is."""
-    if isinstance(value, _Object) and path:
-        members = [
-            (name, _replaced(member, path[1:], replace) if name == path[0] else member) for name, member in value
-        ]
-        is_same = all(after is before for (_, after), (_, before) in zip(members, value, strict=True))
-        return value if is_same else _Object(members)
-    if isinstance(value, list) and not isinstance(value, _Object):
-        elements = [_replaced(element, path, replace) for element in value]
-        is_same = all(after is before for after, before in zip(elements, value, strict=True))
-        return value if is_same else elements
-    if path or value is None:
-        return value
-    return replace(value if isinstance(value, str) else "".join(_pieces(value)))
+def _check_end(text: str, at: int) -> None:
+    if at != len(text):
+        raise ValueError(f"extra data at character {at:,}")
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    assert found is not None  # it matches no blanks, too
+    return found.end()
+
+
+def _read(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
+    """Read a value, and note what becomes of it; where it ends."""
+    first = text[at : at + 1]
+    if first == "[":
+        return _read_list(text, at, path, replace, edits)
+    if first == "{" and path:
+        return _read_object(text, at, path, replace, edits)
+    end = _end_of(text, at)
+    if not path and first != "n":
+        value = text[at:end]
+        if first == '"':
+            value = scanstring(text, at + 1)[0]
+        elif first == "{":
+            value = _compact(value)
+        edits.append((at, end, json.dumps(replace(value), ensure_ascii=False)))
+    return end
+
+
+def _end_of(text: str, at: int) -> int:
+    try:
+        return int(_scan(text, at)[1])
+    except StopIteration:
+        raise ValueError(f"no value at character {at:,}") from None
+
+
+def _read_list(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "]":
+        return at + 1
+    while True:
+        at = _skip(text, _read(text, at, path, replace, edits))
+        if text[at : at + 1] == "]":
+            return at + 1
+        at = _skip(text, _expect(text, at, ","))
+
+
+def _read_object(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "}":
+        return at + 1
+    while True:
+        name, at = scanstring(text, _expect(text, at, '"'))
+        at = _skip(text, _expect(text, _skip(text, at), ":"))
+        at = _read(text, at, path[1:], replace, edits) if name == path[0] else _end_of(text, at)
+        at = _skip(text, at)
+        if text[at : at + 1] == "}":
+            return at + 1
+        at = _skip(text, _expect(text, at, ","))
+
+
+def _expect(text: str, at: int, character: str) -> int:
+    if text[at : at + 1] != character:
+        raise ValueError(f"no {character!r} at character {at:,}")
+    return at + 1
+
+
+def _compact(text: str) -> str:
+    """JSON without blanks, so that what says the same has the same hash."""
+    hooks = {"parse_int": _Number, "parse_float": _Number, "parse_constant": _Number}
+    return "".join(_pieces(json.loads(text, object_pairs_hook=_Object, **hooks)))
 
 
 def _pieces(value: object) -> list[str]:

@@ -14,7 +14,6 @@ A message that has the field in a form that cannot be masked is an error: it is 
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
@@ -68,7 +67,7 @@ class Mask:
     def value(self, value: str, key: bytes) -> str | None:
         """Return what a value becomes; None where nothing is left."""
         if self.rule == "hash":
-            return hmac.new(key, value.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+            return hmac.digest(key, value.encode("utf-8", "surrogatepass"), "sha256").hex()
         if self.rule == "last":
             shown = int(self.argument)
             return "*" * max(0, len(value) - shown) + (value[-shown:] if shown else "")

@@ -78,6 +78,7 @@ def test_nothing_of_what_is_masked_is_in_any_file_of_the_lake(tmp_path: Path, mo
     assert row["unique_key"] == row["properties"]["UNIQ_KEY"] == parse_mask("keys=hash").value(UNIQUE_KEY, b"a key")
     assert row["properties"] == {
         "KEYS": hashed, "UNIQ_KEY": row["unique_key"], "TAGS": "Tag2", "phone": "************17", "DELAY": "3",
+        "REAL_TOPIC": "topic-1",
     }  # fmt: skip
     assert row["body"] == b'{"number":17,"name":null,"note":"abcabc"}'
     assert (row["body_size"], row["body_crc"]) == (len(row["body"]), body_crc(row["body"]))

@@ -55,7 +55,7 @@ def test_what_is_no_mask_is_refused(text: str) -> None:
 
 def test_values_of_a_json_body_are_masked_and_the_rest_stays() -> None:
     found = masked("body.customer.email=text:removed", "body.customer.phone=last:4")
-    assert found.body == b'{"id":4711,"customer":{"email":"removed","phone":"****0199"}}'
+    assert found.body == b'{"id": 4711, "customer": {"email": "removed", "phone": "****0199"}}'
     assert replace(found, body=ORDER.body) == ORDER
 
 
@@ -71,7 +71,7 @@ def test_a_hash_needs_the_key_and_is_the_same_for_the_same_value() -> None:
 def test_null_leaves_a_field_out() -> None:
     found = masked("property.phone=null", "keys=null", "tags=null", "body.customer=null")
     assert (found.properties, found.keys, found.tags) == ({"region": "EU"}, [], None)
-    assert found.body == b'{"id":4711,"customer":null}'
+    assert found.body == b'{"id": 4711, "customer": null}'
 
 
 def test_a_field_that_is_not_there_stays_away() -> None:
