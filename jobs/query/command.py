@@ -169,8 +169,21 @@ def _check_brokers(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
         check_brokers(lake, arguments.broker)
 
 
+def _explain_masks(lake: LakePaths) -> None:
+    from commitlake.connectors.lake.archive_log import read_last_commit
+
+    last = read_last_commit(lake.messages)
+    if last is None or last.masks is None:
+        return
+    from commitlake.pipelines.masking.archiving import shown_rules
+
+    _warn(f"the messages of this lake were masked ({shown_rules(last.masks)}): a key is found as it was masked")
+
+
 def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None, count: int) -> None:
-    """Warn of names that the lake does not have, where nothing was found."""
+    """Warn of names that the lake does not have, where nothing was found, and of keys that it has masked."""
+    if not count and arguments.key and table is not None:
+        _explain_masks(lake)
     if count or arguments.table != "messages" or not (arguments.topic or arguments.queue is not None):
         return
     from commitlake.jobs.cli.lake_names import unknown_queues, unknown_topics

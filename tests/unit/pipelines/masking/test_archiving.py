@@ -16,6 +16,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
+from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, masks_of_lake, parse_archive_masks
 from commitlake.pipelines.masking.errors import MaskRuleError, MasksChangedError
@@ -85,6 +86,16 @@ def test_nothing_of_what_is_masked_is_in_any_file_of_the_lake(tmp_path: Path, mo
     keys = DeltaTable(growing.lake.message_keys).to_pyarrow_table()
     assert {hashed, row["unique_key"]} <= set(keys.column("key").to_pylist())
     assert audited(growing) == ExitCode.OK
+
+
+def test_a_question_for_a_key_says_that_keys_are_masked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing, _ = write(tmp_path, [shop_message(1)], "keys=last:2", "property.UNIQ_KEY=null")
+    assert query.main(["--lake", growing.lake.root, "--key", "order-1"]) == ExitCode.OK
+    assert "were masked (keys=last:2, property.UNIQ_KEY=null): a key is found" in capsys.readouterr().err
+    assert query.main(["--lake", growing.lake.root, "--key", "*****-1"]) == ExitCode.OK
+    captured = capsys.readouterr()
+    assert "*****-1" in captured.out
+    assert "masked" not in captured.err
 
 
 def test_messages_that_come_later_are_masked_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
