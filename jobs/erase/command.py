@@ -14,9 +14,9 @@ the proof, and `commitlake audit` compares with it. What is taken out, and where
 
 Older versions of the tables, in which all of it can be read, are deleted when the retention and a day are over, by
 `erase --finish` or `maintain`, with old log entries and garbage; at once with --now. Topics, tags, times, hosts and
-sizes stay, and so do the body's CRC-32 and, in `erasures`, 64-bit hashes of the row: whoever guesses all that was erased
-can confirm it. A bucket that keeps old versions of objects needs a rule of its own to drop them. A record that comes
-into the lake later is another message: erase again; so is a replayed copy where it is erased by id and not by key.
+sizes stay, and so do the body's CRC-32 and, in `erasures`, 64-bit hashes of the row: whoever guesses all that was
+erased can confirm it. A bucket that keeps old versions of objects needs a rule of its own to drop them. A record that
+comes into the lake later is another message: erase again; so is a replayed copy where it is erased by id, not by key.
 
 Killed at any point and run again, it completes. Exit codes: 0; 1 where it was not done to the end and another try may
 help; 2 for a wrong lake or option; 3 where a table is damaged; 4 where the answer was no, or others changed the lake

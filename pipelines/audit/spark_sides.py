@@ -183,8 +183,10 @@ class SparkSides(Sides):
         reader = self.spark.read.format("commitlog").option("mode", "PERMISSIVE").option("layout", str(layout))
         if broker is not None:
             reader = reader.option("broker", broker)
-        rows = reader.option("snapshot", Snapshot(ranges).to_json()).load(path)
         masks = masks_of_lake(self.moment.commit.masks, os.environ)
+        if masks is not None and masks.reads_bodies:
+            reader = reader.option("body", "stored")
+        rows = reader.option("snapshot", Snapshot(ranges).to_json()).load(path)
         if masks is not None:
             rows = rows.mapInArrow(partial(_masked, masks), rows.schema)
         return SparkProfile(to_profile(rows.where(_within(self.span, "store_timestamp"))))
