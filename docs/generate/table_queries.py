@@ -44,6 +44,16 @@ QUERIES: Mapping[str, tuple[tuple[str, str], ...]] = {
             ),
         ),
     ),
+    "edges": (
+        (
+            "Count steps and how they ended",
+            "SELECT kind, outcome, count(*) AS steps FROM edges WHERE side != 'to' GROUP BY kind, outcome",
+        ),
+        (
+            "Compare how long consumer groups take",
+            "SELECT consumer_group, avg(cost_ms) AS ms FROM edges WHERE kind = 'consumed' GROUP BY consumer_group",
+        ),
+    ),
     "profiles": (
         (
             "Count what each run took of each topic",

@@ -14,7 +14,10 @@ import pytest
 from tests.support.source_tree import FOLDERS, ROOT, has_code, imported, modules, python_files, reached
 
 UNIT = Path("tests/unit")
-OTHER_FOLDERS = {"benchmarks": "mirrors tests/benchmarks, which is a program of its own"}
+OTHER_FOLDERS = {
+    "benchmarks": "mirrors tests/benchmarks, which is a program of its own",
+    "docs": "mirrors docs/generate, and tests what the documentation says",
+}
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
     "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.hbase"),

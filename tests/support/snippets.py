@@ -1,0 +1,103 @@
+"""Commands and code of the documentation: fenced blocks of Markdown, as a Markdown parser finds them.
+
+A comment before a block says how it is tested; it does not show on the page:
+
+    <!-- test: run, exits with 3; WHY -->    run it, and expect another exit code than 0
+    <!-- test: parse; WHY -->                only parse its options
+    <!-- test: skip; WHY -->                 not tested here
+    <!-- test: compile; WHY -->              Python that is only compiled
+
+Without a comment, a block `console` is run, and other languages are checked as their own parsers do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+
+from tests.support.source_tree import ROOT
+
+DOCS = ROOT / "docs"
+_DIRECTIVE = re.compile(
+    r"<!-- test: (?P<mode>run|parse|skip|compile)(?:, exits with (?P<code>\d+))?; (?P<why>.+?) -->", re.DOTALL
+)
+_PROGRAMS = ("commitlake", ".venv/bin/commitlake")
+
+
+class Block(NamedTuple):
+    """A fenced block.
+
+    Attributes:
+        page: path of the page, from the project's root.
+        line: where it begins.
+        language: console, python, toml and so on.
+        text: its content.
+        mode: run, parse, skip or compile.
+        exit_code: what its commands end with.
+        why: why it is not run, or does not end with 0.
+    """
+
+    page: str
+    line: int
+    language: str
+    text: str
+    mode: str = "run"
+    exit_code: int = 0
+    why: str = ""
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """The words of each command of `commitlake`, up to a pipe or a redirection, without the program."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        words = (shlex.split(line.removeprefix("$ ")) for line in lines if line.startswith("$ "))
+        return [
+            list(itertools.takewhile(lambda word: word not in {"|", ">"}, each[1:]))
+            for each in words
+            if each[0] in _PROGRAMS
+        ]
+
+    @property
+    def other_commands(self) -> list[str]:
+        """The lines that begin with `$` and start another program."""
+        lines = [line.removeprefix("$ ") for line in self.text.splitlines() if line.startswith("$ ")]
+        return [line for line in lines if shlex.split(line)[0] not in _PROGRAMS]
+
+
+def pages() -> list[Path]:
+    """Return the README and the pages of the documentation that are in the repository."""
+    return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    """Yield the fenced blocks of a page."""
+    yield from blocks_in(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+
+
+def blocks_in(text: str, page: str) -> Iterator[Block]:
+    """Yield the fenced blocks of a text.
+
+    Raises:
+        ValueError: for a comment that is no directive, or stands before no block.
+    """
+    directive: re.Match[str] | None = None
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        line = token.map[0] + 1 if token.map else 0
+        if token.type == "html_block" and token.content.startswith("<!-- test"):
+            directive = _DIRECTIVE.fullmatch(token.content.strip())
+            if directive is None:
+                raise ValueError(f"{page}:{line}: expected <!-- test: MODE; WHY -->, found {token.content.strip()}")
+        elif token.type == "fence":
+            block = Block(page, line, token.info.strip(), token.content)
+            if directive is not None:
+                code = int(directive["code"] or 0)
+                block = block._replace(mode=directive["mode"], exit_code=code, why=" ".join(directive["why"].split()))
+            directive = None
+            yield block
+        elif directive is not None and not token.type.endswith("_open"):
+            raise ValueError(f"{page}:{line}: a test comment stands before no block")

@@ -1,0 +1,188 @@
+"""Every command and every piece of code in README and docs works.
+
+Commands run on the demo's store and lake, a copy for each page, in its order. `/data/rocketmq/store` and `/data/lake`
+of the documentation are these. A job that would start Spark gets `--local`; other tests compare Spark with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.shop_traffic import fill_shop_store
+from commitlake.jobs.cli import main as cli
+from commitlake.jobs.cli.times import join_times
+from docs.generate.table_queries import QUERIES
+from tests.support.snippets import Block, blocks_in, blocks_of, pages
+
+_LOCAL_JOBS = ("archive", "audit", "verify", "rebuild")
+_TIMES = ("--from", "--to", "--at", "--consume-from", "--offsets-at")
+_TEXT_LANGUAGES = ("", "text", "mermaid")
+_ORDERS = 40
+BLOCKS = [block for page in pages() for block in blocks_of(page)]
+RUN_PAGES = sorted({block.page for block in BLOCKS if block.language == "console" and block.mode == "run"})
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the demo's store and lake, which nobody changes."""
+    folder = tmp_path_factory.mktemp("demo")
+    store = folder / "broker-a" / "store"
+    fill_shop_store(store, orders=_ORDERS)
+    assert run(folder, ["archive", "--store", str(store), "--lake", str(folder / "lake"), "--local"]) == 0
+    return folder
+
+
+def run(folder: Path, words: Sequence[str]) -> int:
+    """The exit code of a command, run in a folder; in this process, which has loaded what commands need."""
+    print(f"$ commitlake {' '.join(words)}", flush=True)
+    with contextlib.chdir(folder):
+        try:
+            code = cli.main(words)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    print(f"exit code {code}", flush=True)
+    return code
+
+
+def here(folder: Path, words: Sequence[str]) -> list[str]:
+    """The words of a command, with the demo's store and lake for those of the documentation."""
+    places = {
+        "/data/rocketmq/store": "broker-a/store",
+        "/mnt/brokers/{broker}/store": "{broker}/store",
+        "/data/lake": "lake",
+        "commitlake-demo/lake": "lake",
+    }
+    changed = [str(folder / places[word]) if word in places else word for word in words]
+    if changed[0] in _LOCAL_JOBS and "--local" not in changed and "--help" not in changed:
+        changed.append("--local")
+    return changed
+
+
+@pytest.mark.parametrize("page", RUN_PAGES)
+def test_commands_of_a_page_run(page: str, demo: Path, tmp_path: Path) -> None:
+    shutil.copytree(demo, tmp_path, dirs_exist_ok=True)
+    failed = []
+    for block in BLOCKS:
+        if block.page == page and block.language == "console" and block.mode == "run":
+            for words in block.commands:
+                code = run(tmp_path, here(tmp_path, words))
+                if code != block.exit_code:
+                    failed.append(f"{page}:{block.line}: exit code {code}: commitlake {' '.join(words)}")
+    assert failed == []
+
+
+def _parsed() -> Iterator[tuple[str, list[str]]]:
+    for block in BLOCKS:
+        if block.language == "console" and block.mode in {"run", "parse"}:
+            for words in block.commands:
+                yield f"{block.page}:{block.line}", words
+
+
+def test_all_commands_are_understood() -> None:
+    failed = []
+    for place, words in _parsed():
+        job, *arguments = words
+        if job in {"--version", "--help"}:
+            continue
+        parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
+        try:
+            parser.parse_args(join_times(arguments, *_TIMES))
+        except SystemExit as ended:
+            if ended.code:
+                failed.append(f"{place}: commitlake {' '.join(words)}")
+    assert failed == []
+
+
+def test_each_block_is_run_or_says_why_not() -> None:
+    for block in BLOCKS:
+        place = f"{block.page}:{block.line}"
+        assert block.language in {"console", "python", "toml", "json", *_TEXT_LANGUAGES}, place
+        if block.mode in {"parse", "skip", "compile"} or block.exit_code:
+            assert block.why, place
+        if block.language == "console" and block.mode != "skip":
+            assert block.commands, f"{place}: expected a line that begins with $"
+            assert block.other_commands == [], f"{place}: expected commands of commitlake only"
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)
+def test_python_code_compiles_and_what_it_imports_exists(block: Block) -> None:
+    tree = ast.parse(block.text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                assert hasattr(module, alias.name), f"{block.page}:{block.line}: {node.module}.{alias.name}"
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "json"], ids=str)
+def test_json_is_json(block: Block) -> None:
+    json.loads(block.text)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "toml"], ids=str)
+def test_settings_are_settings_that_the_jobs_take(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "commitlake.toml"
+    file.write_text(block.text)
+    for job, settings in tomllib.loads(block.text).items():
+        parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
+        known = {name.removeprefix("--") for action in parser._actions for name in action.option_strings}
+        assert settings.keys() <= known
+        parser.parse_args(["--config", str(file)])
+
+
+def test_queries_of_the_table_reference_run(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.reader import NoTableError, open_table
+
+    failed = []
+    for table, queries in QUERIES.items():
+        try:
+            open_table(LakePaths(str(demo / "lake")), table)
+        except NoTableError:
+            continue  # it appears with its first row
+        for _, sql in queries:
+            if cli.main(["query", "--lake", str(demo / "lake"), "--quiet", "--sql", sql]) != 0:
+                failed.append(f"{sql}: {capsys.readouterr().err}")
+    assert failed == []
+
+
+def test_queries_name_columns_of_their_tables() -> None:
+    from docs.generate.lake_tables import schema_of
+
+    for table, queries in QUERIES.items():
+        names = set(schema_of(table).names)
+        for purpose, sql in queries:
+            assert f"FROM {table}" in sql, purpose
+            selected = sql.removeprefix("SELECT ").partition(" FROM ")[0].split(", ")
+            plain = {name for name in selected if name.isidentifier()}
+            assert plain <= names, f"{table}: {plain - names}"
+
+
+# --- the parser of blocks ---
+
+
+def test_a_comment_says_how_the_next_block_is_tested() -> None:
+    text = "a\n\n<!-- test: run, exits with 3; the group is\n behind -->\n```console\n$ commitlake lag\n```\n"
+    (block,) = blocks_in(text, "page.md")
+    assert (block.mode, block.exit_code, block.why, block.line) == ("run", 3, "the group is behind", 5)
+
+
+def test_blocks_in_lists_and_continued_lines_are_found() -> None:
+    text = "1. One:\n\n    ```console\n    $ commitlake query \\\n        --lake x | head\n    output\n    ```\n"
+    (block,) = blocks_in(text, "page.md")
+    assert block.commands == [["query", "--lake", "x"]]
+
+
+@pytest.mark.parametrize("text", ["<!-- test: perhaps -->\n```console\n```\n", "<!-- test: skip; x -->\n\ntext\n"])
+def test_a_comment_that_has_no_effect_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"page\.md"):
+        list(blocks_in(text + "\n\nmore\n", "page.md"))
