@@ -1,0 +1,37 @@
+"""The README is short, and its table of jobs and its picture fit the code."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from commitlake.jobs.cli.main import JOBS
+from docs.generate.commands import spark_need
+from docs.generate.terminal_picture import COMMANDS, PICTURE
+from tests.support.source_tree import ROOT
+
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_it_has_at_most_120_lines() -> None:
+    assert len(TEXT.splitlines()) <= 120
+
+
+def test_all_jobs_are_listed_with_their_need_of_spark() -> None:
+    listed = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", TEXT, re.MULTILINE)
+    assert listed == [(name, spark_need(name)) for name in JOBS]
+
+
+def test_links_lead_to_files() -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", TEXT)
+    assert len(targets) > 10
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_picture_shows_the_commands_and_needs_no_network() -> None:
+    text = PICTURE.read_text(encoding="utf-8")
+    shown = "".join(ElementTree.fromstring(text).itertext()).replace("\xa0", " ")
+    assert [command for command in COMMANDS if f"commitlake {command[:60]}" not in shown] == []
+    assert "order-4711" in shown
+    assert "url(http" not in text
+    assert "@font-face" not in text
