@@ -1,4 +1,4 @@
-"""Reads the stores of message brokers, without Spark.
+"""Readers of the stores of message brokers, without Spark.
 
 format     `Format`: one object for each log format, with all that differs     registry   lists them
 engine     what all formats share: segments, windows, splits, plans, and compiled loops

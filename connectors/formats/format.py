@@ -1,4 +1,4 @@
-"""A log format as one object: everything that differs between the formats of brokers' logs.
+"""Interface of a log format: everything that differs between the formats of brokers' logs.
 
 Each package beside this module (`rocketmq`, `jmq`) exports one `FORMAT`, and `registry` lists them. Code outside such a
 package never asks which format it has; it asks the object. Importing this module, and a format's own `format` module,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordRules:
-    """The rules for one record of a format, in plain Python.
+    """Rules for one record of a format, in plain Python.
 
     A record is one message. A format whose records hold several, as a Kafka batch does, would change these places:
 
@@ -112,7 +112,7 @@ class RecordRules:
 
 
 class Format(ABC):
-    """A log format; pickled by its name.
+    """Log format; pickled by its name.
 
     Attributes:
         name: the format's name: `rocketmq`, `jmq`.
@@ -160,7 +160,7 @@ class Format(ABC):
     retention_note: str = ""
 
     def __reduce__(self) -> tuple[Callable[[str], Format], tuple[str]]:
-        """Pickle the name only: the other process has the object."""
+        """Pickle only the name, because the other process has the object."""
         from commitlake.connectors.formats.registry import format_named  # noqa: PLC0415 (it imports this module)
 
         return format_named, (self.name,)
@@ -173,16 +173,16 @@ class Format(ABC):
     @property
     @abstractmethod
     def rules(self) -> RecordRules:
-        """The rules for one record."""
+        """Rules for one record."""
 
     @property
     @abstractmethod
     def kernel(self) -> FormatKernel:
-        """The compiled loops, for code that reads many records."""
+        """Compiled loops for code that reads many records."""
 
     @abstractmethod
     def sample_segment(self, size: int) -> bytes:
-        """Return a segment of three messages: one is damaged, and one has a property that is not UTF-8.
+        """Return a segment of three messages, of which one is damaged and one has a property that is not UTF-8.
 
         Set-up reads it, so that the format's loops are compiled.
         """
@@ -190,11 +190,11 @@ class Format(ABC):
     # Dialects
 
     def dialects_of(self, store: Store) -> frozenset[Dialect]:  # noqa: ARG002
-        """Return the dialects that a store's segments begin in; none where the format has no dialects."""
+        """Return the dialects of a store's segments; none if the format has no dialects."""
         return frozenset()
 
     def dialect_of(self, store: Store) -> Dialect:
-        """Return the dialect of a store, RocketMQ's where its segments do not tell another."""
+        """Return the dialect of a store, or RocketMQ's if its segments do not determine one."""
         found = self.dialects_of(store)
         return ROCKETMQ if ROCKETMQ in found or not found else min(found, key=lambda dialect: dialect.name)
 
@@ -203,16 +203,16 @@ class Format(ABC):
     @property
     @abstractmethod
     def queues(self) -> QueueLayout:
-        """The queues."""
+        """Queues of the format."""
 
     @property
     def batch_queues(self) -> QueueLayout | None:
-        """The queues of topics of batches; None where the format has no queues of their own for them."""
+        """Queues of topics with batches; None if the format has no separate queues for them."""
         return None
 
     @abstractmethod
     def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:
-        """Return a reader of what the indexes must say of a range of the log.
+        """Return a reader of the data that indexes derive from a range of the log.
 
         Args:
             start: physical offset of the range's first byte.
@@ -221,11 +221,11 @@ class Format(ABC):
         """
 
     def why_no_key_index(self, store: Store) -> str | None:  # noqa: ARG002
-        """Return why keys cannot be looked up in the indexes beside a store; None where they can."""
+        """Return why a store's indexes cannot be searched for keys, or None if they can."""
         return f"a {self.folder} has no index of keys"
 
     def open_key_index(self, folder: Path, filters: Filters, message_at: Callable[[int], Any]) -> KeyIndex:
-        """Look up keys in the indexes beside a log, where `why_no_key_index` does not say why not.
+        """Open a store's indexes for a search for keys, unless `why_no_key_index` gives a reason.
 
         Args:
             folder: the store's folder.
@@ -255,14 +255,14 @@ class Format(ABC):
 
     @abstractmethod
     def queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
-        """Return what writes a queue's files anew."""
+        """Return a writer that rebuilds a queue's files."""
 
     def has_rocksdb_queues(self, root: Path) -> bool:  # noqa: ARG002
-        """Return whether the queues of a store are in RocksDB, and not in files."""
+        """Return whether the queues of a store are in RocksDB instead of files."""
         return False
 
     def topic_kinds(self, root: Path) -> TopicKinds:  # noqa: ARG002
-        """Return what a store says of its topics' kinds of queues; nothing where the format has one kind only.
+        """Return the queue types of a store's topics; empty if the format has only one type.
 
         Raises:
             UnsafeFileError: for a link among the files and folders that tell it.
@@ -272,14 +272,14 @@ class Format(ABC):
         return TopicKinds()
 
     def known_topics(self, root: Path) -> frozenset[str] | None:  # noqa: ARG002
-        """Return the topics that a store's configuration names; None where it does not tell."""
+        """Return the topics in a store's configuration; None if it does not list them."""
         return None
 
     # Small files
 
     @abstractmethod
     def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-        """Read a store's checkpoint and offsets; what cannot be read is a problem, and otherwise as if not there.
+        """Read a store's checkpoint and offsets; report unreadable files as problems, and treat them as missing.
 
         Args:
             root: the store's folder.
@@ -288,11 +288,11 @@ class Format(ABC):
         """
 
     def check_checkpoint(self, log: CheckedLog, files: SmallFiles, problems: Problems) -> None:  # noqa: B027
-        """Compare a checkpoint with records and queues, besides what its claims say of the log."""
+        """Compare a checkpoint with records and queues, in addition to its claims about the log."""
 
     @abstractmethod
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
-        """Return a checkpoint that says that all is on the disk, as after a clean stop.
+        """Return a checkpoint that confirms everything as flushed, as after a clean shutdown.
 
         Args:
             root: the store's folder, whose own checkpoint may tell what the log does not.
@@ -300,7 +300,7 @@ class Format(ABC):
         """
 
     def with_entry_count(self, checkpoint: bytes, entries: int) -> bytes | None:  # noqa: ARG002
-        """Return a checkpoint with another count of entries; None where it has no count, or cannot be read."""
+        """Return a checkpoint with another count of entries; None if it has no count or cannot be read."""
         return None
 
 

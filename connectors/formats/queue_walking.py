@@ -1,4 +1,4 @@
-"""The folders of a store's queues, for walks that go from entry to entry in plain Python."""
+"""Folders of a store's queues, for iteration over entries in plain Python."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from commitlake.schemas.store_files import UnsafeFileError, folders_in
 
 E = TypeVar("E")
 CHUNK_ENTRIES = 3000
-"""Entries that a walk reads at once."""
+"""Number of entries that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry(Generic[E]):
-    """An entry of a queue, with its place."""
+    """Entry of a queue, with its position."""
 
     topic: str
     queue_id: int
@@ -29,7 +29,7 @@ class QueueEntry(Generic[E]):
 
 
 class QueueFolder(NamedTuple):
-    """The folder of one queue."""
+    """Folder of one queue."""
 
     topic: str
     queue_id: int
@@ -37,7 +37,7 @@ class QueueFolder(NamedTuple):
 
 
 def index_folder(root: Path, name: str, *, made_from: str) -> Path:
-    """Return a folder of indexes.
+    """Return the path of a store's folder of indexes.
 
     Args:
         root: the store's folder.
@@ -57,7 +57,7 @@ def index_folder(root: Path, name: str, *, made_from: str) -> Path:
 
 @contextmanager
 def refused_links() -> Iterator[None]:
-    """Refuse a link among folders and files as a `StoreError`."""
+    """Convert an error for a link among folders and files to a `StoreError`."""
     try:
         yield
     except UnsafeFileError as error:
@@ -65,7 +65,7 @@ def refused_links() -> Iterator[None]:
 
 
 def walk_queue_folders(folder: Path, topic: str | None, queue_id: int | None) -> Iterator[QueueFolder]:
-    """Yield the folders of queues, in order of topic and number.
+    """Yield the folders of queues, in order of topic and queue id.
 
     Args:
         folder: where the topics' folders are; none below it may be a link.

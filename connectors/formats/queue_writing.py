@@ -1,4 +1,4 @@
-"""How a format writes a queue's files anew, from the entries that its log gives."""
+"""Interfaces for rebuilding a queue's files from the entries that a log yields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from commitlake.connectors.arrays import Array
 
 
 class NewQueueFiles(Protocol):
-    """The files of one queue while they are written; positions are bytes of the queue.
+    """Files of one queue while they are written; positions are bytes of the queue.
 
     Attributes:
         start: byte position at which the first file begins.
@@ -18,10 +18,10 @@ class NewQueueFiles(Protocol):
     start: int
 
     def clear(self) -> None:
-        """Remove the files."""
+        """Delete the files."""
 
     def write(self, position: int, data: memoryview) -> None:
-        """Write bytes, in as many files as they lie in."""
+        """Write bytes, in as many files as needed."""
 
     def read(self, position: int, size: int) -> bytes:
         """Return bytes that were written."""
@@ -29,7 +29,7 @@ class NewQueueFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewQueue:
-    """A queue that is to be written.
+    """Queue that is to be rebuilt.
 
     Attributes:
         file_size: bytes of each of its files.
@@ -45,22 +45,22 @@ class NewQueue:
 
 
 class QueueWriter(Protocol):
-    """Writes one queue, by the rules by which the broker does it."""
+    """Writer of one queue, by the broker's rules."""
 
     @property
     def skipped(self) -> int:
-        """Entries that were passed over, as the queue has their numbers, or cannot have them."""
+        """Number of entries that were skipped, because their offsets are taken or impossible."""
 
     @property
     def shifted(self) -> int:
-        """Entries that stand in front of their numbers, as the log lacks others."""
+        """Number of entries placed before their offsets, because the log lacks others."""
 
     @property
     def lost(self) -> int:
-        """Entries that stand for messages which the log lacks."""
+        """Number of entries for messages that the log lacks."""
 
     def add(self, entries: Array, numbers: Array | None, first: int) -> None:
-        """Append the entries of a part.
+        """Append entries.
 
         Args:
             entries: uint8[entries, bytes].

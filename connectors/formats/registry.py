@@ -1,4 +1,4 @@
-"""The log formats that can be read, one line each."""
+"""Registry of the log formats that can be read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ANY = "any"
 
 
 def register(log_format: Format) -> None:
-    """Add a format; of two with one name, the later one counts."""
+    """Register a format; it replaces an earlier one of the same name."""
     _FORMATS[log_format.name] = log_format
 
 
@@ -22,11 +22,11 @@ register(ROCKETMQ)
 register(JMQ)
 
 DEFAULT_FORMAT: Format = ROCKETMQ
-"""The format that is meant where a caller does not say which."""
+"""Default format."""
 
 
 def all_formats() -> tuple[Format, ...]:
-    """Return the registered formats, in the order in which they were registered."""
+    """Return the registered formats, in the order of their registration."""
     return tuple(_FORMATS.values())
 
 
@@ -40,12 +40,12 @@ def format_named(name: str) -> Format:
 
 
 def format_of_folder(folder: str) -> Format | None:
-    """Return the format whose stores keep their segments in a folder of this name, or None."""
+    """Return the format whose segments are in a folder of this name, or None."""
     return next((log_format for log_format in all_formats() if log_format.folder == folder), None)
 
 
 def format_called(text: str) -> Format | None:
-    """Return the format that a user means by its folder, its name, or another name of it; None for an unknown text."""
+    """Return the format for a folder name, a format name or an alias; None for unknown text."""
     for log_format in all_formats():
         if text in (log_format.folder, log_format.name, *log_format.aliases):
             return log_format
@@ -53,13 +53,13 @@ def format_called(text: str) -> Format | None:
 
 
 def format_of_id(msg_id: str) -> Format | None:
-    """Return the format whose rows have a `msg_id` like this; None for one that no format gives."""
+    """Return the format whose rows have a `msg_id` of this form, or None."""
     return next((log_format for log_format in all_formats() if re.search(log_format.id_pattern, msg_id)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class FormatChoice:
-    """Which stores of a path are meant: those of one format, or of any.
+    """Choice of stores at a path: those of one format, or of any.
 
     Attributes:
         chosen: the format; None for any.
@@ -69,7 +69,7 @@ class FormatChoice:
 
     @classmethod
     def parse(cls, text: str) -> FormatChoice:
-        """Return the choice that an option's text stands for.
+        """Parse the choice in an option's text.
 
         Raises:
             ValueError: if it stands for none.
@@ -83,12 +83,12 @@ class FormatChoice:
 
     @classmethod
     def words(cls) -> tuple[str, ...]:
-        """Return the texts that options name first."""
+        """Return the preferred texts for options."""
         return (*(log_format.folder for log_format in all_formats()), _ANY)
 
     @property
     def formats(self) -> tuple[Format, ...]:
-        """The formats that fit."""
+        """Formats of this choice."""
         return all_formats() if self.chosen is None else (self.chosen,)
 
     def __str__(self) -> str:

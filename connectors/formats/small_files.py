@@ -1,4 +1,4 @@
-"""The small files beside a log, checkpoint and offsets of groups, in a form that all formats share."""
+"""Small files beside a log, checkpoint and group offsets, in a form that all formats share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CHECKPOINT = "checkpoint"
 
 
 class Problems(Protocol):
-    """Collects what is wrong with a store."""
+    """Collector of a store's problems."""
 
     @property
     def codes(self) -> Collection[str]:
-        """The classes of the problems so far."""
+        """Classes of the problems found so far."""
 
     def note(
         self,
@@ -45,7 +45,7 @@ class Problems(Protocol):
 
 
 class Claim(NamedTuple):
-    """Something that a checkpoint says of the log.
+    """Claim of a checkpoint about the log.
 
     Attributes:
         name: of the field.
@@ -59,7 +59,7 @@ class Claim(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """Where a group goes on in a queue."""
+    """Offset at which a group continues in a queue."""
 
     topic: str
     group: str
@@ -68,7 +68,7 @@ class GroupOffset(NamedTuple):
 
 
 class GroupFilter(NamedTuple):
-    """What a group wants of a topic, as a broker's files tell.
+    """Filter of a group for a topic, from a broker's files.
 
     Attributes:
         subscribed_at_ms: when it subscribed.
@@ -82,7 +82,7 @@ class GroupFilter(NamedTuple):
 
 
 class TimerProgress(NamedTuple):
-    """How far a broker has come with its timers.
+    """Progress of a broker's timers.
 
     Attributes:
         topic: of the messages that wait.
@@ -97,7 +97,7 @@ class TimerProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class SmallFiles:
-    """The small files as they were before the log was read.
+    """Content of the small files before the log was read.
 
     Attributes:
         claims: what the checkpoint says; none where it is missing or cannot be read.
@@ -124,7 +124,7 @@ class SmallFiles:
 
 @dataclass(frozen=True)
 class CheckedLog:
-    """What is known of a log once it and its queues have been read.
+    """Results of reading a log and its queues.
 
     Attributes:
         records: its records, by their physical offsets.
@@ -143,7 +143,7 @@ class CheckedLog:
 
 @dataclass(frozen=True)
 class RebuiltLog:
-    """What a new checkpoint is made from, once all indexes are.
+    """Data for a new checkpoint, once all indexes are rebuilt.
 
     Attributes:
         start: physical offset of the log's first byte.
@@ -171,7 +171,7 @@ class RebuiltLog:
 
 
 def read_checkpoint_file(path: Path, problems: Problems, *, is_live: bool) -> bytes | None:
-    """Read a checkpoint; a missing one is a problem, but where a broker may not have come to write it."""
+    """Read a checkpoint; report a missing one as a problem, unless the broker may not have written it yet."""
     try:
         return read_file(path)
     except FileNotFoundError:

@@ -81,7 +81,7 @@ def write_indexed_store(
 def without_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let look-ups cost nothing but their bytes: small segments are then worth one, too."""
     monkeypatch.setattr(index_answer, "SEEK_BYTES", 0)
-    monkeypatch.setattr(splits, "MOST_BETWEEN_BYTES", 0)
+    monkeypatch.setattr(splits, "MAX_GAP_BYTES", 0)
 
 
 def plan_of(root: Path | str, **options: object) -> ReadPlan:

@@ -1,4 +1,4 @@
-"""Reads the log of any format as rows; what differs between formats it asks the `Format`.
+"""Readers of a log in any format as rows; the `Format` supplies the differences.
 
 What to read
     options   what a user can ask for              stores     which stores a path names

@@ -1,4 +1,4 @@
-"""Arrow arrays around buffers that the kernel filled, without a copy."""
+"""Arrow arrays on buffers that the kernel filled, without copying."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _MAX_CONSTANTS = 16  # each may take some MiB, if the text is long
 
 
 def fixed(values: Array, data_type: pa.DataType) -> pa.Array:
-    """An array of numbers or timestamps without nulls."""
+    """Return an array of numbers or timestamps without nulls."""
     return pa.Array.from_buffers(data_type, len(values), [None, pa.py_buffer(values)])
 
 
 def validity(present: Array) -> pa.Buffer | None:
-    """The bitmap of an array of booleans, or None where all is there."""
+    """Return the bitmap for an array of booleans, or None if all values are present."""
     if present.all():
         return None
     return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 def strings(offsets: Array, data: Array, present: Array | None = None) -> pa.Array:
-    """Strings by Arrow's offsets; null where not present."""
+    """Return strings with Arrow's offsets; null if not present."""
     bitmap = None if present is None else validity(present)
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def spans(window: Array, positions: Array, lengths: Array, data_type: pa.DataType) -> pa.Array:
-    """Strings or binaries copied out of a window; a negative length is null."""
+    """Return strings or binaries copied out of a window; a negative length is null."""
     offsets = np.empty(len(lengths) + 1, np.int32)
     total = kernel.spans_to_offsets(lengths, offsets)
     data = np.empty(total + OVERWRITE, np.uint8)
@@ -43,14 +43,14 @@ def spans(window: Array, positions: Array, lengths: Array, data_type: pa.DataTyp
 
 
 def lists(offsets: Array, values: pa.Array, present: Array) -> pa.Array:
-    """Lists of strings; null where not present."""
+    """Return lists of strings; null if not present."""
     data_type = pa.list_(pa.field("element", values.type, nullable=False))
     bitmap = validity(present)
     return pa.Array.from_buffers(data_type, len(offsets) - 1, [bitmap, pa.py_buffer(offsets)], children=[values])
 
 
 def maps(offsets: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
-    """Maps from string to string, none of them null."""
+    """Return maps from string to string without nulls."""
     entry = [pa.field("key", keys.type, nullable=False), pa.field("value", pa.string(), nullable=False)]
     entries = pa.StructArray.from_buffers(pa.struct(entry), len(keys), [None], children=[keys, values])
     data_type = pa.map_(keys.type, entry[1])
@@ -69,13 +69,13 @@ class Dictionary:
             self._data[:-PADDING] = np.frombuffer(data, np.uint8)[: int(self._offsets[-1])]
 
     def encoded(self, codes: Array) -> pa.Array:
-        """Rows as numbers into the dictionary; -1 is null."""
+        """Return rows as numbers into the dictionary; -1 is null."""
         bitmap = validity(codes >= 0)
         indices = pa.Array.from_buffers(pa.int32(), len(codes), [bitmap, pa.py_buffer(codes)])
         return pa.DictionaryArray.from_arrays(indices, self.array, safe=False)
 
     def expanded(self, codes: Array) -> pa.Array:
-        """Rows as strings of their own; -1 is null."""
+        """Return rows as plain strings; -1 is null."""
         offsets = np.empty(len(codes) + 1, np.int32)
         data = np.empty(kernel.expanded_size(codes, self._offsets) + OVERWRITE, np.uint8)
         kernel.expand(codes, self._offsets, self._data, offsets, data)
@@ -83,7 +83,7 @@ class Dictionary:
 
 
 def constant(text: str, rows: int, *, encoded: bool) -> pa.Array:
-    """The same string in every row, of one array that all batches share.
+    """Return the same string for every row, in one array that all batches share.
 
     Args:
         text: the string.

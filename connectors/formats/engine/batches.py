@@ -1,4 +1,4 @@
-"""From a split to Arrow batches: what a task does.
+"""Conversion of a split to Arrow batches, which is the work of a task.
 
 A batch holds some thousands of records, less those that the filters drop, in the columns that were asked for. What is
 not intact goes by the mode: an error, a row with `_corrupt_record`, or a count in the log.
@@ -31,7 +31,7 @@ Look = Callable[[DecodedBatch], None]
 
 
 def read_split(split: Split, request: Request, look: Look | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of one split.
+    """Yield the rows of one split.
 
     Args:
         split: which range.
@@ -105,7 +105,7 @@ def _read_listed(
 
 
 class RowReader:
-    """Makes batches of what the kernel decoded."""
+    """Converter of decoded records to batches."""
 
     def __init__(self, split: Split, request: Request, refused: Refused, decoder: type[Decoder] | None = None) -> None:
         """Prepare to decode.
@@ -130,14 +130,14 @@ class RowReader:
     def batches_of(
         self, window: Array, origin: int, parts: Array, look: Look | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Batches of records that are found already; `look` is as for `read_split`."""
+        """Yield batches of records that are already located; for `look` see `read_split`."""
         for _, decoded in self._decoded(window, origin, parts):
             if look is not None:
                 look(decoded)
             yield from self.batches(decoded)
 
     def _decoded(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:
-        """Batches of records, as many in each as it holds, with the number of its first."""
+        """Yield decoded batches of records with the number of their first record, as many as fit in each."""
         first = 0
         while first < parts.shape[1]:
             decoded = self.decoder.decode(window, origin, parts[:, first:])
@@ -148,7 +148,7 @@ class RowReader:
             first += decoded.rows
 
     def _wanted(self, decoded: DecodedBatch) -> Array:
-        """Which records pass the filters that the kernel leaves to be compared here."""
+        """Return which records pass the filters that the kernel does not apply."""
         filters = self._request.filters
         wanted = np.ones(decoded.rows, bool)
         if filters.topics is not None and filters.topics_by_text:
@@ -158,7 +158,7 @@ class RowReader:
         return wanted
 
     def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
-        """One batch, or more where records are decoded again; none where filters or the mode drop all of it."""
+        """Return one batch, or more if records are decoded again; none if filters or the mode drop all rows."""
         wanted = self._wanted(decoded)
         if wanted.all():
             yield from self._whole_batches(decoded)
@@ -167,7 +167,7 @@ class RowReader:
                 yield from self._whole_batches(some)
 
     def _whole_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
-        """Batches of all these records; more than one where properties must be mended first."""
+        """Yield batches of all these records; more than one if properties must be repaired first."""
         damaged = decoded.rows_to_mend()
         if not len(damaged):
             yield from RowBatch(decoded, self._request, self._refused).batches()
@@ -179,7 +179,7 @@ class RowReader:
             yield from RowBatch(mended, self._request, self._refused, here).batches()
 
     def _mend(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
-        """Put U+FFFD where texts are not UTF-8, as the brokers' own decoders do, and say so."""
+        """Replace bytes that are not UTF-8 by U+FFFD, as the brokers' decoders do, and report them."""
         notes: Notes = {}
         replaced: dict[int, Texts] = {}
         for row in damaged.tolist():

@@ -1,4 +1,4 @@
-"""Bodies as producers sent them: decompression with two limits.
+"""Decompression of bodies, with two limits.
 
 A body is hostile: its size once decompressed is not known before, so that it is decompressed a piece at a time, and
 no further than its limits. One is absolute; the other follows from the size as stored, so that small bodies, of which
@@ -22,7 +22,7 @@ FREE_BYTES = 1 << 20  # of any ratio: zstd makes a few bytes of a body that repe
 def decompress(
     body: bytes, sys_flag: int, max_bytes: int = DEFAULT_MAX_BYTES, max_ratio: int = DEFAULT_MAX_RATIO
 ) -> bytes:
-    """The body as the producer gave it; a body that is not compressed comes back as it is.
+    """Decompress a body; one that is not compressed is returned unchanged.
 
     Args:
         body: as stored.
@@ -42,7 +42,7 @@ def decompress(
 def decompress_as(
     body: bytes, codec: BodyCodec, max_bytes: int = DEFAULT_MAX_BYTES, max_ratio: int = DEFAULT_MAX_RATIO
 ) -> bytes:
-    """The body as the producer gave it.
+    """Decompress a body with a given codec.
 
     Args:
         body: as stored.

@@ -1,4 +1,4 @@
-"""The reader's filters in the form that the kernel compares records with."""
+"""Filters of a read in the form that the kernel uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def make_choice(filters: Filters) -> Choice:
-    """What records are compared with: all that filters say but what is compared when it is decoded, see `keys`."""
+    """Return the filters for the kernel, without those that apply to decoded columns; see `keys`."""
     bounds = np.array([_INT64.min, _INT64.max, _INT64.min, _INT64.max])
     for place, bound in (
         (MIN_OFFSET, filters.min_offset),

@@ -1,4 +1,4 @@
-"""Whether a store is still the one that was archived.
+"""Check that a store is still the one that was archived.
 
 A broker that lost its disk, or a new one under an old name, starts its log again at offset 0. To go on archiving it
 from the old end would skip what it wrote meanwhile, and mix two logs under one key. So the last archived record must
@@ -20,18 +20,18 @@ _DIGEST_SIZE = 16
 
 
 class StoreReplacedError(StoreError):
-    """A store whose log is not the one that was archived under its name."""
+    """Error for a store whose log is not the one that was archived under its name."""
 
     exit_code = ExitCode.REFUSED
 
 
 def digest_of(record: bytes | memoryview) -> str:
-    """Return the digest of a record's bytes, hex."""
+    """Return the hexadecimal digest of a record's bytes."""
     return hashlib.blake2b(record, digest_size=_DIGEST_SIZE).hexdigest()
 
 
 def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
-    """Size and digest (hex) of the record at an offset, or None where the store does not hold it whole."""
+    """Return size and digest (hex) of the record at an offset, or None if the store does not contain all of it."""
     segment = _segment_at(store, physical_offset)
     if segment is None:
         return None
@@ -60,7 +60,7 @@ def _segment_at(store: Store, physical_offset: int) -> Segment | None:
 
 
 def check_continuity(store: Store, archived_end: int, physical_offset: int, size: int, digest: str) -> None:
-    """Refuse a store in which the last archived record is another one, or no longer there although newer than what is.
+    """Check that the last archived record is unchanged, or was deleted with the segments before the oldest one.
 
     Args:
         store: as it is now.

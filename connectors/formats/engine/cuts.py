@@ -1,4 +1,4 @@
-"""Where a segment's range may be divided: places where records begin.
+"""Positions at which a segment's range may be divided: starts of records.
 
 A place is known from the bytes around it, so that planning reads some MiB for each split and not the log: from a
 multiple of the partition size on, the first record that proves itself and is spanned by nothing that looks like a
@@ -30,7 +30,7 @@ _WINDOW_BYTES = 1 << 20
 def find_cuts(
     file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int
 ) -> list[int]:
-    """The first record start at or behind each multiple of the partition size, up to the first one from `until` on."""
+    """Return the first record start at or after each multiple of the partition size, up to one at or past `until`."""
     cuts: list[int] = []
     following = _next_multiple(whole.start, max_partition_bytes)
     while following < whole.end:
@@ -46,7 +46,7 @@ def find_cuts(
 
 
 def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
-    """Return the last cut that the bytes around it tell, or None where none do: then the range is to be hopped through.
+    """Return the last cut that the surrounding bytes prove; None if there is none and the range must be scanned.
 
     The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
     being written is zeros from some place on. Where damage hides cuts, an earlier one may be found.
@@ -68,7 +68,7 @@ def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max
 
 
 def find_cut(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
-    """The first record start at or behind a physical offset in a range, or None where no record begins there."""
+    """Return the first record start at or after a physical offset in a range, or None."""
     cut = None
     if at - whole.start >= _WORTH_A_LOOK * LOOK_BACK_BYTES:
         cut = _looked_up(file, whole, at, max_record_bytes)
@@ -80,7 +80,7 @@ def _next_multiple(offset: int, size: int) -> int:
 
 
 def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
-    """The first record from `at` on that nothing spans, if one is near."""
+    """Return the first record start from `at` on that no other record spans, if one is near."""
     begin = at - LOOK_BACK_BYTES
     end = min(whole.end, at + LOOK_BACK_BYTES)
     if isinstance(file, LocalFile) and _is_hole(file, begin - whole.base_offset, end - whole.base_offset):
@@ -111,7 +111,7 @@ def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
 
 
 def _hopped(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:
-    """The first record from `following` on, found from a place where a record begins."""
+    """Return the first record start from `following` on, by following records from a known start."""
     for step in walk(file, rest, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
         starts = step.origin + step.parts[hop.START]
         if len(starts) and starts[-1] >= following:

@@ -1,4 +1,4 @@
-"""Columns of the records that the kernel decoded, as Arrow arrays around its buffers.
+"""Columns of decoded records, as Arrow arrays on the kernel's buffers.
 
 Names and meanings are those of `schemas.tables.messages`. A column is made when it is asked for.
 """
@@ -34,7 +34,7 @@ _MICROSECONDS = 1000  # in a millisecond
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _SIZE_BYTES = 4  # total_size, a record's first field
 Texts = dict[int, bytes]
-"""Texts of a record by the rows of `parts` with their places; the rows behind these have the lengths."""
+"""Texts of a record, by the rows of `parts` with their positions; the next rows contain the lengths."""
 _KINDS = Dictionary([str(kind) for kind in Kind])
 _MOVED_KINDS = WAITING_KINDS | FAILED_KINDS
 _KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
@@ -42,7 +42,7 @@ _KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
 
 @dataclass(frozen=True, slots=True)
 class MendedText:
-    """A text that cannot become a column as it is stored.
+    """Text that cannot become a column in its stored form.
 
     Attributes:
         part: the row of `parts` with its place.
@@ -99,15 +99,15 @@ class DecodedBatch:
 
     @property
     def rows(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return int(self.parts.shape[1])
 
     def has_column(self, name: str) -> bool:
-        """Whether the format has such a column; one that only other formats have is null in all rows of this one."""
+        """Return whether the format has a column; a column of other formats is null in all rows."""
         return name in self.numbers32 or name in self.numbers64 or name in _BUILDERS
 
     def column(self, name: str) -> pa.Array:
-        """A column by its name in the table.
+        """Return a column by its name in the table.
 
         Raises:
             KeyError: if there is no such column, or the decoder was not told of it.
@@ -120,37 +120,37 @@ class DecodedBatch:
         return arrow.fixed(self.int64(name), pa.int64())
 
     def first_rows(self, count: int) -> DecodedBatch:
-        """The same batch with its first records only."""
+        """Return the same batch with only its first records."""
         return type(self)(**{**self.__dict__, "parts": self.parts[:, :count]})
 
     def extent_of(self, row: int) -> tuple[int, int]:
-        """Physical offsets of a record's first byte, and of the byte behind it."""
+        """Return the physical offsets of a record's first byte and of its end."""
         start = int(self.parts[h.START, row])
         size = int.from_bytes(self.window[start : start + _SIZE_BYTES].tobytes())
         return self.origin + start, self.origin + start + size
 
     def raw_text(self, part: int, row: int) -> bytes:
-        """A text of a record as stored; `part` is the row of `parts` with its place."""
+        """Return a text of a record in stored form; `part` is the row of `parts` with its position."""
         start = self.parts[part, row]
         return bytes(self.window[start : start + self.parts[part + 1, row]])
 
     def texts_to_mend(self, row: int) -> list[MendedText]:
-        """Of a row to mend, the texts that are not UTF-8: U+FFFD stands for what is not."""
+        """Return the texts of a row that are not UTF-8, with U+FFFD in place of invalid bytes."""
         raw = self.raw_text(h.PROPERTIES, row)
         return [MendedText(h.PROPERTIES, "properties", raw, raw.decode("utf-8", "replace").encode())]
 
     def keys_once_mended(self, row: int) -> set[str | None]:
-        """The keys that a row to mend will have."""
+        """Return the keys that a row will have after its texts are repaired."""
         pairs = parse_properties(self.raw_text(h.PROPERTIES, row))
         return {first_value(pairs, UNIQ_KEY), *split_keys(dict(pairs).get(KEYS, ""))}
 
     def rows_to_mend(self) -> Array:
-        """The rows with a text that is not UTF-8; here they have none."""
+        """Return the rows with a text that is not UTF-8; none in this class."""
         rows = self.text.not_utf8[: self.text.used[b.NOT_UTF8]]
         return rows[rows < self.rows]
 
     def with_texts(self, replaced: dict[int, Texts]) -> tuple[Array, Array]:
-        """A window and places of the same records with other texts, by row; they lie behind a copy of all."""
+        """Return window and positions of the same records with other texts, by row, added to a copy of the window."""
         end = int((self.parts[h.PROPERTIES] + self.parts[h.PROPERTIES_LENGTH]).max())
         pieces, parts = [self.window[:end]], self.parts.copy()
         for row, texts in replaced.items():
@@ -165,7 +165,7 @@ class DecodedBatch:
         return numbers
 
     def int64(self, name: str) -> Array:
-        """A column of 8-byte numbers as stored: times are ms."""
+        """Return a column of stored 8-byte numbers: times are in ms."""
         numbers: Array = self.columns.numbers64[self.numbers64.index(name), : self.rows]
         return numbers
 
@@ -187,51 +187,51 @@ class DecodedBatch:
 
     @property
     def topic_codes(self) -> Array:
-        """The number of each record's topic, in `topics`."""
+        """Number of each record's topic in `topics`."""
         return self._codes(b.TOPIC)
 
     def brokers(self) -> pa.Array:
-        """The store's name in every row."""
+        """Return the store's name for every row."""
         return self._constant(self.broker)
 
     def formats(self) -> pa.Array:
-        """The format's name in every row."""
+        """Return the format's name for every row."""
         return self._constant(self.format_name)
 
     def topic_column(self) -> pa.Array:
-        """Topics; bytes that are not UTF-8 become U+FFFD."""
+        """Return the topics; bytes that are not UTF-8 become U+FFFD."""
         return self._repeated(self.topics.dictionary, self.topic_codes)
 
     def kinds(self) -> pa.Array:
-        """Kinds, which follow from the topics."""
+        """Return the kinds, which are derived from the topics."""
         codes = np.array([_KIND_CODES[kind_of(name)] for name in self.topics.texts], np.int32)
         return self._repeated(_KINDS, codes[self.topic_codes])
 
     def origin_topics(self) -> pa.Array:
-        """The topics that messages were sent to: the stored ones, but for records that were moved elsewhere."""
+        """Return the original topics: the stored ones, except for records in internal topics."""
         named = self._codes(b.ORIGIN)
         is_moved = np.array([kind_of(name) in _MOVED_KINDS for name in self.topics.texts], bool)
         codes = np.where((named >= 0) & is_moved[self.topic_codes], named, self.topic_codes)
         return self._repeated(self.topics.dictionary, codes)
 
     def producer_group_column(self) -> pa.Array:
-        """Producer groups."""
+        """Return the producer groups."""
         return self._repeated(self.producer_groups.dictionary, self._codes(b.PRODUCER_GROUP))
 
     def tag_column(self) -> pa.Array:
-        """Tags."""
+        """Return the tags."""
         return self._repeated(self.tags.dictionary, self._codes(b.TAGS))
 
     def born_host_column(self) -> pa.Array:
-        """Producers' hosts."""
+        """Return the producers' hosts."""
         return self._repeated(self.born_hosts.dictionary, self._codes(b.BORN_HOST))
 
     def store_host_column(self) -> pa.Array:
-        """Brokers' hosts."""
+        """Return the brokers' hosts."""
         return self._repeated(self.store_hosts.dictionary, self._codes(b.STORE_HOST))
 
     def body_codecs(self) -> pa.Array:
-        """How each body is compressed."""
+        """Return the compression of each body."""
         bits = self.sys_flags & (COMPRESSED | COMPRESSION_MASK)
         if not bits.any():
             return self._constant(_NO_CODEC)
@@ -239,22 +239,22 @@ class DecodedBatch:
         return self._repeated(Dictionary([str(body_codec(int(flag))) for flag in flags]), codes.astype(np.int32))
 
     def message_ids(self) -> pa.Array:
-        """Offset message ids."""
+        """Return the offset message ids."""
         return arrow.strings(self.columns.message_id_offsets[: self.rows + 1], self.columns.message_ids)
 
     def unique_keys(self) -> pa.Array:
-        """The clients' message ids."""
+        """Return the clients' message ids."""
         present = self.text.present[b.UNIQUE_KEY, : self.rows]
         return arrow.strings(self.text.unique_offsets[: self.rows + 1], self.text.unique, present)
 
     def keys(self) -> pa.Array:
-        """Business keys as lists."""
+        """Return the business keys as lists."""
         offsets = self.text.list_offsets[: self.rows + 1]
         values = arrow.strings(self.text.key_offsets[: int(offsets[-1]) + 1], self.text.keys)
         return arrow.lists(offsets, values, self.text.present[b.KEYS, : self.rows])
 
     def properties(self) -> pa.Array:
-        """All properties as maps."""
+        """Return all properties as maps."""
         offsets = self.text.map_offsets[: self.rows + 1]
         count = int(offsets[-1])
         names = self._repeated(self.names.dictionary, self.text.names[:count])
@@ -262,7 +262,7 @@ class DecodedBatch:
         return arrow.maps(offsets, names, values)
 
     def priority(self) -> pa.Array:
-        """The priority property where it is a number, else null."""
+        """Return the priority property if it is a number, else null."""
         found = self.text.priorities[:, : self.text.used[b.PRIORITIES]]
         found = found[:, found[0] < self.rows]
         if not found.shape[1]:
@@ -273,26 +273,26 @@ class DecodedBatch:
         return pa.array(priorities, pa.int32())
 
     def body_sizes(self) -> pa.Array:
-        """Sizes of the stored bodies."""
+        """Return the sizes of the stored bodies."""
         return arrow.fixed(self.parts[h.BODY_LENGTH].astype(np.int32), pa.int32())
 
     def bodies(self) -> pa.Array:
-        """Bodies as stored."""
+        """Return the stored bodies."""
         return arrow.spans(self.window, self.parts[h.BODY], self.parts[h.BODY_LENGTH], pa.binary())
 
     def sys_flag_column(self) -> pa.Array:
-        """Flag bits."""
+        """Return the flag bits."""
         return arrow.fixed(self.sys_flags, pa.int32())
 
     def _timestamps(self, name: str) -> pa.Array:
         return arrow.fixed(self.int64(name) * _MICROSECONDS, _TIMESTAMP)
 
     def born_timestamps(self) -> pa.Array:
-        """Producers' clocks."""
+        """Return the born times, by producers' clocks."""
         return self._timestamps("born_timestamp")
 
     def store_timestamps(self) -> pa.Array:
-        """Brokers' clocks."""
+        """Return the store times, by brokers' clocks."""
         return self._timestamps("store_timestamp")
 
 

@@ -1,4 +1,4 @@
-"""The kernel's side of a read: which columns it makes, and the buffers that it fills.
+"""Kernel's part of a read: the columns that it decodes, and the buffers that it fills.
 
 A `Decoder` serves one split. `hop` is what `walk` calls to get on: it finds records and decodes them at once; `take`
 then gives them as a `DecodedBatch`.
@@ -30,7 +30,7 @@ def _table(places: list[tuple[int, ...]]) -> Array:
 
 
 class Decoder:
-    """Finds and decodes the records of one split; each format has its own.
+    """Decoder of the records of one split; each format has its own.
 
     Args:
         columns: names of the columns that are going to be asked for.
@@ -70,7 +70,7 @@ class Decoder:
         self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
 
     def _make_distinct(self, seed: np.uint64) -> DistinctValues:
-        """Return what numbers the strings that repeat."""
+        """Return an object that numbers repeating strings."""
         return DistinctValues(
             names=Distinct(seed, utf8_text, b.NAMES),
             topics=Distinct(seed, utf8_text),
@@ -81,11 +81,11 @@ class Decoder:
         )
 
     def _id_suffix(self) -> Array:
-        """What ids end in that no record has."""
+        """Return a suffix of ids that no record has."""
         return b.NO_SUFFIX
 
     def _outputs(self) -> tuple[object, ...]:
-        """What the kernel writes to; columns and text are new, the last ones have become a batch."""
+        """Return the kernel's outputs, with new columns and text, because the last ones belong to a batch."""
         message_ids = bool(self._wanted & b.WANT_MESSAGE_ID)
         self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), message_ids=message_ids)
         self._text = b.make_text(self._wanted)
@@ -93,13 +93,13 @@ class Decoder:
         return tuple(values.interner for values in self._distinct), self._scratch, self._columns, self._text
 
     def hop(self, place: Place, state: Array, faults: Array) -> Array:
-        """Walk on from `state[POSITION]`, decoding; the places of the records that are wanted. See `walk.Hop`."""
+        """Continue from `state[POSITION]` and decode; return the positions of the wanted records. See `walk.Hop`."""
         kernel.read_batch(self._layout, *place, state, self._parts, faults, self._choice, self._plan, *self._outputs())
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
     def take(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
-        """The records that the last `hop` found."""
+        """Return the records that the last `hop` found."""
         return self._batch(
             window=window,
             origin=origin,
@@ -115,7 +115,7 @@ class Decoder:
         )
 
     def decode(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
-        """Decode the first of these records that are found already, as many as one batch holds."""
+        """Decode the first of these located records, as many as fit in one batch."""
         chosen = np.ascontiguousarray(parts[:, : b.ROWS])
         count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._outputs())
         return self.take(window, origin, chosen[:, :count])

@@ -1,4 +1,4 @@
-"""The distinct values of a column that repeats: numbered by the kernel, turned into text once each."""
+"""Distinct values of a repetitive column: numbered by the kernel, and each converted to text once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ToText = Callable[[bytes], str]
 
 
 def utf8_text(value: bytes) -> str:
-    """The text of these bytes; what is not UTF-8 becomes U+FFFD."""
+    """Decode bytes as UTF-8; invalid bytes become U+FFFD."""
     return value.decode("utf-8", "replace")
 
 
 def host_text(value: bytes) -> str:
-    """A stored host as ip:port."""
+    """Return a stored host as ip:port."""
     return str(parse_host(value, 0, is_v6=len(value) == V6_SIZE))
 
 
@@ -31,7 +31,7 @@ class Distinct:
     """Values numbered in order of appearance, over all batches of a split."""
 
     def __init__(self, seed: np.uint64, to_text: ToText, known: tuple[str, ...] = ()) -> None:
-        """Begin with these values, numbered from 0."""
+        """Start with the given values, numbered from 0."""
         self._seed = seed
         self._to_text = to_text
         self._known = known
@@ -44,12 +44,12 @@ class Distinct:
             intern_span(data, 0, len(data) - PADDING, seed, -1, *self.interner)
 
     def renewed(self) -> Distinct:
-        """This one, or an empty one where it has become too large for the next batch; earlier batches keep theirs."""
+        """Return this object, or an empty one if it is too large for the next batch; earlier batches keep theirs."""
         return Distinct(self._seed, self._to_text, self._known) if is_crowded(self.interner) else self
 
     @property
     def values(self) -> list[bytes]:
-        """The values as they are stored."""
+        """Values in stored form."""
         known, count = len(self._values), int(self.interner.counts[DISTINCT])
         if known < count:
             starts = self.interner.starts[known : count + 1].tolist()
@@ -61,26 +61,26 @@ class Distinct:
 
     @property
     def texts(self) -> list[str]:
-        """The values as text."""
+        """Values as text."""
         return self._texts if self.values else []
 
     @property
     def replaced(self) -> list[int]:
-        """The numbers of values whose text does not say the same: they are not UTF-8."""
+        """Numbers of the values whose text differs because they are not UTF-8."""
         return [
             code for code, text in enumerate(self.texts) if "\ufffd" in text and text.encode() != self._values[code]
         ]
 
     @property
     def dictionary(self) -> Dictionary:
-        """The values as text, for Arrow."""
+        """Values as text, for Arrow."""
         if len(self._dictionary.array) < len(self.values):
             self._dictionary = Dictionary(self._texts)
         return self._dictionary
 
 
 class DistinctValues(NamedTuple):
-    """The strings of a split that repeat, in the order in which the kernel takes their interners.
+    """Repeating strings of a split, in the order of the kernel's interners.
 
     Attributes:
         names: property names.
@@ -99,5 +99,5 @@ class DistinctValues(NamedTuple):
     store_hosts: Distinct
 
     def renewed(self) -> DistinctValues:
-        """Return these, an empty one in place of each that has become too large for the next batch."""
+        """Return these objects, with an empty one for each that is too large for the next batch."""
         return DistinctValues(*(values.renewed() for values in self))

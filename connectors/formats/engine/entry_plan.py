@@ -1,4 +1,4 @@
-"""What is read of a store by somebody to whom the entries of some topics' queues are enough.
+"""Plan of a read for which the entries of some topics' queues are sufficient.
 
 Entries are a fiftieth of the log or less: 20 bytes of a message. Where a segment's queues account for all of its bytes,
 the entries of these topics are given as they are, and only the records of other wanted topics are read, and what no
@@ -26,7 +26,7 @@ from commitlake.connectors.formats.engine.time_bounds import time_bounds
 
 @dataclass(frozen=True)
 class EntryPlan:
-    """What is read of one segment.
+    """Plan for one segment.
 
     Attributes:
         entries: Entries of the topics to which these are enough; None where their records are in `splits`.
@@ -70,7 +70,7 @@ def plan_entries(
 def _by_entries(
     whole: Split, queues: QueueIndex, options: Options, by_entry: Collection[str], by_record: Collection[str]
 ) -> EntryPlan | None:
-    """Return what is read of a segment where its queues tell; None where it is to be scanned."""
+    """Return the plan for a segment from its queues; None if it must be scanned."""
     try:
         answer = queues.list_entries(whole)
         splits = splits_of(answer.of_topics(by_record), whole, options, narrow(options).filters)
@@ -80,7 +80,7 @@ def _by_entries(
 
 
 def in_log_order(plan: EntryPlan) -> Iterator[Answer | Split]:
-    """Yield what is read of a segment, so that entries and the ranges between them come in the order of the log."""
+    """Yield the parts of a segment's plan so that entries and ranges are in the order of the log."""
     entries = plan.entries
     for split in plan.splits:
         if entries is not None and not isinstance(split, ListedSplit):

@@ -1,4 +1,4 @@
-"""What can go wrong between a store and a table.
+"""Errors between a store and a table.
 
 CommitLogError
 ├── OptionError             an option that is unknown or has a wrong value
@@ -21,68 +21,68 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class CommitLogError(CommitLakeError):
-    """Root of the folder's errors; the message is for a user."""
+    """Base class of the folder's errors; the message is for a user."""
 
     exit_code = ExitCode.USAGE
 
 
 class OptionError(CommitLogError):
-    """An option that is unknown or has a wrong value."""
+    """Error for an unknown option or an invalid value."""
 
 
 class StoreError(CommitLogError):
-    """A path that gives no store that can be read."""
+    """Error for a path without a readable store."""
 
 
 class EmptyStoreError(StoreError):
-    """A store that has no segment yet."""
+    """Error for a store without a segment."""
 
 
 class DataLossError(StoreError):
-    """Segments or a store that a stream was to read, and that are there no longer."""
+    """Error for deleted segments or stores that a stream had not read yet."""
 
 
 class SegmentCutError(StoreError):
-    """A segment that is shorter than when the read began; the next read takes what is there then."""
+    """Error for a segment that was truncated during a read; the next read uses its new length."""
 
     exit_code = ExitCode.FAILED
 
 
 class CheckpointError(CommitLogError):
-    """A stream's offsets that this source has not written, or not for this store."""
+    """Error for stream offsets that this source has not written, or not for this store."""
 
 
 class IndexMismatchError(CommitLogError):
-    """An index of the broker's says something about a record that the record does not say."""
+    """Error for an index of the broker that contradicts a record."""
 
 
 class NoProgressError(CommitLogError):
-    """A step of a read that took nothing: file, physical offset, what was expected and what was found.
+    """Error for a step of a read without progress: file, physical offset, expected and found.
 
     Every loop of a read that can be asked to go on raises this in place of going on for ever.
     """
 
 
 class SplitError(CommitLogError):
-    """A range that does not end where a record ends."""
+    """Error for a range that does not end at the end of a record."""
 
 
 class DamagedLogError(CommitLogError):
-    """A range of the log that holds no intact record, where the mode asks to fail."""
+    """Error for a damaged range of the log, in a mode that fails."""
 
     exit_code = ExitCode.DAMAGE
 
 
 class DamagedIndexError(CommitLogError):
-    """A range of a queue file or an IndexFile that holds no entry, where the mode asks to fail."""
+    """Error for a damaged range of a queue file or an IndexFile, in a mode that fails."""
 
 
 class BodyError(CommitLogError):
-    """A body that is not what its flag bits say, or larger than its limits once decompressed."""
+    """Error for a body that contradicts its flag bits, or exceeds the limits for decompressed bodies."""
 
 
 def no_progress(path: str, base_offset: int, offset: int, expected: str, found: str) -> NoProgressError:
-    """The error of a step that took nothing.
+    """Return the error for a step without progress.
 
     Args:
         path: of the segment.

@@ -1,4 +1,4 @@
-"""Bytes of segments, from local disks and whatever else `pyarrow.fs` can reach.
+"""Files of segments on local disks and other filesystems of `pyarrow.fs`.
 
 Local segments are mapped where that pays, see `windows`; a read here comes back short where a file has been cut.
 """
@@ -21,25 +21,25 @@ Window = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class SegmentFile(Protocol):
-    """An open segment."""
+    """Open segment."""
 
     def read_into(self, window: Window, position: int) -> int:
-        """Fill `window` from `position` of the file; the bytes read, fewer only where the file ends."""
+        """Fill `window` from a position of the file; return the bytes read, fewer only at the end of the file."""
         ...
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         ...
 
 
 class LocalFile:
-    """A segment on a local disk; once open it can be read to its end even when it is deleted."""
+    """Segment on a local disk; once open it can be read to its end even if it is deleted."""
 
     def __init__(self, path: str, below: Path | None = None) -> None:
         self.descriptor = open_file(path, below=below)
 
     def read_into(self, window: Window, position: int) -> int:
-        """See SegmentFile."""
+        """Fill `window` from a position of the file; see SegmentFile."""
         view = window.data
         done = 0
         while done < len(view):
@@ -50,7 +50,7 @@ class LocalFile:
         return done
 
     def next_data(self, position: int) -> int | None:
-        """The first position from `position` on that is not in a hole of a sparse file, or None where all is hole."""
+        """Return the first position from `position` on that is not in a hole of a sparse file, or None."""
         try:
             return os.lseek(self.descriptor, position, os.SEEK_DATA)
         except OSError as error:
@@ -59,7 +59,7 @@ class LocalFile:
             return position  # a filesystem that does not know its holes
 
     def next_hole(self, position: int) -> int:
-        """Return the first position from `position` on that is in a hole, or the file's end."""
+        """Return the first position from `position` on that is in a hole, or the end of the file."""
         try:
             return os.lseek(self.descriptor, position, os.SEEK_HOLE)
         except OSError as error:
@@ -68,29 +68,29 @@ class LocalFile:
             return os.fstat(self.descriptor).st_size
 
     def close(self) -> None:
-        """See SegmentFile."""
+        """Close the file."""
         os.close(self.descriptor)
 
 
 class RemoteFile:
-    """A segment behind any other filesystem."""
+    """Segment on another filesystem."""
 
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
         self._file = filesystem.open_input_file(path)
 
     def read_into(self, window: Window, position: int) -> int:
-        """See SegmentFile."""
+        """Fill `window` from a position of the file; see SegmentFile."""
         data = self._file.read_at(len(window), position)
         window[: len(data)] = np.frombuffer(data, np.uint8)
         return len(data)
 
     def close(self) -> None:
-        """See SegmentFile."""
+        """Close the file."""
         self._file.close()
 
 
 def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
-    """The filesystem of a path or URI, and the path within it."""
+    """Return the filesystem of a path or URI, and the path within it."""
     if "://" in path:
         filesystem, inner_path = pafs.FileSystem.from_uri(path)
         return filesystem, str(inner_path)
@@ -98,7 +98,7 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
 
 
 class OpenSegment:
-    """A segment opened by its path or URI, for a `with`.
+    """Segment opened by its path or URI, as a context manager.
 
     Raises:
         StoreError: if it may not be read, or is a link or no regular file.

@@ -1,4 +1,4 @@
-"""Filters that a reader can apply itself: topic, queue, key, store time, physical offset.
+"""Filters that a reader applies itself: topic, queue, key, store time, physical offset.
 
 They come from two sides, the source's options and, if wanted, Spark's predicates: see
 `connectors.sources.predicates`.
@@ -14,7 +14,7 @@ from commitlake.connectors.formats.engine.splits import Split
 
 @dataclass(frozen=True)
 class Filters:
-    """Which records are wanted; None is no limit. Ends are exclusive. A key is a business key or the unique key."""
+    """Filters for records; None is no limit. Ends are exclusive. A key is a business key or the unique key."""
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
@@ -26,12 +26,12 @@ class Filters:
 
     @property
     def topics_by_text(self) -> bool:
-        """Whether topics are compared as they are shown: U+FFFD stands for any bytes there that are not UTF-8."""
+        """True if topics are compared in displayed form, in which U+FFFD stands for bytes that are not UTF-8."""
         return any("\ufffd" in str(topic) for topic in self.topics or ())
 
     @property
     def by_content(self) -> bool:
-        """Whether a filter asks for something that a bad range does not have."""
+        """True if a filter uses data that a bad range does not have."""
         return not (
             self.topics is None
             and self.queue_ids is None
@@ -43,13 +43,13 @@ class Filters:
 
 @dataclass(frozen=True)
 class Narrowing:
-    """The filters of a read, and the brokers that it wants."""
+    """Filters of a read, with its brokers."""
 
     filters: Filters
     brokers: frozenset[str] | None = None
 
     def may_hold(self, split: Split) -> bool:
-        """Whether a split can hold a wanted record."""
+        """Return whether a split can contain a matching record."""
         low, high = self.filters.min_offset, self.filters.end_offset
         return (
             (self.brokers is None or split.broker in self.brokers)
@@ -59,7 +59,7 @@ class Narrowing:
 
 
 def narrow(options: Options) -> Narrowing:
-    """What the options ask for."""
+    """Return the filters in the options of a batch."""
     return Narrowing(
         Filters(
             topics=options.topics,
@@ -74,5 +74,5 @@ def narrow(options: Options) -> Narrowing:
 
 
 def narrow_stream(options: Options) -> Narrowing:
-    """What a stream asks for of every record: where it began is no filter of what comes."""
+    """Return the filters in the options of a stream; its start is not one of them."""
     return narrow(replace(options, starting_timestamp=None, starting_offset=None))

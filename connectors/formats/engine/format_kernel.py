@@ -1,4 +1,4 @@
-"""The compiled loops of a log format."""
+"""Compiled loops of a log format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FormatKernel:
-    """What differs between formats for code that reads many records.
+    """Interface of a format for code that reads many records.
 
     Attributes:
         hop: walks from record to record; see `kernel.hop.hop`, whose first argument it has.

@@ -1,4 +1,4 @@
-"""What an index of the broker's says about one segment, and the splits that follow from it.
+"""Answers of a broker's index about a segment, and the splits derived from them.
 
 An index is believed where it says that a record is of another topic, or has another key. What it says is wanted is
 looked at in full when it is read (`listed`); what it says nothing about is scanned. So an index that lags behind, or
@@ -22,23 +22,23 @@ from commitlake.connectors.formats.engine.plan import divide
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split, groups
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 
-MOST_RECORDS = 1 << 16
-"""In one split; its lists are a megabyte and a half then."""
-MOST_SHARE = 0.3
-"""Of what a scan costs; beyond it the scan, which reads ahead and takes many records at once, is as fast or faster."""
+MAX_RECORDS = 1 << 16
+"""Records in one split; their lists take one and a half megabytes then."""
+MAX_SHARE = 0.3
+"""Share of the cost of a scan; above it, a scan is as fast or faster, because it reads ahead and in bulk."""
 SEEK_BYTES = 256 << 10
-"""What a disk reads in the time that it takes to begin at another place: what a look-up costs beside its bytes."""
-MOST_RANGES = 16
-"""That are left open in one segment; each is a task of its own."""
+"""Bytes that a disk reads in the time of a seek: the cost of a look-up besides its bytes."""
+MAX_RANGES = 16
+"""Number of unknown ranges in one segment; each needs its own task."""
 
 
 class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)
-    """Why an index does not answer for a range, in words for the plan."""
+    """Error with the reason why an index cannot answer for a range, for the plan."""
 
 
 @dataclass
 class Answer:
-    """What an index says about one range.
+    """Answer of an index about one range.
 
     Attributes:
         offsets: physical offsets of the records that are wanted, rising.
@@ -57,11 +57,11 @@ class Answer:
     queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def of_topics(self, topics: Collection[str]) -> Answer:
-        """Return the part that is of some topics; what is unknown stays so."""
+        """Return the answer for some topics; unknown ranges stay unknown."""
         return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
 
     def part(self, rows: Array | slice) -> Answer:
-        """Return some of the records; what is unknown stays so."""
+        """Return the answer for some of the records; unknown ranges stay unknown."""
         return replace(
             self,
             offsets=self.offsets[rows],
@@ -72,12 +72,12 @@ class Answer:
 
 
 class Index(Protocol):
-    """An index of one store, asked for what one read wants."""
+    """Index of one store, prepared for one read."""
 
     name: str
 
     def answer(self, whole: Split) -> Answer:
-        """What it says about a segment's range.
+        """Return the answer for a segment's range.
 
         Raises:
             IndexUnusable: where it cannot be relied on.
@@ -86,7 +86,7 @@ class Index(Protocol):
 
 
 class KeyIndex(Index, Protocol):
-    """An index in which some keys of some topics have been looked up.
+    """Index that was searched for some keys of some topics.
 
     Attributes:
         notes: files that were not believed, and why.
@@ -96,7 +96,7 @@ class KeyIndex(Index, Protocol):
 
 
 def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int, int]], whole: Split) -> None:
-    """Compare what is read by an index with a scan: all bytes that are read, wanted or not, and beginning anew.
+    """Compare the cost of reading by an index, including seeks, with that of a scan.
 
     Args:
         offsets: where the listed records begin, rising.
@@ -110,12 +110,12 @@ def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int
     edges = groups(offsets, sizes)
     spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
     cost = int(spans.sum()) + sum(end - start for start, end in unknown) + SEEK_BYTES * (len(spans) + len(unknown))
-    if cost > MOST_SHARE * whole.size:
+    if cost > MAX_SHARE * whole.size:
         raise IndexUnusable("a scan is faster: what is wanted lies too close together")
 
 
 def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) -> list[Split]:
-    """The splits for what an index lists, and for what it leaves open.
+    """Return the splits for the listed records and the unknown ranges of an answer.
 
     Raises:
         IndexUnusable: where a scan of the whole range is faster, or the answer does not fit the log.
@@ -135,8 +135,8 @@ def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) 
     except FileNotFoundError:
         raise IndexUnusable("the segment was deleted since it was listed") from None
     check_that_it_pays(answer.offsets[kept], answer.sizes[kept], unknown, whole)
-    if len(unknown) > MOST_RANGES:
-        raise IndexUnusable(f"it leaves more than {MOST_RANGES} ranges open")
+    if len(unknown) > MAX_RANGES:
+        raise IndexUnusable(f"it leaves more than {MAX_RANGES} ranges open")
     scanned = [
         split
         for start, end in unknown
@@ -152,7 +152,7 @@ def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) 
 def _settled(
     file: SegmentFile, whole: Split, unknown: list[tuple[int, int]], max_record_bytes: int
 ) -> Iterator[tuple[int, int]]:
-    """The ranges that have to be scanned: not those that are no more than the segment's BLANK."""
+    """Return the ranges that must be scanned, without those that are only the segment's BLANK."""
     for start, end in unknown:
         finding, _ = look_at(file, whole, start, max_record_bytes)
         if finding.kind is SpanKind.BLANK and start + finding.size == end:
@@ -169,7 +169,7 @@ def _listed(answer: Answer, kept: Array, whole: Split, max_bytes: int) -> Iterat
     while first < len(kept):
         before = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + max_bytes, "right")))
-        rows = kept[first : min(last, first + MOST_RECORDS)]
+        rows = kept[first : min(last, first + MAX_RECORDS)]
         yield ListedSplit(
             whole.broker,
             whole.path,

@@ -1,4 +1,4 @@
-"""Which of a store's indexes can answer a read."""
+"""Selection of the store's indexes that can answer a read."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _KEY_INDEX = "IndexFile"
 
 @dataclass(frozen=True)
 class Indexes:
-    """The indexes to ask, best first, and why others are not asked."""
+    """Usable indexes, best first, and the reasons against others."""
 
     usable: tuple[Index, ...] = ()
     reasons: tuple[str, ...] = ()
 
 
 def open_indexes(store: Store, store_range: StoreRange, options: Options, filters: Filters) -> Indexes:
-    """The indexes that lie beside a store's log and know what a read wants; none for one that wants all topics."""
+    """Open the indexes beside a store's log that can answer a read; none for a read of all topics."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
     kernel = store.format.kernel
     by_key = filters.keys is not None and filters.topics is not None
@@ -67,7 +67,7 @@ class _Log:
         self._max_record_bytes = max_record_bytes
 
     def message_at(self, offset: int) -> Any:
-        """The record at a physical offset, or None where the snapshot has none that proves itself."""
+        """Return the record at a physical offset, or None if the snapshot has no valid one there."""
         for whole in self._wholes:
             if whole.start <= offset < whole.end and not whole.missing:
                 try:

@@ -1,4 +1,4 @@
-"""Which records have one of some keys, or a topic as it is shown: what is compared when it is decoded."""
+"""Filters on decoded columns: keys, and topics in displayed form."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
 
 KEY_COLUMNS = frozenset({"unique_key", "keys"})
-"""What a decoder must be told of, so that records can be compared with keys."""
+"""Columns that must be decoded so that records can be compared with keys."""
 
 
 def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """A boolean for each record of a batch that has `KEY_COLUMNS`; see `have_keys`.
+    """Return a boolean for each record of a batch that has `KEY_COLUMNS`; see `have_keys`.
 
     Properties that are not UTF-8 have no columns yet: they are looked at as they will be once they are mended.
     """
@@ -26,7 +26,7 @@ def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[
 
 
 def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """A boolean for each record of a batch that has the column topic: whether it is shown as one that is wanted."""
+    """Return a boolean for each record of a batch with the column topic: whether its displayed topic is wanted."""
     topics = _plain(decoded.column("topic"))
     found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
         topics, value_set=pa.array(sorted(map(str, wanted)), pa.string())
@@ -35,7 +35,7 @@ def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarra
 
 
 def have_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """A boolean for each record: whether its unique key or one of its business keys is wanted.
+    """Return a boolean for each record: whether its unique key or one of its business keys is wanted.
 
         unique_keys  keys         wanted {"a"}
         "a"          null         True

@@ -1,4 +1,4 @@
-"""The records of a `ListedSplit`, window by window, as `walk.walk` gives those of a range.
+"""Reader of the records of a `ListedSplit`, window by window, like `walk.walk` for a range.
 
 Neighbours are read together, with what lies between them, where that is little: one larger read costs less than two.
 What is read for one step lies in one window, so that a batch is made of many records, however far apart.
@@ -30,7 +30,7 @@ _STEP_RECORDS = 8192
 
 
 def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[Step]:
-    """The listed records, in order, and those of them that are damaged.
+    """Yield the listed records, in order, with the damaged ones among them.
 
     Args:
         file: the open segment.
@@ -52,7 +52,7 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
 
 
 def wanted_parts(step: Step, filters: Filters, log_format: Format) -> Array:
-    """The parts of those records of a step that pass the filters by topic, queue, offset and time."""
+    """Return the parts of those records of a step that pass the filters by topic, queue, offset and time."""
     parts, kernel = step.parts, log_format.kernel
     starts = parts[hop.START]
     kept = np.ones(parts.shape[1], bool)
@@ -76,7 +76,7 @@ def _keep_between(kept: Array, values: Array, low: int | None, high: int | None)
 
 
 def _steps(offsets: Array, ends: Array, read_together: Array, window_bytes: int) -> Iterator[tuple[int, int]]:
-    """Which records make a step: numbers of the first, and behind the last.
+    """Yield the records of each step: the number of the first, and the number after the last.
 
     Together they, and what is read with them, are not more than a window, nor too far apart; but for a larger record.
     """
@@ -93,7 +93,7 @@ def _steps(offsets: Array, ends: Array, read_together: Array, window_bytes: int)
 
 
 class _Reader:
-    """Examines the records of one split, a group at a time."""
+    """Reader that examines the records of one split, a group at a time."""
 
     def __init__(self, split: ListedSplit, max_record_bytes: int) -> None:
         self._split = split
@@ -118,7 +118,7 @@ class _Reader:
             self._read_to[begin:behind] = start + length
 
     def examine(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
-        """Where the parts of a step's records lie in its window, and the damaged ones among them."""
+        """Locate the parts of a step's records in its window, and return the damaged ones."""
         if self._parts.shape[1] < last - first + 2:
             self._parts = np.empty((self._kernel.part_count, last - first + 2), np.int64)
         origin = int(self.offsets[first])
@@ -144,7 +144,7 @@ class _Reader:
         return parts, bad
 
     def _hop(self, window: Window, origin: int, begin: int, behind: int) -> bool:
-        """Whether a run holds as many records as are listed, without a fault; their parts are appended."""
+        """Return whether a run contains the listed records without a fault, and append their parts."""
         state, split = self._state, self._split
         before, stop = int(state[hop.RECORDS]), int(self.ends[behind - 1])
         if stop > self._read_to[begin]:
@@ -162,12 +162,12 @@ class _Reader:
         )
 
     def _is_listed(self, before: int, origin: int, begin: int, behind: int) -> bool:
-        """Whether the records of a run begin where they should; the last ends where it should."""
+        """Return whether the records of a run begin at the listed offsets and the last one ends as listed."""
         starts = origin + self._parts[hop.START, before : before + behind - begin]
         return bool((starts == self.offsets[begin:behind]).all())
 
     def _examine_one(self, window: Window, origin: int, row: int) -> BadRange | None:
-        """A damaged record, or None where it is as it is listed; its parts are then appended.
+        """Return a damaged record, or None if it is as listed; then append its parts.
 
         Raises:
             IndexMismatchError: where there is another record, or none.
@@ -192,7 +192,7 @@ class _Reader:
         raise self._mismatch(row, f"a record of {size} bytes", found)
 
     def _check_queues(self, window: Window, parts: Array, rows: Array) -> None:
-        """See that records are of the topic, of the queue and at the place in it that the index says.
+        """Check that records have the topic, queue and offset that the index says.
 
         Raises:
             IndexMismatchError: for the first that is not.
@@ -234,14 +234,14 @@ class _Reader:
 
 
 def _runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Records of a group that lie one behind the other: numbers of the first, and behind the last."""
+    """Yield runs of adjacent records in a group: the number of the first, and the number after the last."""
     breaks = np.flatnonzero(offsets[first + 1 : last] != ends[first : last - 1]) + first + 1
     edges = [first, *breaks.tolist(), last]
     yield from pairwise(edges)
 
 
 def _say(window: Window, parts: Array, topic: bytes) -> Array:
-    """Which records have a topic."""
+    """Return which records have a topic."""
     same: Array = parts[hop.TOPIC_LENGTH] == len(topic)
     rows = np.flatnonzero(same)
     found = window[parts[hop.TOPIC, rows][:, None] + np.arange(len(topic))]

@@ -1,4 +1,4 @@
-"""Records of a store's log, one by one, by the offsets that other files have."""
+"""Single records of a store's log, by the offsets in other files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 
 class LogRecords:
-    """The records of some segments."""
+    """Records of some segments."""
 
     def __init__(self, segments: Sequence[Segment], log_format: Format) -> None:
-        """Nothing is opened yet.
+        """Set the segments; none is opened yet.
 
         Args:
             segments: in order of their offsets.
@@ -29,7 +29,7 @@ class LogRecords:
         self._bases = [segment.base_offset for segment in segments]
 
     def at(self, offset: int) -> Any:
-        """The record at a physical offset, a message of its format; None where none proves itself, or no segment is."""
+        """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
         place = bisect_right(self._bases, offset) - 1
         if place < 0:
             return None

@@ -1,4 +1,4 @@
-"""One place of a segment, looked at by itself: for a plan, before anything is read in windows, and for what is bad."""
+"""Single positions of a segment, for planning and for descriptions of bad ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIRST_LOOK = 4096
 
 
 def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[Finding, memoryview]:
-    """What stands at a physical offset, and the bytes from there on, of a record all of them.
+    """Return the finding at a physical offset, and the bytes from there on, for a record all of them.
 
     Args:
         file: the open segment.
@@ -32,7 +32,7 @@ def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int)
 
 
 def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> Any:
-    """The record at a physical offset, a message of its format; None where none proves itself."""
+    """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
     finding, view = look_at(file, split, offset, max_record_bytes)
     if finding.kind is not SpanKind.RECORD:
         return None

@@ -1,4 +1,4 @@
-"""Parts of a segment as memory, without a copy, and without the danger that it brings.
+"""Memory maps of parts of a segment, protected against truncation of the file.
 
 A broker, or an operator, may cut a file that is mapped. `kernel.guard` turns what would then end the process into zeros
 and a mark, which `was_cut` tells: whoever looked at the mapping must not believe what it saw. A cut within the last
@@ -26,7 +26,7 @@ _WITH_INFO, _ON_ITS_STACK = 0x4, 0x08000000  # SA_SIGINFO, SA_ONSTACK
 
 
 class _SignalAction(ctypes.Structure):
-    """The C library's struct sigaction, on 64-bit Linux."""
+    """struct sigaction of the C library, on 64-bit Linux."""
 
     _fields_ = (
         ("handler", ctypes.c_void_p),
@@ -37,7 +37,7 @@ class _SignalAction(ctypes.Structure):
 
 
 class _Guard:
-    """The handler of this process, and the table of regions that it looks after."""
+    """Signal handler of this process, with the table of protected regions."""
 
     def __init__(self) -> None:
         from commitlake.connectors.formats.engine.kernel import guard  # noqa: PLC0415 (it is compiled when first needed)
@@ -54,7 +54,7 @@ class _Guard:
             raise OSError(ctypes.get_errno(), "sigaction(SIGBUS)")
 
     def enter(self, address: int, size: int) -> Rows | None:
-        """Look after a region; its row of the table, or None where the table is full."""
+        """Protect a region; return its row of the table, or None if the table is full."""
         with self._lock:
             free = np.flatnonzero(self._table[:, self._guard.END] == 0)
             if not len(free):
@@ -65,12 +65,12 @@ class _Guard:
             return row
 
     def leave(self, row: Rows) -> None:
-        """Look after it no longer."""
+        """End the protection of a region."""
         with self._lock:
             row[self._guard.END] = 0
 
     def hits(self, row: Rows) -> int:
-        """How many pages of the region turned out not to be there."""
+        """Return how many pages of the region were missing."""
         return int(row[self._guard.HITS])
 
 
@@ -84,7 +84,7 @@ def _guard_of_process() -> _Guard:
 
 
 class Mapping:
-    """A part of an open file, mapped to be read.
+    """Part of an open file, mapped for reading.
 
     Attributes:
         window: its bytes. They are zeros where the file has been cut meanwhile.
@@ -105,7 +105,7 @@ class Mapping:
 
     @classmethod
     def of(cls, descriptor: int, position: int, length: int) -> Mapping | None:
-        """Map some bytes of a file, fewer where it ends before; None where that cannot be done safely here."""
+        """Map some bytes of a file, fewer at its end; return None if that cannot be done safely here."""
         if not IS_SUPPORTED:
             return None
         length = min(length, os.fstat(descriptor).st_size - position)
@@ -119,7 +119,7 @@ class Mapping:
 
     @property
     def was_cut(self) -> bool:
-        """Whether some of the window was looked at that the file no longer has, or may have been."""
+        """True if a part of the window was, or may have been, accessed that the file no longer contains."""
         if self._row is None:
             return False
         # A file that ends within a page has zeros behind its end there, and nobody is told of a look at them.
@@ -127,7 +127,7 @@ class Mapping:
         return self._guard.hits(self._row) > 0 or max(size, self._start) < min(size + -size % mmap.PAGESIZE, self._end)
 
     def close(self) -> None:
-        """Give the memory back, once nothing looks at it any longer."""
+        """Unmap the memory when nothing uses it any longer."""
         if self._row is not None:
             self._guard.leave(self._row)
             self._row = None

@@ -1,4 +1,4 @@
-"""Values of options, read out of the strings that Spark hands over; a wrong one is an error that names its option."""
+"""Parsers of option values from Spark's strings; an invalid value is an error that names its option."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _E = TypeVar("_E", bound=StrEnum)
 
 
 class Start(StrEnum):
-    """Where a stream begins that is told neither offsets nor a time."""
+    """Start of a stream for which neither offsets nor a time are given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -28,13 +28,13 @@ def _is_offset(value: object) -> bool:
 
 
 class OptionValues:
-    """Reads typed values out of strings."""
+    """Reader of typed values from strings."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
 
     def choice(self, name: str, enum: type[_E], default: _E, *, upper: bool = False) -> _E:
-        """One of a few words."""
+        """Return one of a few words."""
         text = self._values.get(name)
         if text is None:
             return default
@@ -44,7 +44,7 @@ class OptionValues:
             raise OptionError(f"option {name}: expected {', '.join(enum)}, found {text!r}") from None
 
     def format_choice(self, name: str, default: FormatChoice) -> FormatChoice:
-        """A log format, or any."""
+        """Return a log format, or any format."""
         text = self._values.get(name)
         if text is None:
             return default
@@ -54,7 +54,7 @@ class OptionValues:
             raise OptionError(f"option {name}: expected {', '.join(FormatChoice.words())}, found {text!r}") from None
 
     def number(self, name: str) -> int | None:
-        """A whole number."""
+        """Return an integer."""
         text = self._values.get(name)
         if text is None:
             return None
@@ -64,7 +64,7 @@ class OptionValues:
         return number
 
     def time(self, name: str) -> int | None:
-        """A time, in ms since 1970."""
+        """Return a time, in ms since 1970."""
         text = self._values.get(name)
         if text is None:
             return None
@@ -79,7 +79,7 @@ class OptionValues:
             ) from None
 
     def start(self, name: str) -> int | Start | dict[str, int] | None:
-        """Where to begin."""
+        """Return the start of a stream."""
         text = self._values.get(name)
         if text is None:
             return None
@@ -99,11 +99,11 @@ class OptionValues:
         )
 
     def size(self, name: str, default: int) -> int:
-        """A number of bytes."""
+        """Return a number of bytes."""
         return self.least(name, default, 1, "byte")
 
     def least(self, name: str, default: int, least: int, unit: str) -> int:
-        """A whole number that must not be smaller."""
+        """Return an integer with a minimum."""
         value = self.number(name)
         if value is None:
             return default
@@ -112,7 +112,7 @@ class OptionValues:
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """True or false."""
+        """Return a boolean."""
         text = self._values.get(name)
         if text is None:
             return default
@@ -121,7 +121,7 @@ class OptionValues:
         return text.lower() == "true"
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Words with commas between."""
+        """Return words separated by commas."""
         text = self._values.get(name)
         if text is None:
             return None
@@ -131,7 +131,7 @@ class OptionValues:
         return names
 
     def numbers(self, name: str) -> frozenset[int] | None:
-        """Whole numbers with commas between."""
+        """Return integers separated by commas."""
         names = self.names(name)
         if names is None:
             return None

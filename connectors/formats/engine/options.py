@@ -1,4 +1,4 @@
-"""The source's options, checked at once: an unknown or wrong one is an error, never a default.
+"""Options of the source, checked at once: an unknown or invalid option is an error, never a default.
 
 | option | default | meaning |
 | --- | --- | --- |
@@ -52,7 +52,7 @@ from commitlake.connectors.option_names import known_options
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 BY_SIZE = 0
-"""As `max_partition_bytes`: chosen by the size of what is read, see `read_plan.partition_bytes`."""
+"""Value of `max_partition_bytes` that adapts to the size of the read, see `read_plan.partition_bytes`."""
 _KNOWN = (
     "path", "broker", "layout", "mode", "columns", "body", "maxBodyBytes", "maxPartitionBytes", "maxBatchBytes",
     "maxRecordBytes", "topics", "queueIds", "keys", "startingTimestamp", "endingTimestamp", "clockTolerance",
@@ -67,7 +67,7 @@ DEFAULT_CLOCK_TOLERANCE_MS = 600_000
 
 
 class Mode(StrEnum):
-    """What to do with a bad range, as in Spark's own readers."""
+    """Mode for bad ranges, as in Spark's own readers."""
 
     FAILFAST = "FAILFAST"
     PERMISSIVE = "PERMISSIVE"
@@ -75,7 +75,7 @@ class Mode(StrEnum):
 
 
 class BodyForm(StrEnum):
-    """What the column `body` holds."""
+    """Form of the column `body`."""
 
     NONE = "none"
     STORED = "stored"
@@ -83,7 +83,7 @@ class BodyForm(StrEnum):
 
 
 class Content(StrEnum):
-    """What the rows of a stream are."""
+    """Content of a stream's rows."""
 
     ROWS = "rows"
     RANGES = "ranges"
@@ -91,7 +91,7 @@ class Content(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one read; see the module's tables.
+    """Options of one read; see the module's tables.
 
     Attributes:
         given: the names of the options that were given.
@@ -126,7 +126,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], layout: FormatChoice = _DEFAULT_CHOICE) -> Options:
-        """Options as Spark hands them over: strings, names in any case.
+        """Parse options from Spark: strings, with names in any case.
 
         Args:
             given: the options.
@@ -173,7 +173,7 @@ class Options:
         )
 
     def for_batch(self) -> Options:
-        """This, once it is sure that nothing in it is for streams.
+        """Check that no option is only for streams, and return the options.
 
         Raises:
             OptionError: naming the first that is.
@@ -189,7 +189,7 @@ class Options:
         return self
 
     def for_stream(self) -> Options:
-        """This, once it is sure that nothing in it is for batches.
+        """Check that no option is only for batches, and return the options.
 
         Raises:
             OptionError: naming the first that is, or two that say different starts.

@@ -1,4 +1,4 @@
-"""Where the kernel looks: said by `walk`, and understood by every hop that it calls."""
+"""Position at which the kernel reads; set by `walk`, and passed to every hop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from commitlake.connectors.formats.engine.files import Window
 
 
 class Place(NamedTuple):
-    """Where the kernel looks: arguments of `kernel.hop` after the first, in its order."""
+    """Position at which the kernel reads: arguments of `kernel.hop` after the first, in its order."""
 
     window: Window
     length: int

@@ -1,4 +1,4 @@
-"""From stores to splits: what is there to read, where it ends, and how it is divided.
+"""Conversion of stores to splits: the data to read, its end, and its division.
 
 A snapshot fixes, for each store, the range to read: it ends behind the last record of the newest segment that proves
 itself. What comes after that is the tail: zeros that are not written yet, or the torn end of a write, which the next
@@ -36,12 +36,12 @@ from commitlake.schemas.layouts.segments import segment_name
 logger = logging.getLogger(__name__)
 
 END_STEP_BYTES = 32 << 20
-"""The end of a segment's data is looked for from a multiple of this on."""
+"""Alignment of the position from which the end of a segment's data is searched."""
 _WINDOW_BYTES = 4 << 20
 
 
 class TailKind(StrEnum):
-    """What lies behind the last record of a store."""
+    """State of the bytes after the last record of a store."""
 
     UNWRITTEN = "unwritten"
     TORN = "torn"
@@ -50,7 +50,7 @@ class TailKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreRange:
-    """The part of a store's log that one read takes.
+    """Range of a store's log that one read covers.
 
     Attributes:
         start: physical offset of the first byte.
@@ -68,28 +68,28 @@ class StoreRange:
 
     @property
     def size(self) -> int:
-        """Bytes of the range."""
+        """Size of the range in bytes."""
         return max(0, self.end - self.start)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one read takes of each store; two reads of one snapshot give the same rows."""
+    """Ranges that one read covers in each store; two reads of one snapshot have the same rows."""
 
     ranges: Mapping[str, StoreRange]
 
     @property
     def size(self) -> int:
-        """Bytes of all ranges."""
+        """Size of all ranges in bytes."""
         return sum(store_range.size for store_range in self.ranges.values())
 
     def to_json(self) -> str:
-        """The text that the source's option `snapshot` takes."""
+        """Return the text for the source's option `snapshot`."""
         return json.dumps({broker: asdict(store_range) for broker, store_range in self.ranges.items()}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Snapshot:
-        """The snapshot in such a text.
+        """Parse a snapshot from such a text.
 
         Raises:
             OptionError: if it is not one.
@@ -114,7 +114,7 @@ def take_snapshot(
     until: int | None = None,
     is_stopped: bool = False,
 ) -> Snapshot:
-    """The range of each store from a start, or from its oldest segment, to its last whole record.
+    """Return the range of each store, from a start or its oldest segment to its last complete record.
 
     Args:
         stores: from `find_stores`.
@@ -167,7 +167,7 @@ def _range_of(
 def _place_near_end(
     file: SegmentFile, log_format: Format, segment: Segment, begin: int, size: int, max_record_bytes: int
 ) -> int:
-    """Return a record start from which on the end of a segment's data can be looked for; `begin` where none is known.
+    """Return a record start from which the end of a segment's data can be searched; `begin` if none is known.
 
     A cut may lie in the body of a record that is larger than what cuts look back. So there is another cut at least
     `max_record_bytes` after the place that is returned: no record holds both, and what follows the larger record is
@@ -193,7 +193,7 @@ def _place_near_end(
 
 
 def _has_begun(file: SegmentFile, log_format: Format, segment: Segment, size: int, max_record_bytes: int) -> bool:
-    """Whether a segment's first record proves itself."""
+    """Return whether a segment's first record is valid."""
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
     split = Split("", segment.path, base, base, file_end, base + size, file_end, format=log_format)
     return look_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
@@ -210,7 +210,7 @@ def end_of_segment(
     *,
     is_stopped: bool = False,
 ) -> StoreRange | None:
-    """Where the data of a segment ends, or None where it has none from `begin` on.
+    """Return the end of a segment's data, or None if it has none from `begin` on.
 
     A BLANK closes it only where a record should begin. Behind a bad range it may be in the body of a record that is
     being written: what is there is a torn tail, until the broker goes on to the next segment.
@@ -250,7 +250,7 @@ def end_of_segment(
 
 
 class _LastRecords:
-    """The records seen last: enough to step back over those that did not get to disk as a whole."""
+    """Most recent records: enough to step back over those that were not written completely."""
 
     def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0
@@ -260,7 +260,7 @@ class _LastRecords:
         self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
 
     def add(self, origin: int, parts: Array) -> None:
-        """Remember the records of one step instead of those before.
+        """Replace the remembered records by those of one step.
 
         Args:
             origin: physical offset of the step's window.
@@ -279,18 +279,18 @@ class _LastRecords:
         return ends
 
     def last_end(self, default: int) -> int:
-        """Where the last record ends, proven or not."""
+        """Return the end of the last record, proven or not."""
         return int(self._ends[-1]) if len(self._ends) else default
 
     @property
     def last_start(self) -> int | None:
-        """Where the last record begins, proven or not."""
+        """Start of the last record, proven or not."""
         return int(self._starts[-1]) if len(self._starts) else None
 
     def last_proven(
         self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
     ) -> tuple[int | None, int]:
-        """Where the last record begins and ends that is written to its end; see `written`."""
+        """Return start and end of the last record that is completely written; see `written`."""
         bounds = split.bounds(max_record_bytes)
         begins, ends = self._starts.tolist(), self._ends.tolist()
         is_last = True
@@ -309,7 +309,7 @@ class _LastRecords:
         return None, begins[0] if begins else default
 
     def _texts_of(self, row: int) -> tuple[int, int]:
-        """Where a record's texts begin and end, those that are empty left out, from its first byte on."""
+        """Yield start and end of a record's non-empty texts, relative to its first byte."""
         parts = self._parts[:, row]
         spans = [(int(parts[place]), int(parts[length])) for place, length in self._texts if parts[length]]
         if not spans:
@@ -318,7 +318,7 @@ class _LastRecords:
         return spans[0][0] - start, sum(spans[-1]) - start
 
     def _is_whole(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:
-        """Whether a record's texts are not such zeros as missing bytes leave."""
+        """Return whether a record's texts contain no zeros that indicate missing bytes."""
         if not self._needs_texts:
             return True
         begin, end = self._texts_of(row)
@@ -335,7 +335,7 @@ def plan_splits(
     max_partition_bytes: int,
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
 ) -> list[Split]:
-    """The splits of one store's range, in order, with the places where segments are missing.
+    """Return the splits of one store's range, in order, including missing segments.
 
     Splits are cut at multiples of `max_partition_bytes` in physical offsets, so that the same log gives the same splits
     whenever it is read.
@@ -348,7 +348,7 @@ def plan_splits(
 
 
 def segment_ranges(store: Store, store_range: StoreRange) -> list[Split]:
-    """One split for each segment of one store's range, in order, and for each place where segments are missing."""
+    """Return one split for each segment of one store's range, in order, and for each missing segment."""
     return list(_segment_ranges(store, store_range))
 
 
@@ -383,7 +383,7 @@ def _missing(store: Store, start: int, end: int, size: int) -> Split:
 
 
 def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> list[Split]:
-    """The splits of one segment's range, or of the place where one is missing.
+    """Divide a segment's range, or a missing one, into splits.
 
     Args:
         whole: from `segment_ranges`.
@@ -410,7 +410,7 @@ def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until:
 
 
 def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:
-    """Refuse a snapshot that names stores which are not there.
+    """Check that all stores of a snapshot exist.
 
     Raises:
         StoreError: naming the first.

@@ -1,4 +1,4 @@
-"""Checks that a read gets on: whatever a log holds, no loop of a reader goes on for ever."""
+"""Checks of progress: no loop of a reader may run forever, whatever a log contains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from commitlake.connectors.formats.engine.kernel import hop as kernel
 
 
 class WalkProgress:
-    """Watches one walk over a range of a segment."""
+    """Monitor of one walk over a range of a segment."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self._path = path
@@ -16,7 +16,7 @@ class WalkProgress:
         self._window: tuple[int, ...] = ()
 
     def check_window(self, *window: int) -> None:
-        """See that a window is not the one that was opened before.
+        """Check that a window differs from the previous one.
 
         Args:
             window: physical offset of its first byte, and what decides how long it is.
@@ -31,7 +31,7 @@ class WalkProgress:
         self._window = window
 
     def check_hop(self, before: Array, state: Array) -> None:
-        """See that a hop which asks for more room has taken something.
+        """Check that a hop that needs more room has made progress.
 
         Args:
             before: the hop's state before it.

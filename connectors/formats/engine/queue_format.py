@@ -1,4 +1,4 @@
-"""The queues of a format, for `queue_index`."""
+"""Description of a format's queues, for `queue_index`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from commitlake.schemas.layouts.base import Layout
 
 BEFORE_ALL, BEHIND_ALL = -1, 1 << 63
-"""Where an entry sorts that stands for no record, and where one that ends its queue."""
+"""Sort keys of entries without a record, and of entries that end the queue."""
 
 
 @dataclass(frozen=True)
 class QueueFormat:
-    """The queues of a format.
+    """Queues of a format.
 
     Attributes:
         name: what a plan calls them.

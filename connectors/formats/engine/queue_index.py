@@ -1,4 +1,4 @@
-"""Topics and queues answered from the ConsumeQueues.
+"""Index of topics and queues, from ConsumeQueues.
 
 The queues of all topics together say of every byte of the log whose record it is. So they are read for a segment all
 together, wanted or not, 20 bytes for each message, unless what is wanted alone takes as long as a scan. What no entry
@@ -31,14 +31,14 @@ _ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
 
 
 class QueueIndex:
-    """The queues of one store, asked for some topics and queues of them.
+    """Queues of one store, prepared for some topics and queues.
 
     Attributes:
         name: what a plan calls it.
     """
 
     def __init__(self, store_folder: Path, filters: Filters, max_record_bytes: int, queues: QueueFormat) -> None:
-        """List the queues; no entry is read.
+        """List the queues, without reading entries.
 
         Args:
             store_folder: what the log and the queues lie in.
@@ -71,7 +71,7 @@ class QueueIndex:
         return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
 
     def _check_that_it_pays(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
-        """Before the other queues are read, too: of most topics they have much more than the topic's own."""
+        """Check the cost before reading other queues, too; for most topics they are far larger than the topic's own."""
         offsets, sizes = _columns([entries for _, entries in found.values()])
         low, high = self._filters.min_offset, self._filters.end_offset
         order = np.argsort(offsets)
@@ -79,7 +79,7 @@ class QueueIndex:
         check_that_it_pays(offsets[order], sizes[order], (), whole)
 
     def answer(self, whole: Split) -> Answer:
-        """The wanted records of a segment's range, and what no entry claims.
+        """Return the wanted records of a segment's range, and the ranges that no entry covers.
 
         Raises:
             IndexUnusable: where entries contradict each other, or cannot be read, or where a scan is as fast.
@@ -87,7 +87,7 @@ class QueueIndex:
         return self._answer(whole, must_pay=True)
 
     def list_entries(self, whole: Split) -> Answer:
-        """Return the same for a caller to which the entries are enough, so that they need not be few.
+        """Return the same for a caller that only needs entries, of which there may be many.
 
         Raises:
             IndexUnusable: Entries contradict each other, or cannot be read.
@@ -125,13 +125,13 @@ class QueueIndex:
 
 
 def _columns(entries: list[Array]) -> tuple[Array, Array]:
-    """Physical offsets and sizes of entries."""
+    """Return the physical offsets and sizes of entries."""
     together = np.concatenate([np.empty(0, _ENTRY), *entries])
     return together["offset"], together["size"]
 
 
 def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int]) -> list[tuple[int, int]]:
-    """The ranges that no entry claims.
+    """Return the ranges that no entry covers.
 
     Raises:
         IndexUnusable: where an entry claims what cannot be a record, or what another one claims.
@@ -158,7 +158,7 @@ def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
 
 
 class _Queue:
-    """One queue's entries, found by halving: within a queue they lie in the order of the log.
+    """Entries of one queue, found by binary search, because they are in the order of the log.
 
     Where they do not, too few are found, and the rest is left open.
     """
@@ -171,7 +171,7 @@ class _Queue:
         self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
 
     def between(self, start: int, end: int) -> tuple[Array, Array]:
-        """Queue offsets and entries of the records from a physical offset on and before another."""
+        """Return queue offsets and entries of the records between two physical offsets, the end exclusive."""
         found = [file.between(start, end) for file in self._files]
         numbers = [first + np.arange(len(entries), dtype=np.int64) for first, entries in found]
         return (
@@ -181,7 +181,7 @@ class _Queue:
 
 
 class _QueueFile:
-    """One file of a queue."""
+    """File of a queue."""
 
     def __init__(self, path: Path, base: int, queues: QueueFormat) -> None:
         self._path = path
@@ -190,7 +190,7 @@ class _QueueFile:
         self._edges: tuple[int, int] | None = None
 
     def between(self, start: int, end: int) -> tuple[int, Array]:
-        """The first queue offset, and the entries, of the records in a range of the log."""
+        """Return the first queue offset, and the entries, of the records in a range of the log."""
         nothing = (0, np.empty(0, _ENTRY))
         if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
             return nothing

@@ -1,4 +1,4 @@
-"""What one read is going to read, what it leaves out, and why.
+"""Plan of one read: what is read, what is skipped, and why.
 
 A plan is made on the driver, from the options and the filters, in this order:
 
@@ -41,11 +41,11 @@ from commitlake.connectors.formats.engine.time_bounds import time_bounds
 logger = logging.getLogger(__name__)
 
 _MIB = 1 << 20
-_LEAST_PARTITION_BYTES, _MOST_PARTITION_BYTES = 64 * _MIB, 256 * _MIB
+_MIN_PARTITION_BYTES, _MAX_PARTITION_BYTES = 64 * _MIB, 256 * _MIB
 
 
 class Way(StrEnum):
-    """How a segment's range is answered."""
+    """Way in which a segment's range is read."""
 
     SCAN = "scan"
     CONSUME_QUEUE = "ConsumeQueue"
@@ -60,7 +60,7 @@ _SKIPPED = (Way.SKIPPED_BY_OFFSET, Way.SKIPPED_BY_TIME)
 
 @dataclass(frozen=True)
 class SegmentPlan:
-    """What is done with one segment's range.
+    """Plan for one segment's range.
 
     Attributes:
         whole: the range.
@@ -76,13 +76,13 @@ class SegmentPlan:
 
     @property
     def bytes_planned(self) -> int:
-        """Bytes of its splits."""
+        """Size of its splits in bytes."""
         return sum(split.size for split in self.splits)
 
 
 @dataclass(frozen=True)
 class StorePlan:
-    """What is done with one store.
+    """Plan for one store.
 
     Attributes:
         broker: its name.
@@ -97,42 +97,42 @@ class StorePlan:
     segments: tuple[SegmentPlan, ...] = ()
 
     def count(self, way: Way) -> int:
-        """How many segments are answered in a way."""
+        """Return how many segments are read in a way."""
         return sum(segment.way is way for segment in self.segments)
 
     @property
     def planned(self) -> list[SegmentPlan]:
-        """The segments that are not skipped."""
+        """Segments that are not skipped."""
         return [segment for segment in self.segments if segment.way not in _SKIPPED]
 
     @property
     def splits(self) -> list[Split]:
-        """Everything that is read of it."""
+        """All splits of the store."""
         return [split for segment in self.segments for split in segment.splits]
 
     @property
     def bytes_planned(self) -> int:
-        """Bytes of the splits."""
+        """Size of the splits in bytes."""
         return sum(segment.bytes_planned for segment in self.segments)
 
     @property
     def records(self) -> int | None:
-        """How many records will be looked at, where no part has to be scanned to know it."""
+        """Number of records to be examined, if it is known without a scan."""
         listed = [split.records for split in self.splits if isinstance(split, ListedSplit)]
         return sum(listed) if len(listed) == len(self.splits) else None
 
     @property
     def ways(self) -> list[Way]:
-        """By what it is answered."""
+        """Ways in which the segments are read."""
         return [way for way in Way if way not in _SKIPPED and self.count(way)]
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Why no index was used, and for how many segments."""
+        """Reasons why no index was used, with their numbers of segments."""
         return dict(Counter(reason for segment in self.segments for reason in segment.reasons))
 
     def to_row(self) -> dict[str, object]:
-        """The plan as plain values."""
+        """Return the plan as plain values."""
         return {
             "broker": self.broker,
             "path": self.root,
@@ -166,19 +166,19 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What one read is going to do."""
+    """Plan of one read."""
 
     snapshot: Snapshot
     stores: tuple[StorePlan, ...] = field(default_factory=tuple)
 
     @property
     def splits(self) -> list[Split]:
-        """Everything that is read, in order."""
+        """All splits, in order."""
         return [split for store in self.stores for split in store.splits]
 
 
 def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
-    """The plan for a read.
+    """Return the plan for a read.
 
     Args:
         options: where to look, and how large a split may be.
@@ -199,7 +199,7 @@ def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
 
 
 def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: Options, narrowing: Narrowing) -> ReadPlan:
-    """The plan for a read of a snapshot of these stores, or of some of them."""
+    """Return the plan for a read of a snapshot of these stores, or of some of them."""
     if options.max_partition_bytes == BY_SIZE:
         options = replace(options, max_partition_bytes=partition_bytes(snapshot.size, os.cpu_count() or 1))
     planner = _Planner(options, narrowing)
@@ -212,13 +212,13 @@ def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: Options,
 
 
 def partition_bytes(size: int, cores: int) -> int:
-    """How large the splits of a read should be: two for each core, unless they would be very small or very large."""
+    """Return the size of a read's splits: two for each core, unless they would be very small or very large."""
     wanted = -(-size // (2 * cores))
-    return min(max(wanted, _LEAST_PARTITION_BYTES), _MOST_PARTITION_BYTES) // _MIB * _MIB
+    return min(max(wanted, _MIN_PARTITION_BYTES), _MAX_PARTITION_BYTES) // _MIB * _MIB
 
 
 class _Planner:
-    """Decides store by store, segment by segment."""
+    """Planner that decides store by store, segment by segment."""
 
     def __init__(self, options: Options, narrowing: Narrowing) -> None:
         self._options = options
@@ -226,7 +226,7 @@ class _Planner:
         self._filters = narrowing.filters
 
     def plan_store(self, store: Store, store_range: StoreRange) -> StorePlan:
-        """The plan for one store."""
+        """Return the plan for one store."""
         wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
         kept = [whole for whole in wholes if self._narrowing.may_hold(whole)]
         ways = dict.fromkeys(wholes, Way.SKIPPED_BY_OFFSET)

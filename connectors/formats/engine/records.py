@@ -1,4 +1,4 @@
-"""Records of a store one by one, in plain Python: for tools that start at once and show everything.
+"""Single records of a store, in plain Python, for tools that must start quickly and show everything.
 
 It shares with the compiled reader the formats and the scanner's rules, and nothing else: what it says is a second
 opinion.
@@ -24,7 +24,7 @@ _WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A stretch of a store: a message of its format where it is a record, else what the span says."""
+    """Span of a store with its content: a message of its format, or the description in the span."""
 
     segment: str
     span: Span
@@ -32,7 +32,7 @@ class Found:
 
 
 def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
-    """Everything in a store, in physical order; the spans follow one another without a gap up to the last.
+    """Yield everything in a store, in physical order; the spans are contiguous up to the last.
 
     Zeros with a later segment behind them are the fault HOLE, a name that is not there the fault MISSING_SEGMENT. The
     last span tells where and why the log ends.
@@ -66,7 +66,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
 
 
 def _between(zeros: Found | None, reached: int, expected: int, base: int) -> Iterator[Found]:
-    """What is wrong between the last data and a segment that begins at `base`."""
+    """Describe what is wrong between the last data and a segment that begins at `base`."""
     if zeros is not None:
         start = zeros.span.start
         end = min(base, max(expected, zeros.span.end))

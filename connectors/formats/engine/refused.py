@@ -1,4 +1,4 @@
-"""What is not intact: described, counted, and raised or given as rows, by the mode."""
+"""Handling of bad ranges: described, counted, and raised or returned as rows, by the mode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_BYTES = 256
 
 
 class Refused:
-    """What a read did not give as it should: counted, described, and raised where the mode says so."""
+    """Counter of the bad ranges of a read; raises an error if the mode requires it."""
 
     def __init__(self, split: Split, request: Request) -> None:
         self._split = split
@@ -35,7 +35,7 @@ class Refused:
         return self._request.mode is Mode.PERMISSIVE and not self._request.filters.by_content
 
     def take(self, start: int, end: int, fault: Fault, expected: str, found: str, first: bytes) -> dict[str, object]:
-        """The value of `_corrupt_record` for a range.
+        """Return the value of `_corrupt_record` for a range.
 
         Raises:
             DamagedLogError: in mode FAILFAST.
@@ -58,7 +58,7 @@ class Refused:
         }
 
     def log(self) -> None:
-        """One line for what no row tells of."""
+        """Log one line about bad ranges that have no rows."""
         if self.counts and not self._gives_rows:
             counts = ", ".join(f"{count} {fault}" for fault, count in sorted(self.counts.items()))
             logger.warning(
@@ -67,7 +67,7 @@ class Refused:
 
 
 def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, refused: Refused) -> dict[str, object]:
-    """The words for a bad range, from another look at its first bytes."""
+    """Return the description of a bad range, after examining its first bytes again."""
     finding, view = look_at(file, split, bad.start, request.max_record_bytes)
     first = bytes(view[: min(FIRST_BYTES, bad.end - bad.start)])
     if bad.fault is Fault.HOLE:
@@ -80,7 +80,7 @@ def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, r
 
 
 def bad_rows(values: list[dict[str, object]], split: Split, request: Request) -> Iterator[pa.RecordBatch]:
-    """Bad ranges as a batch that tells where they are, and no more; none for a read that filters by content."""
+    """Return bad ranges as a batch with only their positions; none for a read that filters by content."""
     filters = request.filters
     if request.mode is not Mode.PERMISSIVE or filters.by_content:
         return

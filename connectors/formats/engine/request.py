@@ -1,4 +1,4 @@
-"""What a read is to give, once the options are checked."""
+"""Requested rows and columns of a read, after its options are checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 @dataclass(frozen=True)
 class Request:
-    """What a read is to give.
+    """Requested rows and columns of a read.
 
     Attributes:
         schema: the columns, in order, as Spark's Arrow types.
@@ -37,7 +37,7 @@ class Request:
 
     @classmethod
     def of(cls, options: Options, filters: Filters, schema: pa.Schema) -> Request:
-        """What the options ask for, in the columns of a schema."""
+        """Return the request for options and the columns of a schema."""
         return cls(
             schema=schema,
             mode=options.mode,

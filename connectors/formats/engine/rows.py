@@ -1,4 +1,4 @@
-"""One window's records as batches, and the rows among them with a value that no column can hold."""
+"""Batches of one window's records, with the rows whose values do not fit their columns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED
 
 MAX_TIMESTAMP_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z: what Python, Spark and SQL all can hold
 BATCH_BYTES = 32 << 20
-"""Of decompressed bodies in one batch; a few KiB of log can become gigabytes of them."""
+"""Size of decompressed bodies in one batch; a few KiB of log can become gigabytes."""
 Notes = dict[int, dict[str, object]]
-"""What is wrong with rows, by their numbers: values of `_corrupt_record`."""
+"""Faults of rows by number: values of `_corrupt_record`."""
 _TIMESTAMPS = ("born_timestamp", "store_timestamp")
 
 
 class RowBatch:
-    """The rows of one batch in the making: columns, and rows with a value that no column can hold."""
+    """Rows of a batch that is being built: columns, and rows with a value that no column can store."""
 
     def __init__(self, decoded: DecodedBatch, request: Request, refused: Refused, notes: Notes | None = None) -> None:
         self._decoded = decoded
@@ -35,7 +35,7 @@ class RowBatch:
         self._notes: Notes = notes or {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, less those that the mode drops: one batch, or more where bodies are large once decompressed."""
+        """Return the rows without those that the mode drops: one batch, or more if decompressed bodies are large."""
         if self._names & {"topic", "kind"}:
             self._note_topics()
         columns = [None if self._is_decompressed(field) else self._column(field) for field in self._request.schema]
@@ -49,7 +49,7 @@ class RowBatch:
             yield from self._batch(part, first, len(bodies))
 
     def _batch(self, columns: list[pa.Array], first: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """The batch of some rows, unless the mode drops all of them."""
+        """Return the batch of some rows, unless the mode drops all of them."""
         notes = {row - first: value for row, value in self._notes.items() if first <= row < first + rows}
         schema = self._request.schema
         if notes and CORRUPT_RECORD in self._names:
@@ -67,7 +67,7 @@ class RowBatch:
             yield batch.filter(pa.array(kept))
 
     def _is_decompressed(self, field: pa.Field) -> bool:
-        """Whether a column holds bodies that are larger than their records have them."""
+        """Return whether a column contains decompressed bodies, which are larger than the stored ones."""
         is_wanted = field.name == "body" and self._request.body is BodyForm.DECOMPRESSED
         return is_wanted and bool((self._decoded.sys_flags & COMPRESSED).any())
 
@@ -99,7 +99,7 @@ class RowBatch:
                 self._note(int(row), Fault.TOPIC_ENCODING, "a topic in UTF-8", first_not_utf8(value), value)
 
     def _decompressed(self) -> Iterator[tuple[int, pa.Array]]:
-        """The bodies as producers sent them: the first row, and as many rows as `BATCH_BYTES` allow, or one."""
+        """Decompress bodies: the first row, and as many rows as `BATCH_BYTES` allow."""
         stored, flags = self._decoded.bodies(), self._decoded.sys_flags
         values: list[bytes | None] = []
         first = size = 0
@@ -133,7 +133,7 @@ def note(
     found: str,
     raw: bytes,
 ) -> None:
-    """Say what is wrong with a row, once.
+    """Record the first fault of a row.
 
     Raises:
         DamagedLogError: in mode FAILFAST.
@@ -143,7 +143,7 @@ def note(
 
 
 def first_not_utf8(raw: bytes) -> str:
-    """The first byte that is not UTF-8, and where it is."""
+    """Return the first byte that is not UTF-8, and its position."""
     try:
         raw.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""What a task reads: a byte range of one segment, some of its records, or the place where a segment should be."""
+"""Work of a task: a byte range of one segment, some of its records, or a missing segment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.schemas.layouts.rocketmq.scan import Bounds
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a read, for one task. Its first byte is where a record begins, and so is the byte behind its last.
+    """Part of a read for one task; it begins at the start of a record and ends at the end of one.
 
     Attributes:
         broker: the store's name.
@@ -39,17 +39,17 @@ class Split:
 
     @property
     def size(self) -> int:
-        """Bytes of the range."""
+        """Size of the range in bytes."""
         return self.end - self.start
 
     def bounds(self, max_record_bytes: int) -> Bounds:
-        """What sizes in this segment are compared with."""
+        """Return the limits for sizes in this segment."""
         return Bounds(self.segment_end, self.file_end, max_record_bytes)
 
 
 @dataclass(frozen=True)
 class ListedSplit(Split):
-    """Some records of one segment, by their places: what an index of the broker's lists. No other byte is wanted.
+    """Records of one segment at listed offsets, from an index of the broker; no other bytes are needed.
 
     The four lists hold a number for each record, packed, so that a split of many is small on its way to a worker.
 
@@ -69,25 +69,25 @@ class ListedSplit(Split):
 
     @property
     def records(self) -> int:
-        """How many records are listed."""
+        """Number of listed records."""
         return len(self.offsets) // 8
 
     @property
     def size(self) -> int:
-        """Bytes of the listed records."""
+        """Size of the listed records in bytes."""
         return int(self.array("sizes").sum())
 
     def array(self, name: str) -> Array:
-        """One of the lists."""
+        """Return one of the lists."""
         return np.frombuffer(getattr(self, name), np.int32 if name == "queue_numbers" else np.int64)
 
 
-MOST_BETWEEN_BYTES = 64 << 10
-"""Listed records that lie no further apart are read together, with what lies between them."""
+MAX_GAP_BYTES = 64 << 10
+"""Distance of listed records up to which they are read together, including the bytes between them."""
 
 
 def groups(offsets: Array, sizes: Array) -> Array:
-    """Which listed records are read together: the number of the first of each group, and behind the last.
+    """Return the groups of listed records that are read together: the number of each first one, and after the last.
 
     Args:
         offsets: where the records begin, rising.
@@ -95,5 +95,5 @@ def groups(offsets: Array, sizes: Array) -> Array:
     """
     if not len(offsets):
         return np.zeros(1, np.int64)
-    breaks = np.flatnonzero(offsets[1:] - (offsets + sizes)[:-1] > MOST_BETWEEN_BYTES) + 1
+    breaks = np.flatnonzero(offsets[1:] - (offsets + sizes)[:-1] > MAX_GAP_BYTES) + 1
     return np.concatenate([[0], breaks, [len(offsets)]])

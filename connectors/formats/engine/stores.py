@@ -1,4 +1,4 @@
-"""Which stores a path names, and which segments they have.
+"""Stores that a path names, and their segments.
 
 A store is a folder with a `commitlog` or a `journal` folder in it, which tells its format; either may be named. The
 broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the store folder's
@@ -29,7 +29,7 @@ from commitlake.schemas.store_files import UnsafeFileError, files_in
 logger = logging.getLogger(__name__)
 
 _GENERIC_STORE_NAME = "store"
-_MOST_PARTS = 1000  # segments between two that are there; more than that says nothing about their size
+_MAX_PARTS = 1000  # segments between two that are there; more than that says nothing about their size
 _PLACEHOLDER = "{broker}"
 _PERMISSION_HINT = "run as the broker's user, or give read permission"
 _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
@@ -37,7 +37,7 @@ _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of a log.
+    """File of a log.
 
     Attributes:
         path: path or URI that opens it.
@@ -52,7 +52,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A broker's log.
+    """Log of a broker.
 
     Attributes:
         broker: the store's name.
@@ -68,7 +68,7 @@ class Store:
 
 
 def segment_size(store: Store) -> int:
-    """The size of a store's segments: brokers make them all the same, and full from the start.
+    """Return the size of a store's segments: brokers create them in one size, and at full length.
 
     Where files are missing the distances between names are multiples of it; where one was cut in copying, it is
     shorter. So it is what divides the distances and holds the longest file.
@@ -81,11 +81,11 @@ def segment_size(store: Store) -> int:
         return min([*distances, longest])
     if common % longest == 0:
         return longest
-    return common // next(parts for parts in range(min(common // longest, _MOST_PARTS), 0, -1) if common % parts == 0)
+    return common // next(parts for parts in range(min(common // longest, _MAX_PARTS), 0, -1) if common % parts == 0)
 
 
 def segment_sizes(store: Store) -> list[int]:
-    """The size of each of a store's segments: nearly always `segment_size`, but a broker may have been set up anew.
+    """Return the size of each segment: nearly always `segment_size`, but a broker may have been set up again.
 
     A file that reaches the next one's name is a whole segment. One that is longer than the others' size, and not that
     long, is of a larger size too; the newest one's is its own, as brokers make files full from the start.
@@ -98,7 +98,7 @@ def segment_sizes(store: Store) -> list[int]:
 
 
 def own_size(segment: Segment, following: int | None, common: int) -> int:
-    """The size of one segment.
+    """Return the size of one segment.
 
     Args:
         segment: which.
@@ -114,7 +114,7 @@ def own_size(segment: Segment, following: int | None, common: int) -> int:
 
 
 def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] = (DEFAULT_FORMAT,)) -> list[Store]:
-    """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
+    """Return the stores that a path, a glob or a comma-separated list of them names, ordered by name.
 
     A folder of exactly that name is the one that is meant, whatever characters its name has. A store without a segment
     is an error where it is named, and passed over where a glob found it.
@@ -155,17 +155,17 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
 
 
 def is_glob(pattern: str) -> bool:
-    """Whether a path can name several stores."""
+    """Return whether a path can name several stores."""
     return bool(_WILDCARDS.search(pattern)) and not _is_folder(pattern)
 
 
 def _is_folder(path: str) -> bool:
-    """Whether a folder of this machine has exactly this name."""
+    """Return whether a local folder has exactly this name."""
     return os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for names that are too long)
 
 
 def _expand(pattern: str, formats: Sequence[Format]) -> Iterator[tuple[str, str]]:
-    """The logs' folders (inner path) that a pattern names, each with its broker's name."""
+    """Yield the folders of logs (inner path) that match a pattern, each with its broker's name."""
     filesystem, inner_path = resolve_filesystem(pattern)
     if not is_glob(inner_path):
         root = _log_folder(filesystem, pattern, inner_path, formats)
@@ -186,7 +186,7 @@ def _expand(pattern: str, formats: Sequence[Format]) -> Iterator[tuple[str, str]
 
 
 def _check_one(folder: str, found: Sequence[str]) -> None:
-    """Refuse a folder with logs of two formats: the user has to say which one is meant."""
+    """Raise an error if a folder has logs of two formats, because the user must choose one."""
     if len(found) > 1:
         names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in found)
         choices = ", ".join(f"--layout {log_format.folder}" for log_format in all_formats())
@@ -210,7 +210,7 @@ def _matcher(parts: list[str]) -> re.Pattern[str]:
 
 
 def _walk(filesystem: pafs.FileSystem, folder: str, names: Sequence[str]) -> Iterator[list[str]]:
-    """The logs' folders in each folder below one; what cannot hold one is not entered."""
+    """Yield the folders of logs in each folder below one; folders that cannot contain one are not entered."""
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(folder))
     except FileNotFoundError:
@@ -228,7 +228,7 @@ def _walk(filesystem: pafs.FileSystem, folder: str, names: Sequence[str]) -> Ite
 
 
 def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
-    """What has a name in UTF-8: no option, no table and no other name can hold another."""
+    """Return the entries with a name in UTF-8, because options and tables cannot contain other names."""
     for entry in entries:
         try:
             entry.path  # noqa: B018 (it is decoded when it is asked for)
@@ -302,7 +302,7 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
 
 
 def _check_files(root: str) -> None:
-    """Refuse a link or a device with a segment's name: to leave it out would be a smaller result."""
+    """Raise an error for a link or a device with a segment's name, because ignoring it could lose data."""
     try:
         files_in(Path(root), is_segment_name)
     except UnsafeFileError as error:

@@ -1,4 +1,4 @@
-"""Which store times a segment can hold, from a few of its records and one of the next.
+"""Bounds of a segment's store times, from a few of its records and one of the next segment.
 
 A broker stamps records in the order of its log. So nothing in a segment is older than its first record, and nothing is
 newer than the first record of the segment behind it (or, in the newest segment, than the last record that the snapshot
@@ -32,25 +32,25 @@ from commitlake.connectors.formats.format import Format
 
 _READERS = 16  # behind a URI every look is a request, and they are waited for together
 PROBES = 16
-"""Places in a segment that are looked at before it is left out."""
+"""Number of positions in a segment that are examined before it is skipped."""
 _PROBE_BYTES = 64 << 10
-_MOST_END_BYTES = 4 << 20  # behind the last record there may be a BLANK as long as the largest message
+_MAX_END_BYTES = 4 << 20  # after the last record there may be a BLANK as long as the largest message
 
 
 class TimeBounds(NamedTuple):
-    """The oldest and the newest store time that a segment's records can have, in ms; None where that is not known."""
+    """Oldest and newest possible store time of a segment's records, in ms; None if unknown."""
 
     low: int | None = None
     high: int | None = None
 
     def meet(self, begin: int | None, end: int | None) -> bool:
-        """Whether a time from `begin` on and before `end` can be among them."""
+        """Return whether a time from `begin` on and before `end` can be within the bounds."""
         too_old = begin is not None and self.high is not None and self.high < begin
         too_new = end is not None and self.low is not None and self.low >= end
         return not (too_old or too_new)
 
     def widened(self, low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
-        """These, and wide enough for the times from `low` to `high`; where one is None, nothing more is known."""
+        """Return bounds that also include the times from `low` to `high`; if one is None, they are unknown."""
         return TimeBounds(
             self.low if self.low is None or low is None else min(self.low, low - tolerance_ms),
             self.high if self.high is None or high is None else max(self.high, high + tolerance_ms),
@@ -64,7 +64,7 @@ def time_bounds(
     max_record_bytes: int,
     wanted: tuple[int | None, int | None] = (None, None),
 ) -> list[TimeBounds]:
-    """The bounds of ranges of one store, each at most a segment, in order.
+    """Return the bounds of ranges of one store, each at most a segment, in order.
 
     A range whose segment is missing lies between its neighbours' first records: it is left out only where it could
     hold nothing that is wanted.
@@ -103,7 +103,7 @@ def time_bounds(
 
 
 def _probe(whole: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
-    """The oldest and the newest store time in some places of a range; None where no record was found."""
+    """Return the oldest and newest store time at some positions of a range; None if no record was found."""
     times: list[int] = []
     try:
         with OpenSegment(whole.path) as file:
@@ -120,9 +120,9 @@ def _probe(whole: Split, max_record_bytes: int) -> tuple[int | None, int | None]
 
 
 def _last(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
-    """The oldest and the newest store time of a range's last records, before its BLANK; none where they are far."""
+    """Return the oldest and newest store time of a range's last records, before its BLANK, unless they are far away."""
     size = _PROBE_BYTES
-    while size <= _MOST_END_BYTES:
+    while size <= _MAX_END_BYTES:
         found = _extremes(file, replace(whole, start=max(whole.start, whole.end - size)), max_record_bytes)
         if found:
             return found
@@ -131,7 +131,7 @@ def _last(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
 
 
 def _extremes(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int]:
-    """The oldest and the newest store time of the records that begin in a part, from a place on that is inside one."""
+    """Return the oldest and newest store time of the records that begin in a part, which may start inside one."""
     found: list[int] = []
     for step in walk(file, part, _PROBE_BYTES, max_record_bytes, End(), verify=False):
         if step.parts.shape[1]:
@@ -141,7 +141,7 @@ def _extremes(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int
 
 
 def store_times(step: Step, log_format: Format) -> Array:
-    """The store times of a step's records, in ms."""
+    """Return the store times of a step's records, in ms."""
     return log_format.kernel.store_times(step.window, step.parts)
 
 

@@ -1,4 +1,4 @@
-"""Whether a segment is still as long as it was when its log was divided.
+"""Check that a segment was not truncated after its log was divided.
 
 A read tells what is missing behind a cut as a bad range. That is right for a log that was cut before: what is gone
 stays gone. A file that is cut between the plan and the read may be whole again in a minute, or be written anew from
@@ -17,7 +17,7 @@ from commitlake.connectors.formats.engine.splits import Split
 
 
 def check_uncut(split: Split) -> None:
-    """See that a split's file has its last byte of then; one that is deleted is a gap, and no matter of this check.
+    """Check that a split's file still has its last byte; a deleted file is a gap, and is not checked here.
 
     Raises:
         SegmentCutError: if it is shorter.

@@ -1,4 +1,4 @@
-"""A range of a segment, window by window, through the compiled kernel.
+"""Iteration over a range of a segment, window by window, with the compiled kernel.
 
 `walk` opens a window, lets the kernel find the records in it, and goes on where the kernel stopped. A record that is
 larger than the window makes the window grow, up to the largest record allowed; memory is bounded by that, whatever
@@ -29,7 +29,7 @@ _PLACES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class BadRange:
-    """A stretch that holds no intact record, in physical offsets."""
+    """Range without an intact record, in physical offsets."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class BadRange:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the kernel found in one go.
+    """Findings of the kernel in one step.
 
     Attributes:
         window: the bytes; valid until the next step.
@@ -55,7 +55,7 @@ class Step:
 
 @dataclass(slots=True)
 class End:
-    """Where a walk ended, once it has; `STOP_LIMIT` where nothing else is said.
+    """End of a walk, once it has ended; `STOP_LIMIT` by default.
 
     Attributes:
         stop: `STOP_LIMIT`, `STOP_BLANK`, `STOP_UNWRITTEN`.
@@ -67,11 +67,11 @@ class End:
 
 
 Hop = Callable[[Place, Array, Array], Array]
-"""Goes on from `state[POSITION]`, by `(place, state, faults)`; gives the places of the records it found."""
+"""Function that continues from `state[POSITION]`; it returns the positions of the records it found."""
 
 
 def find_places(log_format: Format) -> Hop:
-    """The hop that finds records, and no more."""
+    """Locate records without decoding them."""
     compiled = log_format.kernel
     parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
 
@@ -93,7 +93,7 @@ def walk(
     verify: bool = True,
     hop: Hop | None = None,
 ) -> Iterator[Step]:
-    """The records and bad ranges of a range of a segment, in order.
+    """Yield the records and bad ranges of a range of a segment, in order.
 
     A file that has been cut since it was planned ends the walk with a bad range, up to the range's end.
 
@@ -167,7 +167,7 @@ def walk(
 
 
 def _skip_hole(file: SegmentFile, split: Split, limit: int, state: Array) -> None:
-    """Go on behind what a sparse file does not have: to read all of it would fill the memory with zeros."""
+    """Skip holes of a sparse file, because reading them would fill the memory with zeros."""
     if isinstance(file, LocalFile):
         position = int(state[kernel.POSITION])
         data = file.next_data(position - split.base_offset)

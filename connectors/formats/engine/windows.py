@@ -1,4 +1,4 @@
-"""Windows on a segment: mapped where the file is local and large, read elsewhere.
+"""Windows of a segment: mapped if the file is local and large, otherwise read.
 
 Mapping saves the copy, which costs as much as everything else that is done to a record. Windows follow one another;
 each has `PADDING` readable bytes behind what counts, because the kernel looks at 64 bytes at a time.
@@ -17,13 +17,13 @@ from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.mapping import Mapping
 
 MAP_BYTES = 32 << 20
-"""Of a file that are mapped at a time."""
-_LEAST_TO_MAP = 1 << 20
-_LEAST_TO_READ = 8  # bytes: size and magic, with which every format's records and fillers begin
+"""Number of bytes of a file that are mapped at a time."""
+_MIN_MAP_BYTES = 1 << 20
+_MIN_READ_BYTES = 8  # bytes: size and magic, with which every format's records and fillers begin
 
 
 class OpenWindow:
-    """One window, for a `with`.
+    """Window, as a context manager.
 
     Attributes:
         window: the bytes, and at least PADDING more.
@@ -39,7 +39,7 @@ class OpenWindow:
 
     @property
     def was_cut(self) -> bool:
-        """Whether the file was cut under the mapping, so that some of the bytes are zeros now."""
+        """True if the file was truncated under the mapping, so that some of the bytes are zeros now."""
         return self._mapping is not None and self._mapping.was_cut
 
     def __enter__(self) -> Self:
@@ -53,10 +53,10 @@ class OpenWindow:
 
 
 class Windows:
-    """Opens one window after the other."""
+    """Factory that opens one window after the other."""
 
     def __init__(self, file: SegmentFile, base_offset: int, read_bytes: int, expected: int) -> None:
-        """Make a buffer for reading.
+        """Create a buffer for reading.
 
         Args:
             file: the open segment.
@@ -66,15 +66,15 @@ class Windows:
         """
         self._file = file
         self._base_offset = base_offset
-        self._size = max(_LEAST_TO_READ, min(read_bytes, expected))
+        self._size = max(_MIN_READ_BYTES, min(read_bytes, expected))
         self._buffer = np.empty(0, np.uint8)
         self._map_bytes = MAP_BYTES if isinstance(file, LocalFile) else 0
         self._last = 0
 
     def open(self, origin: int, reach: int) -> OpenWindow:
-        """The bytes from one physical offset towards another, as many as a window holds."""
+        """Open a window from one physical offset towards another, of the maximum size."""
         wanted = max(0, reach - origin)
-        if min(wanted, self._map_bytes) >= _LEAST_TO_MAP and isinstance(self._file, LocalFile):
+        if min(wanted, self._map_bytes) >= _MIN_MAP_BYTES and isinstance(self._file, LocalFile):
             mapping = Mapping.of(
                 self._file.descriptor, origin - self._base_offset, min(wanted, self._map_bytes) + PADDING
             )
@@ -89,21 +89,21 @@ class Windows:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How much the next window holds at most, as it is read or mapped."""
+        """Maximum size of the next window, as read or mapped."""
         return self._size, self._map_bytes
 
     def only_read(self) -> None:
-        """Map no more."""
+        """Stop mapping, and only read."""
         self._map_bytes = 0
 
     def grow(self) -> None:
-        """Make windows larger: the next record does not fit."""
+        """Enlarge the windows, because the next record does not fit."""
         self._size = max(self._size, 2 * self._last)
         self._map_bytes = 0  # a mapping ends with the file, and PADDING bytes of it do not count: it may never grow
 
 
 def numbers_at(window: Window, positions: Array, code: str) -> Array:
-    """Fields of a window at some positions, as numbers; `code` is theirs as numpy has it, such as ">i8"."""
+    """Return fields of a window at some positions as numbers; `code` is their numpy type, such as ">i8"."""
     size = np.dtype(code).itemsize
     found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
     return found

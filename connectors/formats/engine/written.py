@@ -1,4 +1,4 @@
-"""Whether the last records of a log are written to their ends: what tells a NUL of an application's from missing bytes.
+"""Check that the last records of a log are completely written: distinguishes NULs in texts from missing bytes.
 
 No CRC covers topic and properties, which lie behind the body. A record whose head and body are there can lack them:
 
@@ -22,13 +22,13 @@ from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.format import RecordRules
 
 BLOCK_BYTES = 512
-"""What a disk writes as a whole; pages are multiples of it."""
+"""Size that a disk writes atomically; pages are multiples of it."""
 _CHECKPOINT, _ABORT = "checkpoint", "abort"
 _SMALL_FILE_BYTES = 4096
 
 
 def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
-    """Whether a whole block of a record is zeros, at or behind the first byte of its texts.
+    """Return whether a whole block of a record is zeros, at or after the first byte of its texts.
 
     Args:
         window: the record.
@@ -45,14 +45,14 @@ def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
 
 
 def vouched_for(segment_path: str, message: Any, rules: RecordRules) -> bool:
-    """Whether the files beside a log say that a message's record was on the disk."""
+    """Return whether the files beside a log confirm that a message's record was on disk."""
     root = segment_path.rsplit("/", 2)[0]
     was_closed = _read(f"{root}/{_ABORT}") is None
     return rules.vouches(_read(f"{root}/{_CHECKPOINT}") or b"", message, was_closed)
 
 
 def _read(path: str) -> bytes | None:
-    """The first bytes of a small file; None where it is not there or may not be read."""
+    """Return the first bytes of a small file; None if it does not exist or is not readable."""
     data = np.empty(_SMALL_FILE_BYTES, np.uint8)
     with suppress(OSError, StoreError), OpenSegment(path) as file:
         return data[: file.read_into(data, 0)].tobytes()

@@ -1,4 +1,4 @@
-"""What a broker's indexes must say, taken from its log in one compiled pass; and how such passes are run.
+"""Data for a broker's indexes, derived from its log in one compiled pass.
 
 reading   `read_facts`: a range of the log as columns, chunk by chunk, with the ranges that hold no record
 records   the columns; each format's own `facts` collects them, with tag codes and key hashes, in its compiled loop

@@ -1,4 +1,4 @@
-"""The queue entries that follow from a chunk of the log, queue by queue."""
+"""Queue entries derived from a chunk of the log, by queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUEUE_BITS = 32
 
 @dataclass(frozen=True, eq=False)
 class QueueEntries:
-    """The entries of one queue, in the order of the log.
+    """Entries of one queue, in the order of the log.
 
     Attributes:
         topic: its topic, or the light queue's name.
@@ -43,7 +43,7 @@ class QueueEntries:
         return len(self.queue_offset)
 
     def chosen(self, rows: Array | slice) -> QueueEntries:
-        """Some of them."""
+        """Return some of the entries."""
         return QueueEntries(
             self.topic,
             self.queue_id,
@@ -57,7 +57,7 @@ class QueueEntries:
 
 
 def queue_entries(facts: Facts) -> Iterator[QueueEntries]:
-    """The entries of every queue that has one in a chunk; records that have no entry are left out.
+    """Return the entries of every queue in a chunk, without records that have no entry.
 
     A record that is dispatched to light queues as well has an entry in each. An inner batch has one entry, too; which
     of the two kinds of queues it is in, `Facts.is_batch` tells.
@@ -100,7 +100,7 @@ def queue_entries(facts: Facts) -> Iterator[QueueEntries]:
 
 
 def _by_key(keys: Array) -> tuple[Array, Array, Array]:
-    """Rows in the order of their keys' first appearance; where those of each key begin; the keys."""
+    """Return rows ordered by the first appearance of their keys, the start of each key's rows, and the keys."""
     count = len(keys)
     distinct, numbers = np.empty(count, np.int64), np.empty(count, np.int32)
     table = np.zeros(1 << max(4, (2 * count).bit_length()), np.int32)

@@ -1,4 +1,4 @@
-"""Compiled: rows by queue. A queue's rows stay in the order of the log.
+"""Compiled grouping of rows by queue, in which a queue's rows stay in the order of the log.
 
 All that is called here is in this file, because numba keeps what it compiled by the file's time.
 """
@@ -13,7 +13,7 @@ from commitlake.connectors.formats.engine.kernel.compiled import compiled
 
 @compiled
 def number_keys(keys: Array, table: Array, distinct: Array, numbers: Array) -> int:
-    """Number the distinct keys in order of appearance; how many they are.
+    """Number the distinct keys in order of appearance, and return their number.
 
     Args:
         keys: int64.
@@ -49,7 +49,7 @@ def number_keys(keys: Array, table: Array, distinct: Array, numbers: Array) -> i
 
 @compiled
 def order_rows(numbers: Array, starts: Array, order: Array) -> None:
-    """Sort rows by number, those of one number in their own order.
+    """Sort rows by number, and keep the order of equal ones.
 
     Args:
         numbers: int32, from 0 to len(starts) - 2.

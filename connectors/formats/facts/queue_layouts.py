@@ -1,4 +1,4 @@
-"""The queues of a format, for code that compares or makes many entries at once."""
+"""Description of a format's queues, for code that processes many entries at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlake.connectors.formats.facts.entries import QueueEntries
 
 @dataclass(frozen=True)
 class QueueLayout:
-    """The queues of a format, of one kind.
+    """Queues of a format, of one type.
 
     Attributes:
         folder: where they lie, beside the log.
@@ -48,20 +48,20 @@ class QueueLayout:
 
     @property
     def entry_size(self) -> int:
-        """Bytes of an entry."""
+        """Size of an entry in bytes."""
         return self.dtype.itemsize
 
     def has_queues(self, topic: str) -> bool:
-        """Whether a topic of this name has queues, or records of it only lie in the log."""
+        """Return whether a topic of this name has queues; records of other topics are only in the log."""
         return self.topics is None or self.topics.fullmatch(topic) is not None
 
     def is_loose(self, entries: Array) -> Array:
-        """Which entries lead to a record, where the log has none with their numbers."""
+        """Return which entries point to a record, although the log has none with their offsets."""
         written = self.is_written(entries)
         return written & ~self.is_filler(entries) if self.fills_gaps else written
 
     def is_empty(self, entries: Array) -> Array:
-        """Which entries lead to nothing: zeros, and what stands for no message."""
+        """Return which entries point to no record: zeros, and entries without a message."""
         any_bytes = entries.view(np.uint8).reshape(len(entries), self.entry_size).any(axis=1)
         empty: Array = ~any_bytes | self.is_filler(entries)
         return empty

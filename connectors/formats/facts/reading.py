@@ -1,4 +1,4 @@
-"""A range of the log as the columns from which indexes are made, chunk by chunk: of each format by its own reader."""
+"""Reader of a range of the log as columns for indexes, chunk by chunk; each format has its own."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVEL
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
 CHUNK_ROWS = 1 << 18
-"""Records of a chunk at most; its columns take about 16 MiB."""
+"""Maximum number of records in a chunk; its columns take about 16 MiB."""
 _WINDOW_BYTES = 4 << 20
 
 
 class FactsReader(Protocol):
-    """Collects chunks of one range of a log."""
+    """Collector of chunks of one range of a log."""
 
     def hop(self, place: Place, state: Array, faults: Array) -> Array:
-        """See `walk.Hop`; what it finds counts once `commit` is told of it."""
+        """Locate records, see `walk.Hop`; they only count after `commit`."""
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Keep what the last `hop` found, while its window is there."""
+        """Keep the records of the last `hop`, while its window exists."""
 
     def add_bad(self, bad: BadRange) -> None:
-        """Note a bad range that the walk does not tell."""
+        """Record a bad range that the walk does not report."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the next record may find no room."""
+        """True if the next record may not fit."""
 
     def finish(self, end: int | None = None) -> Facts:
-        """The chunk so far; the next one begins where it ends."""
+        """Return the chunk so far; the next one begins at its end."""
 
 
 def read_facts(
@@ -47,7 +47,7 @@ def read_facts(
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Iterator[Facts]:
-    """The records of a range in chunks; the chunks follow one another without a gap.
+    """Yield the records of a range in contiguous chunks.
 
     A range without its file is one bad range, MISSING_SEGMENT. Zeros up to the range's end are a HOLE, as a snapshot's
     range ends behind the last record.

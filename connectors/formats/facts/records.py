@@ -1,4 +1,4 @@
-"""The columns from which indexes are made."""
+"""Columns from which indexes are built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashe
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What indexes must say of some records that follow one another in the log, and what between them is no record.
+    """Data of some consecutive records for indexes, with the bad ranges between them.
 
     Attributes:
         start: physical offset of the first byte that was looked at.
@@ -67,25 +67,25 @@ class Facts:
 
     @property
     def rows(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return len(self.physical_offset)
 
     @property
     def is_queued(self) -> Array:
-        """Whether a record has a ConsumeQueue entry: half and rolled back ones of brokers before 4.x have none."""
+        """True for each record with a ConsumeQueue entry; half and rolled-back ones of brokers before 4.x have none."""
         kind = self.sys_flag & TRANSACTION_MASK
         queued: Array = (kind == TransactionType.NOT) | (kind == TransactionType.COMMIT)
         return queued
 
     @property
     def is_batch(self) -> Array:
-        """Whether a record is an inner batch, and its entry in a BatchConsumeQueue."""
+        """True for each record that is an inner batch, with an entry in a BatchConsumeQueue."""
         batch: Array = (self.sys_flag & INNER_BATCH) != 0
         return batch
 
 
 def topic_names(topics: Interner) -> list[str]:
-    """The topics that an interner has numbered, as text."""
+    """Return the topics that an interner has numbered, as text."""
     count = int(topics.counts[DISTINCT])
     edges = topics.starts[: count + 1].tolist()
     texts = topics.texts[: edges[-1]].tobytes()

@@ -1,4 +1,4 @@
-"""Which topics have BatchConsumeQueues (`queue.type=BatchCQ`); the others have ConsumeQueues.
+"""Queue types of topics: BatchConsumeQueues (`queue.type=BatchCQ`) or ConsumeQueues.
 
 A broker goes by topics.json alone: it enters an inner batch of a simple topic into a ConsumeQueue, as one record, and
 does not start on a store that has queues of another kind than topics.json says. Where topics.json does not have a
@@ -26,7 +26,7 @@ def can_hold_batches(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TopicKinds:
-    """What a store says of its topics' kinds.
+    """Queue types of a store's topics.
 
     Attributes:
         batch: Topics of BatchConsumeQueues.
@@ -37,12 +37,12 @@ class TopicKinds:
     simple: frozenset[str] = frozenset()
 
     def is_unknown(self, topic: str) -> bool:
-        """Return whether neither topics.json nor a folder tells a topic's kind."""
+        """Return whether neither topics.json nor a folder determines a topic's type."""
         return topic not in self.batch and topic not in self.simple and can_hold_batches(topic)
 
 
 def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:
-    """Return what one queue's records in a chunk of the log show.
+    """Return the evidence in one queue's records of a chunk of the log.
 
     Args:
         entries: The queue's.

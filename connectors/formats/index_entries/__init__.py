@@ -1,4 +1,4 @@
-"""Reads the entries of a broker's own indexes as columns: of its queues and of its IndexFiles.
+"""Readers of a broker's indexes, queues and IndexFiles, as columns.
 
 entry_options    what a user can ask for                    entry_damage   what is not an entry, by the mode
 queue_parts      which queue files are read, in which parts  queue_rows     a part as Arrow batches

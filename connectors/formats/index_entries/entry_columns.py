@@ -1,4 +1,4 @@
-"""Columns of entries, and batches of rows out of many short ones."""
+"""Columns of entries, and batches of rows from many short ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCH_ROWS = 1 << 14
 
 
 def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """Make a batch with the columns of a schema.
+    """Return a batch with the columns of a schema.
 
     Args:
         schema: the columns that are wanted.
@@ -39,20 +39,20 @@ def _column(field: pa.Field, rows: int, value: Any) -> pa.Array:
 
 
 def is_timestamp(milliseconds: Array) -> Array:
-    """Tell which times, in ms since 1970, a column of timestamps can hold."""
+    """Return which times, in ms since 1970, a column of timestamps can store."""
     fits: Array = milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS  # a negative one is a large one
     return fits
 
 
 def timestamps(milliseconds: Array) -> pa.Array:
-    """Make a column of times in ms since 1970; null where it cannot hold one."""
+    """Return a column of times in ms since 1970; null if it cannot store one."""
     fits = is_timestamp(milliseconds)
     micros = np.where(fits, milliseconds, 0).astype(np.int64) * 1000
     return pa.array(micros, pa.int64(), mask=~fits).cast(pa.timestamp("us", tz="UTC"))
 
 
 def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Mapping[str, Any]) -> pa.RecordBatch:
-    """Make rows of bad ranges.
+    """Return rows for bad ranges.
 
     Args:
         schema: the columns that are wanted.
@@ -64,7 +64,7 @@ def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Map
 
 
 def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join short batches, which a queue of few entries gives, to longer ones; empty ones are left out."""
+    """Join short batches, which small queues yield, to longer ones; empty ones are dropped."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

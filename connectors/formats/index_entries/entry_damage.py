@@ -1,4 +1,4 @@
-"""Ranges of an index's files that hold no entry: raised, given as rows, or counted, by the mode."""
+"""Bad ranges of an index's files: raised, returned as rows, or counted, by the mode."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ FIRST_BYTES = 256
 
 
 class Reason(StrEnum):
-    """Why a range holds no entry."""
+    """Reason why a range contains no entry."""
 
     ENTRY = "entry"
     """Bytes that no broker writes as an entry, or zeros with entries after them."""
     CUT = "cut"
     """The file ends before its range does."""
     MISSING = "missing"
-    """A file of the queue, or a part of it, is not there, and a later one is."""
+    """A file of the queue, or a part of it, is missing, and a later one exists."""
     OVERLAP = "overlap"
     """The file is longer than the distance to the next one's name."""
     NAME = "name"
-    """The file's name is not a place at which an entry can begin, or its topic's name is not UTF-8."""
+    """The file's name is not a position at which an entry can begin, or its topic's name is not UTF-8."""
     SIZE = "size"
-    """The file's size is one that a broker's file cannot have."""
+    """The file has a size that a broker's file cannot have."""
     HEADER = "header"
     """The header of an IndexFile contradicts the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadEntries:
-    """A range without entries.
+    """Range without entries.
 
     Attributes:
         start: the first byte, in the file.
@@ -59,7 +59,7 @@ class BadEntries:
 
 @dataclass(slots=True)
 class DamageCounter:
-    """What a task came upon, and what it does about it.
+    """Counter of the bad ranges of a task, by mode.
 
     Attributes:
         mode: what to do with bad ranges.
@@ -98,7 +98,7 @@ class DamageCounter:
         }
 
     def log(self) -> None:
-        """Log one line with the count of ranges that are not given as rows."""
+        """Log one line with the number of ranges that are not returned as rows."""
         if self.counts and self.mode is Mode.DROPMALFORMED:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(self.counts.items()))
             logger.warning("dropped bad ranges of the broker's indexes: %s", counts)

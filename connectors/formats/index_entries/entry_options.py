@@ -1,4 +1,4 @@
-"""The options of the sources `consumequeue` and `indexfile`, checked at once: an unknown or wrong one is an error.
+"""Options of the sources `consumequeue` and `indexfile`, checked at once: an unknown or invalid one is an error.
 
 Both take:
 
@@ -50,7 +50,7 @@ _OF_INDEX_FILES = (*_COMMON, "content", "keys", "topics", "indexSlots", "indexEn
 
 
 class IndexContent(StrEnum):
-    """What the rows of `indexfile` are."""
+    """Content of the rows of `indexfile`."""
 
     ENTRIES = "entries"
     SLOTS = "slots"
@@ -59,7 +59,7 @@ class IndexContent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EntryOptions:
-    """The options that both sources take; see the module's tables.
+    """Options that both sources have; see the module's tables.
 
     Attributes:
         formats: the formats of the stores that are meant.
@@ -77,7 +77,7 @@ class EntryOptions:
 
 @dataclass(frozen=True, slots=True)
 class IndexFileOptions:
-    """The options of `indexfile`.
+    """Options of `indexfile`.
 
     Attributes:
         read: those that both sources take.
@@ -93,7 +93,7 @@ class IndexFileOptions:
 
 
 def parse_queue_options(given: Mapping[str, str]) -> EntryOptions:
-    """Parse the options of `consumequeue`, as Spark hands them over: strings, names in any case.
+    """Parse the options of `consumequeue` from Spark: strings, with names in any case.
 
     Raises:
         OptionError: for a name that is not known, or a value that does not fit.

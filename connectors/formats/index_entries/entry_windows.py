@@ -1,4 +1,4 @@
-"""The entries of a file of a broker's index, a window at a time, and the ranges among them that hold no entry.
+"""Entries of an index's file, a window at a time, and the bad ranges between them.
 
 Files are made full size and filled with zeros: unwritten entries at the end of an index are its end, and no damage.
 Unwritten or broken entries with written ones after them are damage. So is a broken end, but for its first entry, which
@@ -26,7 +26,7 @@ _ZEROS = "zeros"
 
 @dataclass(frozen=True, slots=True)
 class EntryRange:
-    """A range of a file that is read.
+    """Range of a file that is read.
 
     Attributes:
         dtype: an entry.
@@ -51,7 +51,7 @@ class EntryRange:
 
 @dataclass(slots=True)
 class EntryWindow:
-    """Some entries of a range.
+    """Entries of a window in a range.
 
     Attributes:
         start: byte of the first one.
@@ -68,7 +68,7 @@ class EntryWindow:
 
 @dataclass(slots=True)
 class _Unwritten:
-    """Entries that are not sound, with nothing but such entries after them so far.
+    """Invalid entries, followed only by invalid entries so far.
 
     Attributes:
         start: byte of the first one.
@@ -102,7 +102,7 @@ class _Walk:
         self._is_over, self._over_at = False, 0
 
     def windows(self) -> Iterator[EntryWindow]:
-        """See `walk_entries`."""
+        """Yield the windows of the range; see `walk_entries`."""
         position, end = self._range.start, self._range.end
         while position < end and not self._is_over:
             data_start = self._next_data(position)
@@ -127,14 +127,14 @@ class _Walk:
             yield EntryWindow(position, np.empty(0, self._range.dtype), None, [*self._bad_before(position)])
 
     def _next_data(self, position: int) -> int:
-        """Return where the first entry that is not in a hole begins; the range's end where all is hole."""
+        """Return the start of the first entry that is not in a hole, or the range's end."""
         found = self._file.next_data(position)
         if found is None:
             return self._range.end
         return min(position + (found - position) // self._size * self._size, self._range.end)
 
     def _data_end(self, position: int) -> int:
-        """Return the byte after the last entry that begins before the next hole."""
+        """Return the end of the last entry that begins before the next hole."""
         size = max(1, self._file.next_hole(position) - position)
         return min(position + -(-size // self._size) * self._size, self._range.end)
 
@@ -176,7 +176,7 @@ class _Walk:
         self._unwritten.not_zero_end = max(self._unwritten.not_zero_end, not_zero_end)
 
     def _bad_before(self, end: int) -> Iterator[BadEntries]:
-        """Yield the entries before a written one that are not written, if there are any."""
+        """Yield the unwritten entries before a written one, if there are any."""
         unwritten, self._unwritten = self._unwritten, None
         if unwritten is None:
             return
@@ -194,12 +194,12 @@ class _Walk:
         )
 
     def _is_written_by_now(self, start: int) -> bool:
-        """Look at an entry again."""
+        """Read an entry again, and return whether it is written now."""
         data = self._read(start, start + self._size)
         return len(data) == self._size and bool(self._range.is_sound(start, data.view(self._range.dtype)).all())
 
     def _bad_end(self, position: int) -> Iterator[BadEntries]:
-        """Yield what is bad at the range's end.
+        """Yield the bad ranges at the range's end.
 
         Args:
             position: the byte after the last one that was read.
@@ -223,12 +223,12 @@ class _Walk:
             yield from self._bad_before(min(needed, self._range.end))
 
     def _has_data(self, start: int, end: int) -> bool:
-        """Return whether a part of the file has anything but zeros."""
+        """Return whether a part of the file contains anything but zeros."""
         return find_data(self._file, start, end) is not None
 
 
 def find_data(file: LocalFile, start: int, end: int) -> int | None:
-    """Return where a window of a file begins that is not all zeros, or None where there is none.
+    """Return the start of the first window of a file that is not all zeros, or None.
 
     Args:
         file: the open file.

@@ -1,4 +1,4 @@
-"""Which IndexFiles are read, and how they are divided among partitions. On the driver, which reads their headers."""
+"""IndexFiles of a read, divided into partitions; runs on the driver, which reads their headers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FOLDER = "index"
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An IndexFile with its header.
+    """IndexFile with its header.
 
     Attributes:
         broker: the store's name.
@@ -50,13 +50,13 @@ class IndexFile:
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Name of the file."""
         return Path(self.path).name
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """A range of an IndexFile's slots or entries, its header, or a bad range that its header and size tell.
+    """Range of an IndexFile's slots or entries, its header, or a bad range known from header and size.
 
     Attributes:
         file: whose range it is.
@@ -72,12 +72,12 @@ class IndexPart:
 
     @property
     def size(self) -> int:
-        """Bytes of the range that are read."""
+        """Number of bytes that are read."""
         return 0 if self.bad else self.end - self.start
 
 
 def plan_index_files(options: IndexFileOptions, narrowing: Narrowing) -> list[list[IndexPart]]:
-    """List what is to be read, as a list for each partition.
+    """Return the parts to read, as a list for each partition.
 
     Args:
         options: where to look, what for, and how large a partition may be.
@@ -132,14 +132,14 @@ def _parts_of_file(broker: str, path: Path, options: IndexFileOptions) -> Iterat
 
 
 def _wrong_size(size: int, geometry: Geometry) -> BadEntries:
-    """Describe a file of another size than the broker's settings give."""
+    """Describe a file whose size differs from the broker's settings."""
     start, end = sorted((size, geometry.file_size))
     reason = Reason.CUT if size < geometry.file_size else Reason.SIZE
     return BadEntries(start, end, reason, f"{geometry.file_size} bytes", f"{size}")
 
 
 def _header_fault(header: Header, geometry: Geometry) -> str | None:
-    """Return what a header should say, or None where it says nothing impossible."""
+    """Return the expected value of an invalid header field, or None if the header is possible."""
     # A broker that is killed leaves the counts behind the entries, never before them.
     if not 0 <= header.index_count <= geometry.entries:
         return f"an index_count of 0 to {geometry.entries}"
@@ -172,6 +172,6 @@ def _ranges(file: IndexFile, size: int, content: IndexContent) -> Iterator[Index
 
 
 def written_end(file: IndexFile) -> int:
-    """Return the byte before which the header says that entries are written."""
+    """Return the end of the written entries according to the header."""
     count = file.header.index_count if file.header is not None else 0
     return file.geometry.entry_position(min(max(1, count), INT32_MAX))

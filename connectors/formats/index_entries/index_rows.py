@@ -128,7 +128,7 @@ class _Reader:
         return batch_of(self._schema, len(entries), columns | self._place(part))
 
     def _kept(self, window: EntryWindow) -> Array:
-        """Tell which entries are rows."""
+        """Return which entries become rows."""
         low, high = self._filters.min_offset, self._filters.end_offset
         kept = np.ones(len(window.entries), np.bool_) if window.sound is None else window.sound.copy()
         offsets = window.entries["physical_offset"].astype(np.int64)

@@ -1,4 +1,4 @@
-"""How the files of indexes are divided among partitions."""
+"""Division of index files into partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from commitlake.connectors.formats.index_entries.entry_options import EntryOptio
 from commitlake.schemas.store_files import UnsafeFileError
 
 MAX_FILE_BYTES = (1 << 31) - 1
-"""A broker computes the size of each of these files as an int."""
+"""Maximum size of these files, because a broker computes it as an int."""
 _MAX_PART_BYTES = 64 << 20
 _OPENING_BYTES = 256 << 10  # opening a file costs as much as reading this
 _LOCAL_MARK = "://"
@@ -25,7 +25,7 @@ _LOCAL_MARK = "://"
 class _Part(Protocol):
     @property
     def size(self) -> int:
-        """Bytes that are read."""
+        """Number of bytes that are read."""
 
 
 _P = TypeVar("_P", bound=_Part)
@@ -34,7 +34,7 @@ _P = TypeVar("_P", bound=_Part)
 def plan_stores(
     options: EntryOptions, narrowing: Narrowing, parts_of: Callable[[Store], Iterable[_P]]
 ) -> list[list[_P]]:
-    """List what is to be read of all stores, as a list for each partition.
+    """Return the parts to read of all stores, as a list for each partition.
 
     Args:
         options: where the stores are, and how large a partition may be.
@@ -68,7 +68,7 @@ def local_root(store: Store) -> Path:
 
 
 def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:
-    """Divide a range of a file into ranges that are not too large for one partition; at borders of entries.
+    """Divide a range of a file into ranges that fit in one partition, at boundaries of entries.
 
     Args:
         start: the first byte.
@@ -81,7 +81,7 @@ def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:
 
 
 def group_parts(parts: Sequence[_P], max_bytes: int) -> list[list[_P]]:
-    """Put parts of files together, in their order, so that each group is one partition.
+    """Group parts of files in order, so that each group is one partition.
 
     Args:
         parts: parts of files.

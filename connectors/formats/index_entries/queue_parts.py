@@ -1,4 +1,4 @@
-"""Which queue files are read, and how they are divided among partitions. On the driver; hardly a file is opened.
+"""Queue files of a read, divided into partitions; runs on the driver, and opens few files.
 
 Folders of topics and queues that are not wanted are not opened. A name that is asked for never becomes part of a path:
 the folders that are there are listed, and their names compared.
@@ -26,14 +26,14 @@ from commitlake.schemas.store_files import files_in, folders_in
 
 
 def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:
-    """Return the kinds of queues that a store may have, the usual one first."""
+    """Return the queue types that a store may have, the usual one first."""
     usual, batches = store.format.queues, store.format.batch_queues
     return (usual,) if batches is None else (usual, batches)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFolder:
-    """The folder of one queue.
+    """Folder of one queue.
 
     Attributes:
         broker: the store's name.
@@ -51,13 +51,13 @@ class QueueFolder:
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """Path of the folder."""
         return Path(self.root, self.topic, str(self.queue_id))
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """A range of a queue file, or a bad range that its name and size tell.
+    """Range of a queue file, or a bad range known from its name and size.
 
     Attributes:
         queue: whose file it is.
@@ -79,22 +79,22 @@ class QueuePart:
 
     @property
     def size(self) -> int:
-        """Bytes of the range that are read."""
+        """Number of bytes that are read."""
         return 0 if self.bad else self.end - self.start
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the file."""
         return self.queue.path / self.name
 
     @property
     def first_number(self) -> int:
-        """The queue's number of the entry at the file's first byte."""
+        """Queue offset of the entry at the file's first byte."""
         return (parse_segment_name(self.name) or 0) // self.queue.layout.entry_size
 
 
 def plan_queues(options: EntryOptions, narrowing: Narrowing) -> list[list[QueuePart]]:
-    """List what is to be read, as a list for each partition.
+    """Return the parts to read, as a list for each partition.
 
     Args:
         options: where to look, and how large a partition may be.
@@ -133,7 +133,7 @@ def _queues(broker: str, root: Path, layout: QueueLayout, narrowing: Narrowing) 
 
 
 def _parts_of_queue(queue: QueueFolder) -> Iterator[QueuePart]:
-    """Divide the files of a queue, and tell what is wrong with their names and sizes."""
+    """Divide the files of a queue, and report invalid names and sizes."""
     names = files_in(queue.path, is_segment_name, below=Path(queue.root))
     starts = {name: parse_segment_name(name) or 0 for name in names}
     in_order = sorted(names, key=lambda name: starts[name])
@@ -170,7 +170,7 @@ def _wrong_name(queue: QueueFolder, start: int, size: int) -> BadEntries | None:
 
 
 def _wrong_size(size: int, room: int, end: int, *, is_followed: bool, is_last: bool) -> BadEntries | None:
-    """Tell what the size of a file says of the entries between its own last one and the next file's first one."""
+    """Describe what a file's size means for the entries between its last one and the next file's first one."""
     if size > room:
         reason = Reason.SIZE if is_last else Reason.OVERLAP
         return BadEntries(end, size, reason, f"at most {room} bytes", f"{size}")
@@ -182,7 +182,7 @@ def _wrong_size(size: int, room: int, end: int, *, is_followed: bool, is_last: b
 
 
 def _last_written(queue: QueueFolder, names: Sequence[str]) -> int:
-    """Return the place of the last file with an entry in it; a broker may have made the ones after it beforehand."""
+    """Return the number of the last file with an entry; a broker may have created later ones in advance."""
     for place in range(len(names) - 1, 0, -1):
         try:
             file = LocalFile(str(queue.path / names[place]), Path(queue.root))

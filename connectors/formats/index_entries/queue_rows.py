@@ -1,4 +1,4 @@
-"""The entries of queues as Arrow batches, on a worker."""
+"""Entries of queues as Arrow batches, on a worker."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _Reader:
         )
 
     def _is_sound(self, entries: Array) -> Array:
-        """Tell which entries a broker takes for written, and whose values are none that only damage can have."""
+        """Return which entries a broker takes for written, and have no impossible values."""
         sound = self._layout.is_written(entries)
         sound = sound & (entries["physical_offset"].astype(np.int64) >= 0) & (entries["size"] <= INT32_MAX)
         if "store_timestamp" in self._names:
@@ -129,7 +129,7 @@ class _Reader:
         return batch_of(self._schema, len(entries), columns)
 
     def _kept(self, window: EntryWindow) -> Array | None:
-        """Tell which entries are rows: None for all."""
+        """Return which entries become rows; None for all."""
         low, high = self._filters.min_offset, self._filters.end_offset
         masks = [] if window.sound is None else [window.sound]
         offsets = window.entries["physical_offset"].astype(np.int64)

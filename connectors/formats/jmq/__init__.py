@@ -1,4 +1,4 @@
-"""JMQ's format: what differs from the engine, and nothing else.
+"""Format of JMQ: everything that differs from the engine.
 
 format    all of this as one object    rules    a record in plain Python (standard library only)
 rows      a message as a row           reading  the same, compiled, of `connectors.formats.jmq.kernel`

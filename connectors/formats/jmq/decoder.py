@@ -1,4 +1,4 @@
-"""Columns that a journal has in another form than a CommitLog, or not at all."""
+"""Columns that a journal stores in another form than a CommitLog, or not at all."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _TEXTS = ((records.APP, "application"), (records.BUSINESS_ID, "business id"), (h
 
 
 def _name_text(stored: bytes) -> str:
-    """The name under which a property is shown."""
+    """Return the displayed name of a property."""
     text = utf8_text(stored)
     return _OWN_NAMES.get(text) or shown_name(_ESCAPED.sub(r"\1", text))
 
@@ -79,29 +79,29 @@ class JournalBatch(DecodedBatch):
     """Some journal records of a window."""
 
     def has_column(self, name: str) -> bool:
-        """See DecodedBatch."""
+        """Return whether the format has a column; see DecodedBatch."""
         return name in _ZEROS or super().has_column(name)
 
     def column(self, name: str) -> pa.Array:
-        """See DecodedBatch."""
+        """Return a column by its name; see DecodedBatch."""
         if name in _ZEROS:
             return pa.repeat(pa.scalar(0, _ZEROS[name]), self.rows)
         return super().column(name)
 
     def message_ids(self) -> pa.Array:
-        """The ids tell the place, too."""
+        """Return the message ids, which also contain the position."""
         return self.unique_keys()
 
     def kinds(self) -> pa.Array:
-        """Retries and dead letters have no record of their own."""
+        """Return the kinds; retries and dead letters have no records of their own."""
         return self._constant(str(Kind.NORMAL))
 
     def origin_topics(self) -> pa.Array:
-        """No record lies in a topic of the broker's."""
+        """Return the original topics, which are the stored ones, because JMQ has no internal topics."""
         return self.topic_column()
 
     def unique_keys(self) -> pa.Array:
-        """JMQ's message ids; of a topic that is not UTF-8, as it is shown."""
+        """Return JMQ's message ids; topics that are not UTF-8 are in displayed form."""
         replaced = self.topics.replaced
         if not np.isin(self.topic_codes, replaced).any():
             return super().unique_keys()
@@ -113,7 +113,7 @@ class JournalBatch(DecodedBatch):
         return pa.array(ids, pa.string())
 
     def texts_to_mend(self, row: int) -> list[MendedText]:
-        """The texts that are not UTF-8, and properties with a name that is escaped otherwise than JMQ does it."""
+        """Return the texts that are not UTF-8, and properties whose names are not escaped in JMQ's way."""
         found = []
         for part, name in _TEXTS:
             raw = self.raw_text(part, row)
@@ -127,7 +127,7 @@ class JournalBatch(DecodedBatch):
         return found
 
     def keys_once_mended(self, row: int) -> set[str | None]:
-        """See DecodedBatch."""
+        """Return the keys that a row will have after its texts are repaired; see DecodedBatch."""
         topic, start = utf8_text(self.raw_text(h.TOPIC, row)), int(self.parts[h.START, row])
         head = HEAD.unpack(self.window[start : start + HEAD.size].tobytes())
         own_id = unique_key(topic, head[6], head[7], self.broker)
@@ -135,7 +135,7 @@ class JournalBatch(DecodedBatch):
 
 
 def _mended(raw: bytes) -> bytes:
-    """The same properties, in UTF-8 and escaped as JMQ does it; U+FFFD may make them longer than a record's can be."""
+    """Return the same properties in UTF-8 with JMQ's escapes; U+FFFD may make them longer than a record's."""
     pairs = dict(parse_properties(raw)).items()
     return "\n".join(f"{_escape(name)}={_escape(value)}" for name, value in pairs).encode()
 
@@ -145,7 +145,7 @@ def _escape(text: str) -> str:
 
 
 class JournalDecoder(Decoder):
-    """Finds and decodes the records of one split of a journal."""
+    """Decoder of the records of one split of a journal."""
 
     _format_name: ClassVar[str] = "jmq"
     _layout: ClassVar[Any] = records.JOURNAL

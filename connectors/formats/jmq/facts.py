@@ -1,4 +1,4 @@
-"""The columns from which a JMQ store's queue files are made, out of its journal, with no Python object per record.
+"""Columns from which a JMQ store's queue files are built, from its journal, without a Python object per record.
 
 The compiled hop finds the records; what a queue entry says of them stands at fixed places, which numpy takes together.
 """
@@ -22,15 +22,15 @@ from commitlake.connectors.formats.jmq.reading import KERNEL
 from commitlake.schemas.layouts.jmq.journal import HEAD
 
 _STEP_ROWS = 2048
-"""Records that are looked at together: their topics, 255 bytes each at most, find room where `is_crowded` says so."""
+"""Number of records that are examined together; their topics, at most 255 bytes each, fit unless `is_crowded`."""
 _INT32 = np.iinfo(np.int32)
 
 
 class JournalReader:
-    """Collects chunks of one range of a journal; see `reading.FactsReader`."""
+    """Collector of chunks of one range of a journal; see `reading.FactsReader`."""
 
     def __init__(self, start: int, chunk_rows: int) -> None:
-        """Begin.
+        """Start with an empty chunk.
 
         Args:
             start: journal offset of the range's first byte.
@@ -49,13 +49,13 @@ class JournalReader:
         self._bad: list[BadRange] = []
 
     def hop(self, place: Place, state: Array, faults: Array) -> Array:
-        """See `walk.Hop`."""
+        """Locate records; see `walk.Hop`."""
         self._kernel.hop(*place, state, self._parts, faults)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
     def commit(self, window: Window, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Keep what the last `hop` found, while its window is there."""
+        """Keep the records of the last `hop`, while its window exists."""
         self._bad += bad
         if parts.shape[1]:
             columns = self._columns_of(window, parts, origin)
@@ -83,16 +83,16 @@ class JournalReader:
         }
 
     def add_bad(self, bad: BadRange) -> None:
-        """Note a bad range that the walk does not tell."""
+        """Record a bad range that the walk does not report."""
         self._bad.append(bad)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next records may find no room."""
+        """True if the next records may not fit."""
         return self._found + self._parts.shape[1] - 1 > self._rows or is_crowded(self._topics)
 
     def finish(self, end: int | None = None) -> Facts:
-        """The chunk so far; the next one begins where it ends."""
+        """Return the chunk so far; the next one begins at its end."""
         columns = {name: self._together(name, kind) for name, kind in _KINDS.items()}
         nothing = np.zeros(self._found, np.int32)
         facts = Facts(

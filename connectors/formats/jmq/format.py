@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class JmqFormat(Format):
-    """The format of JMQ; see `Format`."""
+    """Format of JMQ; see `Format`."""
 
     name = "jmq"
     title = "JMQ"
@@ -33,33 +33,33 @@ class JmqFormat(Format):
 
     @cached_property
     def rules(self) -> RecordRules:
-        """See `Format`."""
+        """Rules for one record; see `Format`."""
         from commitlake.connectors.formats.jmq.rules import RULES
 
         return RULES
 
     @cached_property
     def kernel(self) -> FormatKernel:
-        """See `Format`."""
+        """Compiled loops; see `Format`."""
         from commitlake.connectors.formats.jmq.reading import KERNEL
 
         return KERNEL
 
     def sample_segment(self, size: int) -> bytes:
-        """See `Format`."""
+        """Return a small segment; see `Format`."""
         from commitlake.connectors.formats.jmq.samples import sample_segment
 
         return sample_segment(size)
 
     @cached_property
     def queues(self) -> QueueLayout:
-        """See `Format`."""
+        """Queues of the format; see `Format`."""
         from commitlake.connectors.formats.jmq.queue_facts import QUEUES
 
         return QUEUES
 
     def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:  # noqa: ARG002
-        """See `Format`."""
+        """Return a reader of data for indexes; see `Format`."""
         from commitlake.connectors.formats.jmq.facts import JournalReader
 
         return JournalReader(start, chunk_rows)
@@ -67,7 +67,7 @@ class JmqFormat(Format):
     def walk_queues(
         self, log_folder: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
-        """See `Format`."""
+        """Yield the entries of a store's queues; see `Format`."""
         from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
 
         for found in walk_queue_files(log_folder, damage, topic, queue_id):
@@ -80,31 +80,31 @@ class JmqFormat(Format):
             }
 
     def queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
-        """See `Format`."""
+        """Return a writer that rebuilds a queue's files; see `Format`."""
         from commitlake.connectors.formats.jmq.queue_writer import JournalQueueWriter
 
         return JournalQueueWriter(files, queue.log_start)
 
     def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-        """See `Format`."""
+        """Read a store's checkpoint and offsets; see `Format`."""
         from commitlake.connectors.formats.jmq.small_files import read_small_files
 
         return read_small_files(root, problems, is_live=is_live)
 
     def check_checkpoint(self, log: CheckedLog, files: SmallFiles, problems: Problems) -> None:
-        """See `Format`."""
+        """Compare a checkpoint with records and queues; see `Format`."""
         from commitlake.connectors.formats.jmq.small_files import check_checkpoint
 
         check_checkpoint(log, files, problems)
 
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:  # noqa: ARG002
-        """See `Format`."""
+        """Return a checkpoint that confirms everything as flushed; see `Format`."""
         from commitlake.connectors.formats.jmq.small_files import new_checkpoint
 
         return new_checkpoint(log)
 
     def with_entry_count(self, checkpoint: bytes, entries: int) -> bytes | None:
-        """See `Format`."""
+        """Return a checkpoint with another count of entries; see `Format`."""
         from commitlake.connectors.formats.jmq.small_files import with_entry_count
 
         return with_entry_count(checkpoint, entries)

@@ -1,4 +1,4 @@
-"""The queue files of a JMQ store, as columns; see `queue_layouts`."""
+"""Queue files of a JMQ store, as columns; see `queue_layouts`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZE = ENTRY.size
 
 @compiled
 def _note_crcs(data: Array, crcs: Array) -> None:
-    """The CRC-32 of what each entry's own covers.
+    """Write the CRC-32 of the bytes that each entry's CRC covers.
 
     Args:
         data: uint8, entries one behind the other.
@@ -38,24 +38,24 @@ def _crcs(entries: Array) -> Array:
 
 
 def is_written(entries: Array) -> Array:
-    """Which entries have the CRC of what they say; zeros have not."""
+    """Return which entries have a valid CRC; zeros do not."""
     written: Array = entries["entry_crc"] == _crcs(entries)
     return written
 
 
 def is_lost(entries: Array) -> Array:
-    """Which entries stand for a message that the journal has lost."""
+    """Return which entries stand for a message that the journal has lost."""
     lost: Array = (entries["size"] == 0) & is_written(entries)
     return lost
 
 
 def to_entries(columns: QueueEntries) -> Array:
-    """The entries of a queue."""
+    """Return the entries of a queue."""
     return make_entries(columns.physical_offset, columns.size)
 
 
 def make_entries(offsets: Array, sizes: Array) -> Array:
-    """Entries of these records.
+    """Return entries for these records.
 
     Args:
         offsets: int64, where each begins in the journal.

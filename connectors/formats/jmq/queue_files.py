@@ -1,4 +1,4 @@
-"""The queue files of a JMQ store, entry by entry, in plain Python."""
+"""Queue files of a JMQ store, entry by entry, in plain Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from commitlake.schemas.store_files import open_file
 def walk_queue_files(
     journal_folder: Path, damage: Callable[[str], None], topic: str | None = None, queue_id: int | None = None
 ) -> Iterator[QueueEntry[Entry]]:
-    """Every sound entry of a store's queues, in order of topic, queue and offset.
+    """Yield every valid entry of a store's queues, in order of topic, queue and offset.
 
     A broker ends a queue at the first entry that is not sound. Here those behind it follow: each has its own CRC.
 
@@ -54,7 +54,7 @@ def _walk_queue(queue: QueueFolder, damage: Callable[[str], None]) -> Iterator[Q
 
 
 def _walk_file(path: Path, first: int, damage: Callable[[str], None]) -> Iterator[tuple[int, Entry | None]]:
-    """What is written in a file, each with its number; None for what is not sound."""
+    """Yield the written entries of a file, each with its number; None for an invalid one."""
     number = first
     with os.fdopen(open_file(path, below=path.parents[2]), "rb") as file:
         while data := file.read(CHUNK_ENTRIES * ENTRY.size):

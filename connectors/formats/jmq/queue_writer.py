@@ -1,4 +1,4 @@
-"""The queue files of a JMQ store, by the rules by which its broker makes them from the journal.
+"""Writer of a JMQ store's queue files, by the rules by which its broker builds them from the journal.
 
 Entry number i stands at byte 22 * i. Where the journal lacks messages, entries of size 0 stand for them, as many as
 there was room for in it; a record with such a number that comes later takes its place. A record whose number another
@@ -24,7 +24,7 @@ _AT_ONCE = 1 << 16
 
 
 class JournalQueueWriter:
-    """Writes one queue; see `connectors.formats.queue_writing.QueueWriter`.
+    """Writer of one queue; see `connectors.formats.queue_writing.QueueWriter`.
 
     Attributes:
         skipped: records that got no entry.
@@ -35,7 +35,7 @@ class JournalQueueWriter:
     shifted = 0
 
     def __init__(self, files: NewQueueFiles, journal_start: int) -> None:
-        """Begin.
+        """Start with an empty queue.
 
         Args:
             files: none yet.
@@ -49,7 +49,7 @@ class JournalQueueWriter:
         self._last_offset = journal_start
 
     def add(self, entries: Array, numbers: Array | None, first: int) -> None:
-        """Append the entries of a part.
+        """Append entries.
 
         Args:
             entries: uint8[entries, bytes].
@@ -64,7 +64,7 @@ class JournalQueueWriter:
             self._add_run(int(numbers[begin]), entries[begin:end])
 
     def _add_run(self, first: int, entries: Array) -> None:
-        """Records whose numbers follow one another."""
+        """Append records with consecutive offsets."""
         begin, end = max(0, -first), min(len(entries), _MAX_NUMBER + 1 - first)
         self.skipped += len(entries) - max(0, end - begin)
         if begin >= end:
@@ -85,13 +85,13 @@ class JournalQueueWriter:
             self._append(first + taken, entries[taken:])
 
     def _must_begin_at(self, number: int) -> bool:
-        """Whether this is the first message that is left; not so where only one other has said that it is."""
+        """Return whether the queue must restart at this message; a single contradicting record does not prevent it."""
         if self._end == self._first:
             return self._journal_start > 0 and number != self._end
         return number < self._first == self._end - 1
 
     def _first_possible(self, first: int, entries: Array) -> int:
-        """Which of these is the first that has not more missing before it than there was room for in the journal."""
+        """Return the index of the first record with no more missing ones before it than the journal had room for."""
         if first == self._end or not len(entries):
             return 0
         offsets = entries.reshape(-1).view(ENTRY_DTYPE)["physical_offset"].astype(np.int64)
@@ -112,7 +112,7 @@ class JournalQueueWriter:
         self._last_offset = int(fields["physical_offset"][-1])
 
     def _fill(self, first: int, entries: Array) -> None:
-        """Records with numbers that the queue has: they take the places of those that were lost."""
+        """Replace entries of lost messages by records with their offsets."""
         begin = max(0, min(len(entries), self._first - first))
         self.skipped += begin
         for at in range(begin, len(entries), _AT_ONCE):

@@ -1,4 +1,4 @@
-"""JMQ's queue files, for `connectors.formats.engine.queue_index`."""
+"""Description of JMQ's queue files, for `connectors.formats.engine.queue_index`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry
 
 
 def _place_of(data: bytes) -> int:
-    """An entry that is not sound ends its queue, as zeros do."""
+    """Return the sort key of an entry; an invalid one ends its queue, as zeros do."""
     if len(data) < ENTRY.size:
         return BEHIND_ALL
     try:

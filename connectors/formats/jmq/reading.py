@@ -1,4 +1,4 @@
-"""The compiled side of JMQ's journal; see `connectors.formats.engine.format_kernel`."""
+"""Compiled loops for JMQ's journal; see `connectors.formats.engine.format_kernel`."""
 
 from __future__ import annotations
 

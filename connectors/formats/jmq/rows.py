@@ -1,4 +1,4 @@
-"""A journal message as a row of `messages`: the same columns as RocketMQ's, filled with what JMQ has.
+"""Journal messages as rows of `messages`: RocketMQ's columns, filled with JMQ's data.
 
     unique_key         JMQ's message id, topic/queue/queueOffset@broker, which no record stores
     msg_id             the same: it tells the place, too, and a message has one
@@ -38,22 +38,22 @@ _MASK = (1 << _BITS) - 1
 
 
 def shown_name(name: str) -> str:
-    """The name under which a stored property is shown."""
+    """Return the displayed name of a stored property."""
     return f"_{name}" if _RESERVED.fullmatch(name) else name
 
 
 def unique_key(topic: str, queue_id: int, queue_offset: int, broker: str) -> str:
-    """A message's id; `queue_offset` is unsigned."""
+    """Return a message's id; `queue_offset` is unsigned."""
     return f"{topic}/{queue_id}/{queue_offset}@{broker}"
 
 
 def signed(value: int) -> int:
-    """A number of 64 bits as a column of longs has it: only a forged record has one that differs."""
+    """Return a 64-bit number as a column of longs stores it; only forged records have one that differs."""
     return value - (1 << _BITS) if value >> (_BITS - 1) else value
 
 
 def row_of(message: JournalMessage, broker: str) -> dict[str, object]:
-    """A message under the column names of the table `messages`; timestamps as ms, without the body."""
+    """Return a message under the column names of the table `messages`; timestamps in ms, without the body."""
     own_id = unique_key(message.topic, message.queue_id, message.queue_offset, broker)
     properties = {shown_name(name): value for name, value in message.property_pairs}
     if message.app:

@@ -1,4 +1,4 @@
-"""The rules for one record of JMQ's journal; see `connectors.formats.format`."""
+"""Rules for one record of JMQ's journal; see `connectors.formats.format`."""
 
 from __future__ import annotations
 

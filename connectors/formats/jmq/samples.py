@@ -1,4 +1,4 @@
-"""A small journal, which set-up reads so that the loops for it are compiled."""
+"""Small journal that set-up reads so that its loops are compiled."""
 
 from __future__ import annotations
 

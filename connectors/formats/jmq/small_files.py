@@ -1,4 +1,4 @@
-"""Checkpoint and offsets of applications, as JMQ keeps them."""
+"""Checkpoint and offsets of applications in JMQ's files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIME = "store_timestamp"
 
 
 def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-    """Read them; what cannot be read is a problem, and otherwise as if it were not there.
+    """Read the files; unreadable ones are reported as problems, and then treated as missing.
 
     Args:
         root: the store's folder.
@@ -63,7 +63,7 @@ def _read_checkpoint(root: Path, problems: Problems, *, is_live: bool) -> Journa
 
 
 def _read_offsets(root: Path, problems: Problems) -> tuple[GroupOffset, ...]:
-    """How far applications have acknowledged; retries and dead letters, which are in no queue's files, left out."""
+    """Return the acknowledged offsets of applications, except retries and dead letters, which have no queue files."""
     try:
         positions, _ = jmq_offsets.parse_offsets(read_file(root / OFFSETS, below=root))
     except FileNotFoundError:
@@ -84,7 +84,7 @@ def _read_offsets(root: Path, problems: Problems) -> tuple[GroupOffset, ...]:
 
 
 def check_checkpoint(log: CheckedLog, files: SmallFiles, problems: Problems) -> None:
-    """Compare its last record, and, of a broker that was shut down cleanly, how many entries there are."""
+    """Compare the last record and, after a clean shutdown of the broker, the number of entries."""
     if files.log_end is None or files.last_record is None or not log.start < files.log_end <= log.end:
         return
     record = log.records.at(files.last_record)
@@ -110,13 +110,13 @@ def check_checkpoint(log: CheckedLog, files: SmallFiles, problems: Problems) -> 
 
 
 def new_checkpoint(log: RebuiltLog) -> bytes:
-    """Return a checkpoint that says that all is on the disk up to the journal's end, as after a clean stop."""
+    """Return a checkpoint that confirms everything up to the journal's end as flushed, as after a clean shutdown."""
     if log.last_offset < 0:
         return serialize_journal_checkpoint(JournalCheckpoint(log.start, log.start, 0, log.entries))
     return serialize_journal_checkpoint(JournalCheckpoint(log.last_end, log.last_offset, log.last_time, log.entries))
 
 
 def with_entry_count(checkpoint: bytes, entries: int) -> bytes | None:
-    """Return a checkpoint with another count of entries; None for bytes that are no checkpoint."""
+    """Return a checkpoint with another count of entries; None for invalid bytes."""
     known = parse_journal_checkpoint(checkpoint)
     return None if known is None else serialize_journal_checkpoint(known._replace(entries=entries))

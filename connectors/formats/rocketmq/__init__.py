@@ -1,4 +1,4 @@
-"""RocketMQ's format: what differs from the engine, and nothing else. BoltMQ's dialect is in here, too.
+"""Format of RocketMQ, including BoltMQ's dialect: everything that differs from the engine.
 
 format           all of this as one object
 rules, rows      a record in plain Python                 reading       the same, compiled, of `kernel`; decoder

@@ -15,13 +15,13 @@ ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 
 def is_written(entries: Array) -> Array:
-    """Which entries a broker takes for written."""
+    """Return which entries a broker takes for written."""
     written: Array = (entries["physical_offset"] >= 0) & (entries["size"] > 0)
     return written
 
 
 def is_filler(entries: Array) -> Array:
-    """Which entries stand for no message, at the head of a queue that was made late."""
+    """Return which entries are filler at the start of a queue that was created late."""
     filler: Array = (
         (entries["physical_offset"] == PRE_BLANK.physical_offset)
         & (entries["size"] == PRE_BLANK.size)
@@ -31,7 +31,7 @@ def is_filler(entries: Array) -> Array:
 
 
 def to_entries(columns: QueueEntries) -> Array:
-    """The entries of a ConsumeQueue."""
+    """Return the entries of a ConsumeQueue."""
     entries = np.empty(len(columns), ENTRY_DTYPE)
     entries["physical_offset"] = columns.physical_offset
     entries["size"] = columns.size

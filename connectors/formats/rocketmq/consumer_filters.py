@@ -1,4 +1,4 @@
-"""`config/consumerFilter.json`: the filters of groups that subscribe by something else than tags, SQL92 above all.
+"""File `config/consumerFilter.json`: filters of groups that do not subscribe by tags, mostly SQL92.
 
     {"filterDataByTopic":{"orders":{"topic":"orders","groupFilterData":{"billing":{
         "consumerGroup":"billing","topic":"orders","expression":"price > 100","expressionType":"SQL92",
@@ -25,7 +25,7 @@ _TABLE = "filterDataByTopic"
 
 
 def read_consumer_filters(root: Path) -> tuple[GroupFilter, ...]:
-    """Return the filters, those of groups without clients among them.
+    """Return the filters, including those of groups without clients.
 
     Args:
         root: The store's folder.

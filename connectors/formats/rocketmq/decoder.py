@@ -1,4 +1,4 @@
-"""Where the columns of `messages` lie in a CommitLog's records."""
+"""Positions of the columns of `messages` in a CommitLog's records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _BITS = {
 
 
 class CommitLogDecoder(Decoder):
-    """Finds and decodes the records of one split of a CommitLog."""
+    """Decoder of the records of one split of a CommitLog."""
 
     _format_name: ClassVar[str] = "rocketmq"
     _layout: ClassVar[Any] = COMMITLOG

@@ -1,4 +1,4 @@
-"""Which dialect of the CommitLog a store has, for what goes by stores; records are read by their own magics."""
+"""Dialect of a store's CommitLog, for code that treats stores differently; records are read by their own magics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, dialect_of_segm
 
 
 def dialects_of(store: Store) -> frozenset[Dialect]:
-    """The dialects that a CommitLog's segments begin in: one, in every store that a broker has written.
+    """Return the dialects of a CommitLog's segments: a single one in every store that a broker has written.
 
     None of them where no segment begins with a record, as an empty one does, and one that is damaged there. Reads a few
     bytes of each segment.
@@ -35,7 +35,7 @@ def _dialect_of(file: SegmentFile, file_size: int) -> Dialect | None:
 
 
 def why_no_key_index(store: Store) -> str | None:
-    """Why keys cannot be looked up in the IndexFiles beside a store, in words for a plan; None where they can."""
+    """Return why the IndexFiles of a store cannot be searched for keys, for a plan; None if they can."""
     dialects = dialects_of(store)
     if not dialects:
         return "no segment begins with records, which would tell whose index it is"

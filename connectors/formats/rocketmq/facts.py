@@ -1,4 +1,4 @@
-"""The columns from which a RocketMQ store's indexes are made, out of its CommitLog; no Python object per record."""
+"""Columns from which a RocketMQ store's indexes are built, from its CommitLog, without a Python object per record."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
 
 _KEYS = 1 << 21
 _STEP_ROWS = 1 << 14
-_MOST_TOPIC_BYTES = 1 << 16
+_MAX_TOPIC_BYTES = 1 << 16
 _TAGS_KEY = np.frombuffer(TAGS_KEY_PREFIX.encode(), np.uint8).copy()
 
 
 class CommitLogReader:
-    """Collects chunks of one range of RocketMQ's log; see `reading.FactsReader`."""
+    """Collector of chunks of one range of RocketMQ's log; see `reading.FactsReader`."""
 
     def __init__(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> None:
-        """Begin.
+        """Start with an empty chunk.
 
         Args:
             start: physical offset of the range's first byte.
@@ -62,14 +62,14 @@ class CommitLogReader:
         self._odd: dict[int, OddRecord] = {}
 
     def hop(self, place: Place, state: Array, faults: Array) -> Array:
-        """See `walk.Hop`; what it finds counts once `commit` is told of it."""
+        """Locate records, see `walk.Hop`; they only count after `commit`."""
         self._out.used[:] = self._committed
         k.read_facts(*place, state, self._parts, faults, SEED, self._topics, self._out)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Keep what the last `hop` found, while its window is there."""
+        """Keep the records of the last `hop`, while its window exists."""
         for row, topic, topic_length, properties, length, magic in self._out.odd[:, : self._out.used[k.ODD]].T.tolist():
             self._odd[row] = odd_record(
                 window[topic : topic + topic_length].tobytes(),
@@ -86,21 +86,21 @@ class CommitLogReader:
             self._behind = max(self._behind, bad[-1].end)
 
     def add_bad(self, bad: BadRange) -> None:
-        """Note a bad range that the walk does not tell."""
+        """Record a bad range that the walk does not report."""
         self._bad.append(bad)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next record may find no room."""
+        """True if the next record may not fit."""
         free = len(self._topics.texts) - int(self._topics.counts[TEXT_END])
         return (
             int(self._committed[k.ROWS]) >= self._rows
             or int(self._committed[k.KEYS]) + MAX_SIZE > _KEYS
-            or free < _MOST_TOPIC_BYTES + 2 * PADDING
+            or free < _MAX_TOPIC_BYTES + 2 * PADDING
         )
 
     def finish(self, end: int | None = None) -> Facts:
-        """The chunk so far; the next one begins where it ends."""
+        """Return the chunk so far; the next one begins at its end."""
         rows, keys = int(self._committed[k.ROWS]), int(self._committed[k.KEYS])
         longs, ints = self._out.longs[:, :rows], self._out.ints[:, :rows]
         topics = topic_names(self._topics)
@@ -132,7 +132,7 @@ class CommitLogReader:
         return facts
 
     def _with_odd(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
-        """Put in what Python found of the odd records."""
+        """Add the data of irregular records, which Python computes."""
         counts = np.diff(ints[k.KEY_END], prepend=0)
         places: list[int] = []
         values: list[int] = []
@@ -147,7 +147,7 @@ class CommitLogReader:
         return np.insert(key_hashes, places, np.array(values, np.int32)), ends
 
     def _to_delivery_times(self, topics: Sequence[str], ints: Array, longs: Array) -> None:
-        """In a schedule topic an entry's code is the time of delivery."""
+        """Convert codes of entries in a schedule topic to delivery times."""
         for dialect in DIALECTS:
             if dialect.schedule_topic in topics:
                 number = topics.index(dialect.schedule_topic)

@@ -26,7 +26,7 @@ _ROCKSDB_FILE = "CURRENT"
 
 
 class RocketmqFormat(Format):
-    """The format of RocketMQ and BoltMQ; see `Format`."""
+    """Format of RocketMQ and BoltMQ; see `Format`."""
 
     name = "rocketmq"
     title = "RocketMQ"
@@ -48,58 +48,58 @@ class RocketmqFormat(Format):
 
     @cached_property
     def rules(self) -> RecordRules:
-        """See `Format`."""
+        """Rules for one record; see `Format`."""
         from commitlake.connectors.formats.rocketmq.rules import RULES
 
         return RULES
 
     @cached_property
     def kernel(self) -> FormatKernel:
-        """See `Format`."""
+        """Compiled loops; see `Format`."""
         from commitlake.connectors.formats.rocketmq.reading import KERNEL
 
         return KERNEL
 
     def sample_segment(self, size: int) -> bytes:
-        """See `Format`."""
+        """Return a small segment; see `Format`."""
         from commitlake.connectors.formats.rocketmq.samples import sample_segment
 
         return sample_segment(size)
 
     def dialects_of(self, store: Store) -> frozenset[Dialect]:
-        """See `Format`."""
+        """Return the dialects of a store's segments; see `Format`."""
         from commitlake.connectors.formats.rocketmq.dialects import dialects_of
 
         return dialects_of(store)
 
     @cached_property
     def queues(self) -> QueueLayout:
-        """See `Format`."""
+        """Queues of the format; see `Format`."""
         from commitlake.connectors.formats.rocketmq.consume_queues import QUEUES
 
         return QUEUES
 
     @cached_property
     def batch_queues(self) -> QueueLayout:
-        """See `Format`."""
+        """Queues of topics with batches; see `Format`."""
         from commitlake.connectors.formats.rocketmq.batch_queues import QUEUES
 
         return QUEUES
 
     def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:
-        """See `Format`."""
+        """Return a reader of data for indexes; see `Format`."""
         from commitlake.connectors.formats.rocketmq.facts import CommitLogReader
 
         return CommitLogReader(start, delay_levels_ms, chunk_rows)
 
     def why_no_key_index(self, store: Store) -> str | None:
-        """See `Format`."""
+        """Return why the indexes cannot be searched for keys; see `Format`."""
         from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
 
         return why_no_key_index(store)
 
     def open_key_index(self, folder: Path, filters: Filters, message_at: Callable[[int], Any]) -> KeyIndex:
-        """See `Format`."""
+        """Open a store's indexes for a search for keys; see `Format`."""
         from commitlake.connectors.formats.rocketmq.key_index import IndexFiles
 
         return IndexFiles(folder, filters, message_at)
@@ -111,7 +111,7 @@ class RocketmqFormat(Format):
         queue_id: int | None,
         damage: Callable[[str], None],  # noqa: ARG002 (an entry has nothing to prove itself by)
     ) -> Iterator[dict[str, object]]:
-        """See `Format`."""
+        """Yield the entries of a store's queues; see `Format`."""
         from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
 
         for found in walk_consume_queues(log_folder, topic, queue_id):
@@ -125,35 +125,35 @@ class RocketmqFormat(Format):
             }
 
     def queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
-        """See `Format`."""
+        """Return a writer that rebuilds a queue's files; see `Format`."""
         from commitlake.connectors.formats.rocketmq.queue_writer import RocketmqQueueWriter
 
         return RocketmqQueueWriter(files, queue)
 
     def has_rocksdb_queues(self, root: Path) -> bool:
-        """Return whether RocksDB's file CURRENT lies among the queues."""
+        """Return whether RocksDB's file CURRENT is among the queues."""
         return os.path.lexists(root / self.queue_folders[0] / _ROCKSDB_FILE)
 
     def topic_kinds(self, root: Path) -> TopicKinds:
-        """See `Format`."""
+        """Return the queue types of a store's topics; see `Format`."""
         from commitlake.connectors.formats.rocketmq.topic_kinds import read_topic_kinds
 
         return read_topic_kinds(root)
 
     def known_topics(self, root: Path) -> frozenset[str] | None:
-        """See `Format`."""
+        """Return the topics in a store's configuration; see `Format`."""
         from commitlake.connectors.formats.rocketmq.topic_configs import known_topics
 
         return known_topics(root)
 
     def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-        """See `Format`."""
+        """Read a store's checkpoint and offsets; see `Format`."""
         from commitlake.connectors.formats.rocketmq.small_files import read_small_files
 
         return read_small_files(root, problems, is_live=is_live)
 
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
-        """See `Format`."""
+        """Return a checkpoint that confirms everything as flushed; see `Format`."""
         from commitlake.connectors.formats.rocketmq.small_files import new_checkpoint
 
         return new_checkpoint(root, log)

@@ -1,4 +1,4 @@
-"""The broker's own indexes of a store, entry by entry: ConsumeQueue and IndexFile, in plain Python."""
+"""Indexes of a broker's store, entry by entry: ConsumeQueues and IndexFiles, in plain Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from commitlake.schemas.store_files import files_in, open_file
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """An entry of an index file, with its place."""
+    """Entry of an index file, with its position."""
 
     file: str
     number: int
@@ -36,7 +36,7 @@ class IndexEntry:
 def walk_consume_queues(
     store_root: Path, topic: str | None = None, queue_id: int | None = None
 ) -> Iterator[QueueEntry[consumequeue.Entry]]:
-    """Every written entry of a store's queues, in order of topic, queue and offset.
+    """Yield every written entry of a store's queues, in order of topic, queue and offset.
 
     An entry that the broker would not take ends its queue; fillers that stand for no message are passed over.
 
@@ -70,7 +70,7 @@ def _walk_queue(queue: QueueFolder, root: Path) -> Iterator[QueueEntry[consumequ
 
 
 def walk_index_files(store_root: Path, geometry: indexfile.Geometry | None = None) -> Iterator[IndexEntry]:
-    """Every entry of a store's index files, oldest file first.
+    """Yield every entry of a store's index files, oldest file first.
 
     The counts in a header can be behind the entries after a crash: entries are read on until one is all zeros.
 
@@ -115,7 +115,7 @@ def _walk_index_file(path: Path, descriptor: int, geometry: indexfile.Geometry |
 
 
 def _read_all(path: Path, descriptor: int, size: int, position: int) -> bytes:
-    """Read a piece of a file; it is not mapped, as a file that is cut meanwhile would end the process."""
+    """Read a piece of a file, without a memory map, because truncation of a mapped file would kill the process."""
     data = os.pread(descriptor, size, position)
     if len(data) < size:
         raise StoreError(f"{path}: expected {size} bytes at {position}, found {len(data)}: the file was cut just now")

@@ -1,4 +1,4 @@
-"""Keys answered from the IndexFiles.
+"""Index of keys, from IndexFiles.
 
 A file is believed for the part of the log between its first and its last entry's record, if its header fits the file,
 no slot is lost, every chain that is followed is what a chain must be, and every entry leads to a record of its hash.
@@ -46,23 +46,23 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
 from commitlake.schemas.store_files import files_in, open_file
 
 FOLDER = "index"
-_MOST_APART_BYTES = 1 << 20
-_MOST_HITS = 1 << 16
+_MAX_GAP_BYTES = 1 << 20
+_MAX_HITS = 1 << 16
 _FEW_RECORDS = 4
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 _REPLACEMENT = "\ufffd"
 
 MessageAt = Callable[[int], Message | None]
-"""The record at a physical offset, where the log has one."""
+"""Function that returns the record at a physical offset, or None."""
 
 
 class _FileUnusable(Exception):  # noqa: N818 (the part of the log is left open instead)
-    """Why one file is not believed."""
+    """Error with the reason why one file is not trusted."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What one file answers for: records from `start` on and before `end`, and those of the keys among them."""
+    """Range that one file answers for, from `start` to `end`, and the records with the keys in it."""
 
     start: int
     end: int
@@ -71,7 +71,7 @@ class _Part:
 
 
 class IndexFiles:
-    """The IndexFiles of one store; see `engine.index_answer.KeyIndex`.
+    """IndexFiles of one store; see `engine.index_answer.KeyIndex`.
 
     Attributes:
         name: what a plan calls it.
@@ -81,7 +81,7 @@ class IndexFiles:
     name = "IndexFile"
 
     def __init__(self, store_folder: Path, filters: Filters, message_at: MessageAt) -> None:
-        """Look the keys up.
+        """Search the files for the keys.
 
         Args:
             store_folder: the folder that holds `index`.
@@ -112,8 +112,8 @@ class IndexFiles:
         if any(later.start < earlier.end for earlier, later in zip(self._parts, self._parts[1:], strict=False)):
             raise IndexUnusable(f"the files in {store_folder / FOLDER} do not follow one another")
         self._hits = sorted(frozenset().union(*(part.hits for part in self._parts)))
-        if len(self._hits) > _MOST_HITS:
-            raise IndexUnusable(f"it leads to more than {_MOST_HITS} records")
+        if len(self._hits) > _MAX_HITS:
+            raise IndexUnusable(f"it leads to more than {_MAX_HITS} records")
         self._check_ids([key for key in keys if _MESSAGE_ID.fullmatch(key)], filters)
 
     def _part_of(self, path: Path, hashes: Iterable[int]) -> _Part | None:
@@ -136,7 +136,7 @@ class IndexFiles:
             raise IndexUnusable(f"it does not know {unknown[0]}, and knows messages of a batch by another id")
 
     def answer(self, whole: Split) -> Answer:
-        """The records that entries lead to in a segment's range, and what no file answers for."""
+        """Return the records of entries in a segment's range, and the ranges that no file answers for."""
         unknown = list(self._unknown(whole.start, whole.end))
         listed = {
             hit: self._size_at(hit)
@@ -162,7 +162,7 @@ class IndexFiles:
         return message.size
 
     def _few_records(self, start: int, end: int) -> dict[int, int]:
-        """The records of a short range, by their sizes; none where it is not short, or not full of records.
+        """Return the records of a short range, by their sizes; none if it is long or not full of records.
 
         Between two files lie one or two: to list them, wanted or not, is less than a task of their own.
         """
@@ -176,7 +176,7 @@ class IndexFiles:
         return found if start == end else {}
 
     def _unknown(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """What lies in a range and in no part, or in a hole of one."""
+        """Return the parts of a range that no file answers for, or that are in a hole of one."""
         known = [edge for part in self._parts for edge in _solid(part)]
         at = start
         for begin, stop in known:
@@ -192,7 +192,7 @@ class IndexFiles:
 
 
 def _hashes_of(message: Message) -> set[int]:
-    """The hashes under which a broker enters a record."""
+    """Return the hashes under which a broker enters a record."""
     found = message.properties
     keys = [*(message.keys or ()), found.get(props.UNIQ_KEY, "")]
     if tags := found.get(props.TAGS):
@@ -211,7 +211,7 @@ def _solid(part: _Part) -> Iterator[tuple[int, int]]:
 
 
 class _IndexFile:
-    """One open index file. It is read in small pieces, of which a look-up needs few."""
+    """Open index file, of which a search reads a few small pieces."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -224,7 +224,7 @@ class _IndexFile:
         self._used_slots()
 
     def _used_slots(self) -> None:
-        """See that no page of slots is lost, as after a power cut: an empty chain is not to be believed then."""
+        """Check that no page of slots is lost, as after a power failure, because its chains would seem empty."""
         slots, header = self._geometry.slots, self._header
         # Counts may be behind the entries, never before them.
         if not (0 <= header.index_count <= self._geometry.entries and 0 <= header.used_slots <= slots):
@@ -238,7 +238,7 @@ class _IndexFile:
             raise _FileUnusable(f"has {used} slots that are used, and {header.used_slots} in its header")
 
     def part(self, hashes: Iterable[int]) -> _Part | None:
-        """What the file answers for, or None where it has no entry."""
+        """Return the range that the file answers for, or None if it has no entry."""
         count = self._header.index_count
         if count <= 1:
             return None
@@ -259,7 +259,7 @@ class _IndexFile:
         return first
 
     def _chain(self, wanted: int) -> Iterator[int]:
-        """The records of a hash, newest first.
+        """Yield the records of a hash, newest first.
 
         Entries behind the header's count are followed, too: a crash leaves the count behind.
         """
@@ -285,13 +285,13 @@ class _IndexFile:
             raise _FileUnusable(f"has an entry {number} that leads to {offset}, which is not in its part of the log")
 
     def _holes(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Pairs of neighbours that lie far apart in the log."""
+        """Return pairs of adjacent entries whose records are far apart in the log."""
         todo = [(low, self._entry(low).physical_offset, high, self._entry(high).physical_offset)]
         while todo:
             first, begin, last, end = todo.pop()
             if end < begin:
                 raise _FileUnusable(f"has entries {first} and {last} in the wrong order")
-            if end - begin <= _MOST_APART_BYTES:
+            if end - begin <= _MAX_GAP_BYTES:
                 continue
             if last - first == 1:
                 yield begin, end

@@ -1,4 +1,4 @@
-"""What an index must say of a record that the kernel leaves to Python; the rules are the broker's, word for word."""
+"""Index data of irregular records, which the kernel leaves to Python; the rules are those of the broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, Transa
 
 @dataclass(frozen=True, slots=True)
 class OddRecord:
-    """See `records.Facts` for what the fields mean.
+    """Index data of an irregular record; see `records.Facts` for the fields.
 
     Attributes:
         tags_code: without the time of delivery.
@@ -35,7 +35,7 @@ class OddRecord:
 
 
 def odd_record(raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: Dialect = ROCKETMQ) -> OddRecord:
-    """What indexes must say of a record.
+    """Return the index data of an irregular record.
 
     Args:
         raw_topic: as stored.

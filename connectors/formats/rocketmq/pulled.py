@@ -1,4 +1,4 @@
-"""Bodies of answers to pulls as rows of `messages`.
+"""Bodies of answers to pulls, as rows of `messages`.
 
 A broker sends records as they are stored, one after another, of one queue. So the compiled decoder of the log decodes
 them too, into the same columns with the same values; only their offsets say nothing about where they lie in the answer.
@@ -42,10 +42,10 @@ _AT_QUEUE_OFFSET = HEAD.offset_of("queue_offset")
 
 
 class _PulledBatch(DecodedBatch):
-    """Records of an answer, which know their own offsets."""
+    """Records of an answer, which contain their own offsets."""
 
     def extent_of(self, row: int) -> tuple[int, int]:
-        """Physical offsets of a record's first byte, and of the byte behind it."""
+        """Return the physical offsets of a record's first byte and of its end."""
         return _own_extent(self.window, int(self.parts[START, row]))
 
 
@@ -55,7 +55,7 @@ class _PulledDecoder(CommitLogDecoder):
 
 @dataclass(frozen=True, slots=True)
 class WantedRecords:
-    """Which records of some answers are wanted; the others are neither decoded nor counted as taken.
+    """Selection of records in answers; the others are neither decoded nor counted.
 
     Attributes:
         first_byte: physical offset; records before it are left out.
@@ -72,7 +72,7 @@ class WantedRecords:
 
 
 class Cut(NamedTuple):
-    """The first record behind the wanted ones.
+    """First record after the wanted ones.
 
     Attributes:
         answer: which of the answers has it.
@@ -88,7 +88,7 @@ class Cut(NamedTuple):
 
 
 class TakenRecord(NamedTuple):
-    """A record that was taken: where it stands in the broker's log, and what tells it from others."""
+    """Record that was read: its position in the broker's log, and its identity."""
 
     physical_offset: int
     size: int
@@ -96,7 +96,7 @@ class TakenRecord(NamedTuple):
 
 
 class PulledRecords:
-    """Decodes answers of one broker.
+    """Decoder of the answers of one broker.
 
     Attributes:
         messages: how many messages the records of the answers hold; a record of an inner batch holds several.
@@ -128,7 +128,7 @@ class PulledRecords:
         self._intact = np.empty(_MAX_RECORDS, np.bool_)
 
     def batches(self, answers: Sequence[bytes], wanted: WantedRecords | None = None) -> Iterator[pa.RecordBatch]:
-        """Give the rows of some answers' bodies.
+        """Yield the rows of some answers' bodies.
 
         Args:
             answers: in the order of the queue.
@@ -173,7 +173,7 @@ class PulledRecords:
         self.cut = None if cut_at is None else _cut_of(window, answers, np.concatenate(starts), cut_at)
 
     def log(self) -> None:
-        """Log what was dropped."""
+        """Log the dropped records."""
         self._refused.log()
 
     def _damaged(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
@@ -188,7 +188,7 @@ class PulledRecords:
             yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, intact]), self._look)
 
     def _take(self, window: Array, parts: Array, intact: Array) -> None:
-        """Note what was taken."""
+        """Remember the records that were read."""
         self.taken += int(intact.sum())
         if parts.shape[1]:
             start = int(parts[START, -1])
@@ -203,7 +203,7 @@ class PulledRecords:
         return self._refused.take(begin, end, Fault.BODY_CRC, expected, found, first)
 
     def _count(self, window: Array, parts: Array) -> int:
-        """Count the messages in some records."""
+        """Return the number of messages in some records."""
         flags = numbers_at(window, parts[START] + _AT_SYS_FLAG, ">i4")
         count = int(parts.shape[1])
         for row in np.flatnonzero(flags & INNER_BATCH).tolist():
@@ -216,7 +216,7 @@ class PulledRecords:
 
 
 def first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
-    """Return the first record of an answer and its number in its queue; None where the answer holds no whole record."""
+    """Return the first record of an answer and its queue offset; None if the answer has no complete record."""
     if len(answer) < HEAD.size:
         return None
     size = int.from_bytes(answer[_AT_SIZE : _AT_SIZE + 4])
@@ -228,7 +228,7 @@ def first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
 
 
 def _choose(window: Array, parts: Array, wanted: WantedRecords, *, by_number: bool) -> tuple[Array, int | None]:
-    """Return which records are wanted, and the position of the first one that lies behind all of these."""
+    """Return the wanted records, and the position of the first record after all of them."""
     offsets = numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
     chosen: Array = offsets >= wanted.first_byte
     if by_number:

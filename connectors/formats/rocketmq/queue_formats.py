@@ -1,4 +1,4 @@
-"""RocketMQ's ConsumeQueues, for `connectors.formats.engine.queue_index`."""
+"""Description of RocketMQ's ConsumeQueues, for `connectors.formats.engine.queue_index`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, p
 
 
 def _place_of(data: bytes) -> int:
-    """Filler before everything, what the broker would not take behind it."""
+    """Return the sort key of an entry: filler comes first, and entries that the broker rejects last."""
     if len(data) < ENTRY.size:
         return BEHIND_ALL
     entry = parse_entry(data)

@@ -1,4 +1,4 @@
-"""Compiled: which entries a broker appends to a queue, and where it appends them.
+"""Compiled rules for the entries that a broker appends to a queue, and their positions.
 
 A record that the queue has already is passed over, and so is one whose number is behind the queue's end, other than 0.
 A record with a number further on is appended right behind the last all the same: a queue has no holes, and what
@@ -11,14 +11,13 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 
 END, BEHIND, SKIPPED, SHIFTED = range(4)
-"""Places in `state`: the queue's end as a number, physical offset behind its last record, how many were passed over,
-how many stand in front of their number."""
+"""Positions in `state`: queue offset of the end, physical end of the last record, skipped and shifted entries."""
 STATE_SIZE = 4
 
 
 @compiled
 def choose_entries(numbers: Array, offsets: Array, sizes: Array, state: Array, kept: Array) -> None:
-    """Say which entries are appended to a queue that has a file.
+    """Choose the entries that are appended to a queue with a file.
 
     Args:
         numbers: int64, queue offsets.

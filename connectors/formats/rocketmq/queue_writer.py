@@ -1,4 +1,4 @@
-"""The queue files of a RocketMQ store, by the rules by which its broker fills them."""
+"""Writer of a RocketMQ store's queue files, by the rules of its broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_NUMBER = max_entry_number(ENTRY.itemsize)
 
 
 class RocketmqQueueWriter:
-    """Appends to the files of one queue; see `connectors.formats.queue_writing.QueueWriter`.
+    """Writer of the files of one queue; see `connectors.formats.queue_writing.QueueWriter`.
 
     Attributes:
         lost: 0, as no entry stands for a message that the log lacks.
@@ -25,7 +25,7 @@ class RocketmqQueueWriter:
     lost = 0
 
     def __init__(self, files: NewQueueFiles, queue: NewQueue) -> None:
-        """Begin.
+        """Start with an empty queue.
 
         Args:
             files: none yet.
@@ -42,16 +42,16 @@ class RocketmqQueueWriter:
 
     @property
     def skipped(self) -> int:
-        """Entries that were passed over."""
+        """Number of entries that were skipped."""
         return int(self._state[rules.SKIPPED])
 
     @property
     def shifted(self) -> int:
-        """Entries that stand in front of their numbers."""
+        """Number of entries placed before their offsets."""
         return int(self._state[rules.SHIFTED])
 
     def add(self, entries: Array, numbers: Array | None, first: int) -> None:
-        """Append the entries of a part.
+        """Append entries.
 
         Args:
             entries: uint8[entries, bytes].
@@ -73,12 +73,12 @@ class RocketmqQueueWriter:
         self._append(entries)
 
     def _add_batches(self, entries: Array) -> None:
-        """BatchConsumeQueues begin at byte 0, and take what comes: their entries say which messages they hold."""
+        """Append entries to a BatchConsumeQueue, which begins at byte 0 and whose entries contain their offsets."""
         self._position = max(0, self._position)
         self._append(entries)
 
     def _begin(self, number: int) -> None:
-        """The first file is the one that the first entry belongs in; what is before it there is filled."""
+        """Start the queue at the file of the first entry, and fill the bytes before it."""
         number = number if 0 <= number <= _MAX_NUMBER and not self._closes_head else 0
         self._state[rules.END] = number
         self._position = number * self._entry_size
@@ -102,5 +102,5 @@ class RocketmqQueueWriter:
 
 
 def _fillers(count: int) -> Array:
-    """Entries that stand for no message, at the head of a queue that begins late."""
+    """Return filler entries for the start of a queue that begins late."""
     return np.broadcast_to(np.array([tuple(PRE_BLANK)], ENTRY), count)

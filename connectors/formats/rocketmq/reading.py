@@ -1,4 +1,4 @@
-"""The compiled side of RocketMQ's CommitLog; see `engine.format_kernel`."""
+"""Compiled loops for RocketMQ's CommitLog; see `engine.format_kernel`."""
 
 from __future__ import annotations
 

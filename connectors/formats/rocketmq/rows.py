@@ -1,4 +1,4 @@
-"""A CommitLog message as a row of `messages`."""
+"""CommitLog messages as rows of `messages`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.rocketmq.topics import kind_of
 
 
 def row_of(message: Message, broker: str) -> dict[str, object]:
-    """A message under the column names of the table `messages`; timestamps as ms, without the body."""
+    """Return a message under the column names of the table `messages`; timestamps in ms, without the body."""
     properties = message.properties
     return {
         "broker": broker,

@@ -1,4 +1,4 @@
-"""The rules for one record of a CommitLog, in both its dialects; see `connectors.formats.format`."""
+"""Rules for one record of a CommitLog, in both its dialects; see `connectors.formats.format`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, examine
 
 
 def _vouches(checkpoint: bytes, message: Message, was_closed: bool) -> bool:
-    """A broker notes the store time of its last record once that is flushed; others may have the same millisecond."""
+    """Return whether a checkpoint confirms a record: it has the flushed record's store time, which others may share."""
     try:
         known = parse_checkpoint(checkpoint).physic_msg_timestamp
     except LayoutError:

@@ -1,4 +1,4 @@
-"""A small CommitLog, which set-up reads so that the loops for it are compiled."""
+"""Small CommitLog that set-up reads so that its loops are compiled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 
 def sample_segment(size: int) -> bytes:
-    """Return a segment of three messages, which a BLANK closes; see `Format.sample_segment`."""
+    """Return a segment of three messages and a BLANK; see `Format.sample_segment`."""
     host = Host.of("127.0.0.1", 10911)
     data = b""
     for body in (b"first", b"second", b"third"):

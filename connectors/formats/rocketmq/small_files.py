@@ -1,4 +1,4 @@
-"""Checkpoint, offsets of groups and delay levels, timers and filters, as RocketMQ and BoltMQ keep them."""
+"""Checkpoint, offsets of groups and delay levels, timers and filters in RocketMQ's and BoltMQ's files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TABLE = "offsetTable"
 
 
 def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-    """Read them; what cannot be read is a problem, and otherwise as if it were not there.
+    """Read the files; unreadable ones are reported as problems, and then treated as missing.
 
     Args:
         root: the store's folder.
@@ -64,7 +64,7 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 
 
 def _timers(root: Path) -> TimerProgress | None:
-    """Return what `config/timercheck` says; None where it is not there or cannot be read, or nothing was read yet."""
+    """Return the content of `config/timercheck`; None if it is missing or unreadable, or no slot was read yet."""
     try:
         checkpoint = parse_timer_checkpoint(read_file(root / TIMER_CHECKPOINT, below=root))
     except (OSError, LayoutError):
@@ -105,14 +105,14 @@ def _are_offsets(_: object, offsets: object) -> bool:
 
 
 def read_checkpoint(root: Path) -> Checkpoint | None:
-    """Return a store's checkpoint, or None where there is none that can be read."""
+    """Return a store's checkpoint, or None if it is missing or unreadable."""
     with suppress(OSError, LayoutError):
         return parse_checkpoint(read_file(root / CHECKPOINT))
     return None
 
 
 def new_checkpoint(root: Path, log: RebuiltLog) -> bytes:
-    """Return a checkpoint that says that all is on the disk up to the log's end, as after a clean stop.
+    """Return a checkpoint that confirms everything up to the log's end as flushed, as after a clean shutdown.
 
     Its two offsets that the log does not tell, the master's flushed one and the confirmed one, are taken over where
     there is one to take them from.

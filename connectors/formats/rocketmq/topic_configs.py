@@ -1,4 +1,4 @@
-"""A store's own config/topics.json and config/subscriptionGroup.json."""
+"""Files config/topics.json and config/subscriptionGroup.json of a store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ GROUPS = "config/subscriptionGroup.json"
 GROUPS_TABLE = "subscriptionGroupTable"
 _MADE_AT_START = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTEM})
 MAX_BYTES = 256 << 20
-"""Of the file: 200 bytes a topic leave room for a million topics."""
+"""Maximum size of the file: at 200 bytes per topic, there is room for a million topics."""
 
 
 def is_listed(topic: str) -> bool:
-    """Return whether topics.json must have a topic for the broker to serve it.
+    """Return whether topics.json must list a topic for the broker to serve it.
 
     Light queues are in no such file. A broker makes its own topics when it starts, but for that of messages whose
     transaction was given up: it is made with the first such message.
@@ -32,7 +32,7 @@ def is_listed(topic: str) -> bool:
 
 
 def read_topics(root: Path) -> dict[str, Any]:
-    """Return the document in RocketMQ's form, or, as a broker does, that of `topics.json.bak`.
+    """Return the document in RocketMQ's format, or, as a broker does, that of `topics.json.bak`.
 
     Args:
         root: The store's folder.
@@ -59,12 +59,12 @@ def read_table(root: Path, name: str, table: str) -> dict[str, Any]:
 
 
 def backup_of(path: Path) -> Path:
-    """Return the file that a broker keeps the previous content in."""
+    """Return the file with the previous content."""
     return path.with_name(f"{path.name}.bak")
 
 
 def read_topics_file(path: Path) -> dict[str, Any]:
-    """Return the document of one file in RocketMQ's form; empty where it cannot be read, or has no table of topics.
+    """Return the document of one file in RocketMQ's format; empty if it is unreadable or has no table of topics.
 
     Raises:
         UnsafeFileError: if the file or its folder is a link, or no regular file; or it is larger than MAX_BYTES.
@@ -84,6 +84,6 @@ def _read_file(path: Path, table: str) -> dict[str, Any]:
 
 
 def known_topics(root: Path) -> frozenset[str] | None:
-    """Return the names of a store's topics; None where topics.json does not tell."""
+    """Return the names of a store's topics; None if topics.json is unreadable."""
     document = read_topics(root)
     return frozenset(map(str, document[TABLE])) if document else None

@@ -1,4 +1,4 @@
-"""What a RocketMQ store says of its topics' kinds: topics.json, and the folders of their queues."""
+"""Queue types of a RocketMQ store's topics, from topics.json and the folders of their queues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.schemas.store_files import folders_in
 
 
 def read_topic_kinds(root: Path) -> TopicKinds:
-    """Return what a store's topics.json says of its topics, and what its folders say of the others.
+    """Return the queue types of a store's topics from its topics.json, and of the others from its folders.
 
     Args:
         root: The store's folder.
@@ -31,7 +31,7 @@ def read_topic_kinds(root: Path) -> TopicKinds:
 
 
 def listed_kinds(root: Path) -> Mapping[str, bool]:
-    """Return the topics of topics.json, with whether their queues are BatchConsumeQueues."""
+    """Return the topics of topics.json, and whether their queues are BatchConsumeQueues."""
     table = read_topics(root).get(TABLE, {})
     return {
         str(topic): isinstance(config, dict) and has_batch_queues(config.get("attributes"))

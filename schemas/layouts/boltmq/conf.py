@@ -34,7 +34,7 @@ _TABLE_LINE = re.compile(rf"^[ \t]*\[[ \t]*(?:{'|'.join(_TABLES)})[ \t]*\]", re.
 _LEADING_ZEROS = re.compile(r"^([ \t]*[\w-]+[ \t]*=[ \t]*)0+(?=[0-9]+[ \t]*(?:#.*)?\r?$)", re.MULTILINE)
 _HOURS_A_DAY = 24
 _MAX_SHOWN = 100
-_MOST_HOURS = 1 << 31
+_MAX_HOURS = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def parse_boltmq_conf(text: str = "") -> BoltmqConf:
     """
     document = _document(text)
     hour = _number(document, "broker", "delete_when", _HOURS_A_DAY) or DEFAULT_DELETE_HOUR
-    hours = _number(document, "store", "file_reserved_time", _MOST_HOURS) or DEFAULT_RESERVED_HOURS
+    hours = _number(document, "store", "file_reserved_time", _MAX_HOURS) or DEFAULT_RESERVED_HOURS
     role = _get(document, "cluster", "broker_role") or _ROLES[1]
     if role not in _ROLES:
         raise BrokerConfError(f"cluster.broker_role: expected one of {', '.join(_ROLES)}, found {_cut(role)}")

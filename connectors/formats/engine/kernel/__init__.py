@@ -1,4 +1,4 @@
-"""The compiled part of the source: from a window of log bytes to Arrow buffers, with no Python object per message.
+"""Compiled part of the reader: converts a window of log bytes to Arrow buffers, without Python objects per message.
 
     layouts     what differs from layout to layout, chosen when a loop is compiled
     compiled    how functions are compiled; function_cache: where the result is kept

@@ -1,4 +1,4 @@
-"""Whether a record begins at a place for sure: known from the bytes before it, without walking there.
+"""Proof that a record begins at a position, from the bytes before it, without scanning from the start.
 
 What proves itself may lie in a body, and records in bodies may follow one another for as long as somebody sends such
 bodies. But a place inside of a record is spanned by that record, which begins before it and ends behind it. So a
@@ -14,14 +14,14 @@ from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.layouts import agrees, examine, head_of, head_size, next_landmark
 
 NONE_HERE = -1
-"""There is no such record in the window; a larger one may show it."""
+"""There is no such record in the window; a larger window may contain it."""
 NONE_AT_ALL = -2
-"""Something says that the segment's data ends before it."""
+"""There is evidence that the segment's data ends before the position."""
 
 
 @compiled
 def find_border(layout, window, length, origin, at, segment_end, file_end, max_record, parts):
-    """Where the first record at or behind `at` begins that nothing spans which begins in the window.
+    """Return the first record start at or after `at` that no record spans which begins in the window.
 
     Args:
         layout: see `layouts`.

@@ -1,4 +1,4 @@
-"""The arrays that the kernel writes a batch of columns to, and their sizes.
+"""Arrays to which the kernel writes a batch of columns, and their sizes.
 
 All have a fixed size, whatever the log holds: a batch ends where one of them may not have room for the next record.
 `Interner` lives as long as a split, so that a value that repeats is looked at once; the others are new for each batch,
@@ -18,7 +18,7 @@ from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_E
 from commitlake.schemas.layouts.rocketmq import properties as layout
 
 ROWS = 16_384
-"""Records in a batch."""
+"""Number of records in a batch."""
 _ENTRIES = 1 << 17
 _VALUE_BYTES = 4 << 20
 _KEY_ITEMS = 1 << 18
@@ -26,15 +26,14 @@ _STRING_BYTES = 1 << 20
 _DISTINCT = 1 << 18
 _TEXT_BYTES = 1 << 20
 MAX_RECORD_TEXT = 1 << 19
-"""What one record may need of any output, as its layout's `text_size` counts: empty outputs have room for it, and so
-each batch takes a record at least."""
+"""Maximum size of one record in any output, as its layout's `text_size` counts; empty outputs have room for it."""
 assert (
     min(4 * _ENTRIES, _VALUE_BYTES, 2 * _KEY_ITEMS, _STRING_BYTES, _TEXT_BYTES // 2, 3 * _DISTINCT) >= MAX_RECORD_TEXT
 )
 MESSAGE_ID_SIZE = 56
-"""Characters of the longest message id: host of 20 bytes, offset of 8."""
+"""Length of the longest message id: host of 20 bytes, offset of 8."""
 MOST_ENTRIES = layout.MAX_SIZE // 4 + 1
-"""In one record: a key, 0x01, a value, 0x02; the last one may lack its 0x02."""
+"""Number of properties of one record: each has a key, 0x01, a value, 0x02; the last may lack its 0x02."""
 
 # Rows of `used`: how much of the outputs is filled.
 ENTRIES, VALUE_BYTES, UNIQUE_BYTES, KEY_ITEMS, KEY_BYTES, NOT_UTF8, PRIORITIES = range(7)
@@ -71,7 +70,7 @@ class Interner(NamedTuple):
 
 
 def _fresh_zeros(count: int, number: type[np.int32 | np.int64]) -> Array:
-    """Return zeros that cost nothing until they are touched.
+    """Return zeros that take no memory until they are used.
 
     numpy gets them from the C library, which takes memory that was used before, and clears all of it.
     """
@@ -80,7 +79,7 @@ def _fresh_zeros(count: int, number: type[np.int32 | np.int64]) -> Array:
 
 
 def make_interner() -> Interner:
-    """One that knows nothing yet."""
+    """Create an empty interner."""
     return Interner(
         counts=np.zeros(2, np.int64),
         table=_fresh_zeros(2 * _DISTINCT, np.int32),
@@ -90,7 +89,7 @@ def make_interner() -> Interner:
 
 
 def is_crowded(interner: Interner) -> bool:
-    """Whether it should be made anew before the next batch."""
+    """Return whether the interner should be replaced before the next batch."""
     return bool(interner.counts[DISTINCT] > _DISTINCT // 4 or interner.counts[TEXT_END] > _TEXT_BYTES // 2)
 
 
@@ -118,7 +117,7 @@ class Columns(NamedTuple):
 
 
 def make_columns(numbers32: int, numbers64: int, *, message_ids: bool) -> Columns:
-    """Empty outputs for so many columns of numbers."""
+    """Create empty outputs for a number of columns."""
     room = ROWS * MESSAGE_ID_SIZE if message_ids else 0
     return Columns(
         numbers32=np.empty((numbers32, ROWS), np.int32),
@@ -135,7 +134,7 @@ NO_SUFFIX: Array = np.empty(0, np.uint8)
 
 
 class Plan(NamedTuple):
-    """Which columns are wanted.
+    """Selection of columns.
 
     Attributes:
         wanted: WANT bits.
@@ -153,7 +152,7 @@ class Plan(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which records are wanted.
+    """Filters for records.
 
     Attributes:
         chooses: whether there is anything to compare.
@@ -171,7 +170,7 @@ class Choice(NamedTuple):
 
 
 class Text(NamedTuple):
-    """What comes out of properties.
+    """Texts decoded from properties.
 
     Attributes:
         used: int64[7], how much of the others is filled.
@@ -205,7 +204,7 @@ class Text(NamedTuple):
 
 
 def make_text(wanted: int) -> Text:
-    """Empty outputs, with room for what is wanted."""
+    """Create empty outputs for the selected texts."""
     offsets = np.zeros((3, ROWS + 1), np.int32)
     entries = _ENTRIES if wanted & WANT_ENTRIES else 0
     keys = _KEY_ITEMS if wanted & WANT_KEYS else 0
@@ -227,7 +226,7 @@ def make_text(wanted: int) -> Text:
 
 
 class Scratch(NamedTuple):
-    """What the kernel needs for one record at a time.
+    """Working memory of the kernel for one record at a time.
 
     Attributes:
         serial: int64[1], of the last record.
@@ -245,7 +244,7 @@ class Scratch(NamedTuple):
 
 
 def make_scratch(most_entries: int = MOST_ENTRIES) -> Scratch:
-    """Empty scratch for records of at most so many properties."""
+    """Create working memory for records with a maximum number of properties."""
     return Scratch(
         serial=np.zeros(1, np.int64),
         seen=_fresh_zeros(_DISTINCT, np.int64),

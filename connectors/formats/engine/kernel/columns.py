@@ -1,4 +1,4 @@
-"""Columns of fixed size out of a window: numbers, hosts.
+"""Columns of fixed size from a window: numbers, hosts.
 
 Every function takes the places of the records wanted; what is not asked for is not looked at.
 """
@@ -15,21 +15,21 @@ from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
 
 @compiled
 def gather_i32(window, positions, field_offset, mask, out):
-    """out[i] = those bits of the int32 at positions[i] + field_offset that the mask has."""
+    """Set out[i] to the int32 at positions[i] + field_offset, masked."""
     for row in range(len(positions)):
         out[row] = load_be_i32(window, positions[row] + field_offset) & np.int32(mask)
 
 
 @compiled
 def gather_i64(window, positions, field_offset, out):
-    """out[i] = the int64 at positions[i] + field_offset."""
+    """Set out[i] to the int64 at positions[i] + field_offset."""
     for row in range(len(positions)):
         out[row] = load_be_i64(window, positions[row] + field_offset)
 
 
 @compiled
 def intern_hosts(window, positions, field_offset, sys_flags, v6_bit, seed, hosts, out):
-    """Number the hosts at positions[i] + field_offset; their size follows from a bit of sys_flag."""
+    """Number the hosts at positions[i] + field_offset; a bit of sys_flag determines their size."""
     counts, table, starts, texts = hosts
     likely = np.int64(-1)
     for row in range(len(positions)):

@@ -1,4 +1,4 @@
-"""How the kernel's functions are compiled.
+"""Compilation options and decorators of the kernel's functions.
 
 Compiled code is kept, see `function_cache`; `jobs.cli.warm` fills that cache at set-up.
 """
@@ -25,11 +25,11 @@ LINKED_OPTIONS: dict[str, Any] = {
     "_nrt": False,
     "error_model": "numpy",
 }
-"""Options of each function that becomes part of a cached one."""
+"""Options of each function that is part of a cached one."""
 
 
 class _Decorator(Protocol):
-    """Returns a function of the same signature, so that mypy checks those who call it."""
+    """Decorator that keeps the signature, so that mypy checks callers."""
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]: ...
 
@@ -50,11 +50,11 @@ compiled = _cached_njit(**LINKED_OPTIONS)
 inlined = _cached_njit(forceinline=True, **LINKED_OPTIONS)
 """Decorator of a small function, which becomes part of those that call it."""
 emitted: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
-"""Decorator of a function that emits LLVM's instructions itself."""
+"""Decorator of a function that emits LLVM instructions itself."""
 
 
 def compiled_callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that compiles a C callback of this signature."""
+    """Return a decorator that compiles a C callback with this signature."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         callback: Any = CFunc(function, sigutils.normalize_signature(signature), locals={}, options={})

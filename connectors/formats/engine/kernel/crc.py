@@ -1,4 +1,4 @@
-"""CRC-32 (IEEE, reflected: zlib's) of a stretch of the window.
+"""CRC-32 (IEEE, reflected, as in zlib) of bytes in a window.
 
 On x86 with carry-less multiply the stretch is folded as V. Gopal et al. describe it ("Fast CRC Computation for Generic
 Polynomials Using PCLMULQDQ Instruction", 2009), see `folding`: 256 bytes a step where the processor multiplies vectors
@@ -40,7 +40,7 @@ _TABLES = _make_tables()
 
 @compiled
 def _crc_by_table(window, position, length, state):
-    """Go on from `state` (inverted CRC) over a stretch, eight bytes a step."""
+    """Continue from `state` (inverted CRC) over some bytes, eight bytes per step."""
     crc = np.uint64(state)
     end = position + length
     while end - position >= 8:
@@ -81,5 +81,5 @@ _crc = _crc_wide if HAS_WIDE_MULTIPLY else _crc_narrow if HAS_CARRY_LESS_MULTIPL
 
 @compiled
 def crc32(window, position, length):
-    """Zlib's CRC-32 of `length` bytes from `position`, as an unsigned 64-bit integer."""
+    """Return zlib's CRC-32 of `length` bytes from `position`, as an unsigned 64-bit integer."""
     return _crc(window, position, length, np.uint64(0xFFFFFFFF)) ^ np.uint64(0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""From record to record, and all its columns while it is in the processor's cache.
+"""Loop over records that decodes all columns while the records are in the processor's cache.
 
 `read_batch` hops over some records, drops those that are not wanted, and decodes the rest before it hops on: no record
 is fetched from memory twice, and a batch is one call. What it writes to is in `buffers`.
@@ -16,7 +16,7 @@ from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDIN
 from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_END
 
 CHUNK = 256
-"""Records that are hopped over before they are decoded: few enough to stay in the cache."""
+"""Number of records that are located before they are decoded: few enough to stay in the cache."""
 
 # Places in `bounds`: of the records wanted, the first that is and the first that is not.
 MIN_OFFSET, END_OFFSET, MIN_STORE_TIME, END_STORE_TIME = range(4)
@@ -43,7 +43,7 @@ def _is_topic(window, position, length, topics, topic_offsets):
 
 @compiled
 def _keep_wanted(layout, window, parts, first, count, choice):
-    """Close up the records that are wanted; how many there are."""
+    """Move the wanted records together, and return their number."""
     kept = first
     for row in range(first, first + count):
         offset, time, queue_id = filtered_by(layout, window, parts, row)
@@ -76,7 +76,7 @@ def _text_left(interner):
 
 @compiled
 def _fitting(layout, parts, first, count, plan, interners, text):
-    """How many of these records all outputs are sure to have room for."""
+    """Return how many of these records certainly fit in all outputs."""
     wanted = plan.wanted
     room = np.int64(_NO_LIMIT)
     if wanted & b.WANT_ENTRIES:
@@ -98,7 +98,7 @@ def _fitting(layout, parts, first, count, plan, interners, text):
 
 @compiled
 def decode_records(layout, window, parts, plan, interners, scratch, out, text):
-    """Decode records that are found already; how many there was room for."""
+    """Decode records that are already located, and return how many fit."""
     count = _fitting(layout, parts, 0, parts.shape[1], plan, interners, text)
     decode(layout, window, parts, 0, count, plan, interners, scratch, out, text)
     return count
@@ -109,7 +109,7 @@ def read_batch(
     layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults, choice,
     plan, interners, scratch, out, text,
 ):  # fmt: skip
-    """Hop and decode until `state[STOP]`; see `hop` for what is not said here.
+    """Locate and decode records until `state[STOP]`; for the rest see `hop`.
 
     Args:
         layout: see `layouts`.

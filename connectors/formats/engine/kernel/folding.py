@@ -1,4 +1,4 @@
-"""Folding by carry-less multiplication, as LLVM vector code: what numba cannot say in Python.
+"""CRC folding by carry-less multiplication, as LLVM vector code, which numba cannot express in Python.
 
 A block that lies n bits before another is multiplied by x^n modulo the polynomial and added to it, which leaves the
 remainder of the whole as it was. So blocks are folded over a long stretch in independent lanes, the lanes into one
@@ -21,7 +21,7 @@ from commitlake.connectors.formats.engine.kernel.compiled import emitted
 
 POLYNOMIAL = 0xEDB88320
 BLOCK_SIZE = 16
-"""Bytes of a block; a stretch must have one at least."""
+"""Size of a block in bytes; the input must have at least one block."""
 
 _LANES = 4
 _LOW_WORDS = (0xFFFFFFFF, 0xFFFFFFFF)
@@ -29,7 +29,7 @@ _BYTE, _INT, _WORD, _WIDE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.In
 
 
 def _power(exponent: int) -> int:
-    """x^exponent modulo the polynomial, reflected, in the place where a 64-bit multiplication wants it."""
+    """Return x^exponent modulo the polynomial, reflected, in the position for a 64-bit multiplication."""
     remainder = 1 << 31  # x^0, reflected
     for _ in range(exponent):
         remainder = (remainder >> 1) ^ (POLYNOMIAL if remainder & 1 else 0)
@@ -37,12 +37,12 @@ def _power(exponent: int) -> int:
 
 
 def _fold_over(size: int) -> tuple[int, int]:
-    """The multipliers of a block's two halves that move it `size` bytes on."""
+    """Return the multipliers of a block's two halves that move it by `size` bytes."""
     return _power(8 * size + 32), _power(8 * size - 32)
 
 
 def _quotient() -> int:
-    """x^64 divided by the polynomial, reflected, 33 bits: Barrett's constant."""
+    """Return x^64 divided by the polynomial, reflected, 33 bits: Barrett's constant."""
     polynomial = int(f"{POLYNOMIAL:032b}"[::-1], 2) | 1 << 32
     dividend, quotient = 1 << 64, 0
     for bit in range(32, -1, -1):
@@ -57,7 +57,7 @@ _BARRETT = (POLYNOMIAL << 1 | 1, _quotient())
 
 
 class _Folder:
-    """Emits the arithmetic of one width; a vector is `blocks` blocks of two 64-bit words."""
+    """Emitter of the arithmetic for one width; a vector is `blocks` blocks of two 64-bit words."""
 
     def __init__(self, builder: Any, blocks: int) -> None:
         self.builder = builder
@@ -69,7 +69,7 @@ class _Folder:
         self._multiply = cgutils.get_or_insert_function(builder.module, signature, name)
 
     def constant(self, *pairs: tuple[int, int]) -> Any:
-        """A vector of these blocks; of one, the same in all."""
+        """Return a vector of these blocks; a single one is repeated."""
         chosen = pairs if len(pairs) == self.blocks else pairs * self.blocks
         return ir.Constant(self.vector, [ir.Constant(_WORD, word) for pair in chosen for word in pair])
 
@@ -80,7 +80,7 @@ class _Folder:
         return self.builder.load(self.builder.bitcast(address, self.vector.as_pointer()), align=1)
 
     def seeded(self, vector: Any, state: Any) -> Any:
-        """The first vector of a stretch with the CRC so far in its first bytes."""
+        """Return the first vector of the input with the CRC so far in its first bytes."""
         seed = self.builder.insert_element(self.constant((0, 0)), state, ir.Constant(_INT, 0))
         return self.builder.xor(vector, seed)
 
@@ -92,12 +92,12 @@ class _Folder:
         return self.builder.xor(self.moved(vector, multipliers), data)
 
     def block(self, vector: Any, number: int) -> Any:
-        """One block of a vector."""
+        """Return one block of a vector."""
         mask = ir.Constant(ir.VectorType(_INT, 2), [2 * number, 2 * number + 1])
         return self.builder.shuffle_vector(vector, vector, mask)
 
     def joined_blocks(self, vector: Any) -> Any:
-        """A vector's blocks folded into its last one."""
+        """Fold a vector's blocks into its last one."""
         last = self.block(vector, self.blocks - 1)
         if self.blocks == 1:
             return last
@@ -109,7 +109,7 @@ class _Folder:
 
 
 class _Stretch:
-    """A cursor through the stretch, in the code that is emitted."""
+    """Cursor through the input, in the emitted code."""
 
     def __init__(self, builder: Any, data: Any, start: Any, length: Any) -> None:
         self._builder = builder
@@ -118,21 +118,21 @@ class _Stretch:
         self._cursor = cgutils.alloca_once_value(builder, start)
 
     def take(self, folder: _Folder) -> Any:
-        """The next vector."""
+        """Return the next vector."""
         here = self._builder.load(self._cursor)
         self._builder.store(self._builder.add(here, ir.Constant(_WORD, folder.size)), self._cursor)
         return folder.load(self._builder.gep(self._data, [here]))
 
     def left(self) -> Any:
-        """Bytes that are left."""
+        """Return the number of bytes left."""
         return self._builder.sub(self._end, self._builder.load(self._cursor))
 
     def has(self, size: int) -> Any:
-        """Whether so many bytes are left."""
+        """Return whether a number of bytes are left."""
         return self._builder.icmp_signed(">=", self.left(), ir.Constant(_WORD, size))
 
     def last_block(self, folder: _Folder) -> Any:
-        """The block that ends with the stretch."""
+        """Return the block at the end of the input."""
         return folder.load(
             self._builder.gep(self._data, [self._builder.sub(self._end, ir.Constant(_WORD, BLOCK_SIZE))])
         )
@@ -150,7 +150,7 @@ def _while(builder: Any, condition: Callable[[], Any], body: Callable[[], None])
 
 
 def _fold_lanes(builder: Any, stretch: _Stretch, folder: _Folder, first: Any) -> Any:
-    """Fold with several vectors side by side; `first` is taken already and counts for the first lane."""
+    """Fold with several vectors side by side; `first` is already read and counts for the first lane."""
     lanes = [cgutils.alloca_once_value(builder, first)]
     lanes += [cgutils.alloca_once_value(builder, stretch.take(folder)) for _ in range(_LANES - 1)]
     step = folder.constant(_fold_over(_LANES * folder.size))
@@ -168,7 +168,7 @@ def _fold_lanes(builder: Any, stretch: _Stretch, folder: _Folder, first: Any) ->
 
 
 def _fold_vectors(builder: Any, stretch: _Stretch, folder: _Folder, state: Any) -> Any:
-    """Fold all whole vectors; the stretch has one at least. What is left of it is one block."""
+    """Fold all whole vectors, at least one, and leave one block."""
     vector = cgutils.alloca_once_value(builder, folder.seeded(stretch.take(folder), state))
     with builder.if_then(stretch.has((2 * _LANES - 1) * folder.size)):
         builder.store(_fold_lanes(builder, stretch, folder, builder.load(vector)), vector)
@@ -199,7 +199,7 @@ def _fold_rest(builder: Any, stretch: _Stretch, folder: _Folder, block: Any) -> 
 
 
 def _reduce(builder: Any, folder: _Folder, block: Any) -> Any:
-    """128 bits to the 32 of the CRC."""
+    """Reduce 128 bits to the 32 bits of the CRC."""
 
     def shifted(value: Any, bits: int) -> Any:
         return builder.bitcast(builder.lshr(builder.bitcast(value, _WIDE), ir.Constant(_WIDE, bits)), folder.vector)
@@ -247,6 +247,6 @@ def _folding(blocks: int) -> Callable[..., Any]:
 
 
 fold_crc_narrow = emitted(_folding(1))
-"""The inverted CRC of a stretch of at least a block, from the inverted CRC before it; needs PCLMULQDQ."""
+"""Inverted CRC of at least one block, from the inverted CRC before it; needs PCLMULQDQ."""
 fold_crc_wide = emitted(_folding(4))
-"""The same, and needs VPCLMULQDQ and AVX-512."""
+"""Same, and needs VPCLMULQDQ and AVX-512."""

@@ -1,4 +1,4 @@
-"""The folder in which this project's compiled functions are kept, and how processes share it.
+"""Cache folder of this project's compiled functions, which processes share.
 
 numba decides by the file of a function whether its compiled code is still valid, not by the files of the functions
 that it calls. The folder is therefore named after a hash of all sources that are compiled together, and of the formats.
@@ -43,7 +43,7 @@ _logger = logging.getLogger(__name__)
 
 @functools.cache
 def cache_folder() -> Path | None:
-    """Return the folder for compiled functions of these sources, or None if no folder can be written."""
+    """Return the cache folder for these sources, or None if no folder is writable."""
     for root in _roots():
         with contextlib.suppress(OSError):
             root.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def _digest() -> str:
 
 
 def sources() -> Iterator[tuple[str, bytes]]:
-    """Name and source of every module that has compiled functions, and of those whose constants they hold.
+    """Return name and source of every module with compiled functions, and of modules whose constants they contain.
 
     A module has compiled functions only if it names the decorator, `compiled`, or the module that has it. Constants are
     in the same module, in a folder `kernel`, or in the layouts.
@@ -84,7 +84,7 @@ def sources() -> Iterator[tuple[str, bytes]]:
 
 
 def function_cache(function: Callable[..., Any]) -> KernelFunctionCache | None:
-    """Return the cache of one function, or None if it cannot be kept anywhere."""
+    """Return the cache of one function, or None if it cannot be stored."""
     try:
         return KernelFunctionCache(function)
     except RuntimeError as error:  # numba has found no locator
@@ -93,7 +93,7 @@ def function_cache(function: Callable[..., Any]) -> KernelFunctionCache | None:
 
 
 class _KernelCacheLocator(InTreeCacheLocator):
-    """Places a function of a source file in this project's folder."""
+    """Locator that places functions of a source file in this project's folder."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         super().__init__(function, file)
@@ -110,7 +110,7 @@ class _KernelCacheImpl(CompileResultCacheImpl):
 
 
 class _DamagedError(Exception):
-    """A file whose checksum is not that of its content."""
+    """Error for a file whose checksum does not match its content."""
 
 
 def _checksum(content: bytes) -> bytes:
@@ -118,10 +118,10 @@ def _checksum(content: bytes) -> bytes:
 
 
 class KernelCacheFile(IndexDataCacheFile):
-    """The index of one function's compiled versions, and their files."""
+    """Index of one function's compiled versions, with their files."""
 
     def load(self, key: object) -> Any:
-        """Return the compiled version for a key, or None if it is not there or is damaged."""
+        """Return the compiled version for a key, or None if it is missing or damaged."""
         try:
             return super().load(key)
         except Exception as error:  # noqa: BLE001 (unpickling what an older version wrote may raise anything)
@@ -129,7 +129,7 @@ class KernelCacheFile(IndexDataCacheFile):
             return None
 
     def save(self, key: object, data: object) -> None:
-        """Add a compiled version, unless another process was first."""
+        """Add a compiled version, unless another process has already added it."""
         with self._only_writer():
             if self.load(key) is not None:
                 return
@@ -175,7 +175,7 @@ class KernelCacheFile(IndexDataCacheFile):
 
     @contextlib.contextmanager
     def _only_writer(self) -> Iterator[None]:
-        """Let one process at a time add to a folder, where its file system has locks."""
+        """Lock a folder for writing, if its file system supports locks."""
         descriptor = os.open(self._cache_path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with contextlib.suppress(OSError):
@@ -196,7 +196,7 @@ class KernelFunctionCache(FunctionCache):
         self._cache_file = KernelCacheFile(self._cache_path, self._impl.filename_base, stamp)
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        """Keep a compiled version; what cannot be written is compiled again by the next process."""
+        """Store a compiled version; if that fails, the next process compiles it again."""
         try:
             super().save_overload(signature, data)
         except OSError as error:
@@ -205,5 +205,5 @@ class KernelFunctionCache(FunctionCache):
 
 @functools.cache
 def _warn_of_folder(folder: str, reason: str | None) -> None:
-    """Warn once: there may be a hundred functions."""
+    """Log one warning, because there may be a hundred functions."""
     _logger.warning("compiled functions cannot be kept in %s, and are compiled in every process: %s", folder, reason)

@@ -1,4 +1,4 @@
-"""What becomes of a mapped file that somebody cuts: zeros and a mark, where otherwise the process would end.
+"""Signal handler for mapped files that are truncated: it supplies zeros and sets a mark instead of a crash.
 
 A look at a mapped page that the file no longer has is a SIGBUS. `on_bus_error` is the handler for it: in a region that
 was entered in its table it puts a page of zeros there, counts, and lets the kernel go on; anywhere else it gives way to
@@ -24,7 +24,7 @@ BEGIN, END, PAGE_SIZE, HITS = range(4)
 """Columns of the table, int64."""
 ROW_SIZE = 4
 TELL_TABLE = 0
-"""A signal number that there is not."""
+"""Signal number that does not exist."""
 
 _WORD = ir.IntType(64)
 _ADDRESS_IN_INFO = 16  # siginfo_t.si_addr on 64-bit Linux
@@ -39,7 +39,7 @@ _signal: Any = types.ExternalFunction("signal", types.intp(types.int32, types.in
 
 @emitted
 def _table(typing_context):
-    """The address of the table, which is part of the compiled module."""
+    """Return the address of the table, which is part of the compiled module."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.ArrayType(_WORD, ROWS * ROW_SIZE)
@@ -86,4 +86,4 @@ def _on_bus_error(number, info, context):
 
 
 on_bus_error: Any = compiled_callback(types.int64(types.int32, types.int64, types.int64))(_on_bus_error)
-"""The signal handler, see the module."""
+"""Signal handler, see the module."""

@@ -1,4 +1,4 @@
-"""From record to record through a window.
+"""Loop from record to record through a window.
 
 `hop` walks until the window, the range or its room for results ends, and leaves in `state` where to go on. For each
 record that proves itself it writes where the record's parts lie (rows of `parts`, positions in the window); for each
@@ -37,7 +37,7 @@ STATE_SIZE = 9
 STOP_WINDOW, STOP_ROOM, STOP_LIMIT, STOP_BLANK, STOP_UNWRITTEN = range(5)
 
 RECORD, BLANK, UNWRITTEN, MORE = range(4)
-"""What `examine` finds; or a fault, by its code."""
+"""Findings of `examine`; other values are codes of faults."""
 FAULT_BY_CODE = {10 + number: fault for number, fault in enumerate(Fault)}
 CODE_BY_FAULT = {fault: code for code, fault in FAULT_BY_CODE.items()}
 _BODY_CRC, _HOLE = CODE_BY_FAULT[Fault.BODY_CRC], CODE_BY_FAULT[Fault.HOLE]
@@ -57,7 +57,7 @@ def _any_data(window, begin, end):
 
 @compiled
 def _search(layout, window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults):
-    """Go on to what ends the bad range; False where the window ends first."""
+    """Search for the end of a bad range; return False if the window ends first."""
     if state[BAD_ALL_ZEROS] and _any_data(window, state[POSITION] - origin, length):
         state[BAD_ALL_ZEROS] = 0
     end = -1
@@ -113,7 +113,7 @@ def _search(layout, window, length, origin, limit, segment_end, file_end, max_re
 
 @compiled
 def go_back(position, state, faults):
-    """Forget what was found from a record on that there was no room for: the next hop finds it again."""
+    """Discard the findings from a record on that did not fit; the next hop finds them again."""
     state[POSITION] = position
     while state[FAULTS] > 0 and faults[state[FAULTS] - 1, 0] >= position:
         state[FAULTS] -= 1
@@ -123,7 +123,7 @@ def go_back(position, state, faults):
 
 @compiled
 def hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults):
-    """Walk on from `state[POSITION]` until `state[STOP]`.
+    """Continue from `state[POSITION]` until `state[STOP]`.
 
     Args:
         layout: see `layouts`.

@@ -1,4 +1,4 @@
-"""Unaligned loads and stores, and looks at many bytes at once, as a few machine instructions each.
+"""Unaligned loads and stores, and tests of many bytes at once, as a few machine instructions each.
 
 numba alone would build a word from single bytes with a bounds rule for each. The caller vouches for the positions:
 what is read may reach up to `PADDING` bytes behind a value, what is written up to `OVERWRITE` bytes behind a copy.
@@ -15,9 +15,9 @@ from numba import types
 from commitlake.connectors.formats.engine.kernel.compiled import emitted
 
 PADDING = 64
-"""Bytes that must be readable behind the last byte of a window that counts."""
+"""Number of readable bytes needed after the last byte of a window."""
 OVERWRITE = 32
-"""Bytes that must be writable behind the last byte of a copy."""
+"""Number of writable bytes needed after the last byte of a copy."""
 
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
 
@@ -49,7 +49,7 @@ load_le_u64 = emitted(_loader(types.uint64, swap=False))
 
 @emitted
 def store_be_u64(typing_context, out, position, value):
-    """Write eight bytes, the most significant first."""
+    """Write eight bytes, most significant first."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, at, word = arguments
@@ -62,7 +62,7 @@ def store_be_u64(typing_context, out, position, value):
 
 @emitted
 def copy_block(typing_context, window, source, out, target):
-    """Copy 32 bytes, whatever of them counts."""
+    """Copy 32 bytes, of which only some may be needed."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, OVERWRITE)
@@ -75,7 +75,7 @@ def copy_block(typing_context, window, source, out, target):
 
 
 def _all_of(builder: Any, vector: Any, value: Any) -> Any:
-    """A vector with the same value everywhere."""
+    """Return a vector with the same value everywhere."""
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, one, mask)
@@ -87,7 +87,7 @@ def _mask_of(builder: Any, flags: Any) -> Any:
 
 @emitted
 def find_marks(typing_context, window, position, first, second, third):
-    """Of the next 64 bytes, as bits: which are one of three values, and which are not ASCII."""
+    """Return bits for the next 64 bytes: those equal to one of three values, and those that are not ASCII."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, 64)
@@ -106,7 +106,7 @@ def find_marks(typing_context, window, position, first, second, third):
 
 @emitted
 def find_bytes(typing_context, window, position, first, second):
-    """Of the next 64 bytes, as bits: which are one of two values."""
+    """Return bits for the next 64 bytes: those equal to one of two values."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, 64)
@@ -120,7 +120,7 @@ def find_bytes(typing_context, window, position, first, second):
 
 @emitted
 def any_set(typing_context, window, position):
-    """Whether one of the next 64 bytes is not zero."""
+    """Return whether one of the next 64 bytes is not zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(512)
@@ -132,7 +132,7 @@ def any_set(typing_context, window, position):
 
 @emitted
 def lowest_bit(typing_context, mask):
-    """The number of the lowest bit that is set; there must be one."""
+    """Return the number of the lowest bit that is set; there must be one."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))

@@ -1,4 +1,4 @@
-"""A record's properties out of a window, 64 bytes at a look: the loop of every format that has some.
+"""Parser of a record's properties, 64 bytes at a time: the loop of every format with properties.
 
 Properties are entries, one after another: a name, a separator, a value, and a mark that ends the entry, which the last
 one may lack. Marks are ASCII, so entries are found in bytes, before anything is decoded. What the marks are is a
@@ -25,7 +25,7 @@ from commitlake.connectors.formats.engine.kernel.memory import find_marks, lowes
 from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, copy_span, intern_span
 
 MAX_ENTRIES = (1 << 15) - 1
-"""In one record, at most."""
+"""Maximum number of properties in one record."""
 _NONE = np.int64(-1)
 _LOOK_BYTES = 64
 _ENTRY_BITS = 15  # of a mark in `seen`
@@ -34,7 +34,7 @@ assert MAX_ENTRIES <= _ENTRY_MASK
 
 
 class Grammar(NamedTuple):
-    """The marks of a format's properties.
+    """Separators of a format's properties.
 
     Attributes:
         entry_end: behind each entry.
@@ -48,7 +48,7 @@ class Grammar(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """How far a record's properties are read.
+    """Position in a record's properties.
 
     Attributes:
         block: the 64 bytes that were looked at last.
@@ -66,7 +66,7 @@ class Cursor(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry.
+    """Entry of a property.
 
     Attributes:
         is_there: false after the last one.
@@ -87,7 +87,7 @@ class Entry(NamedTuple):
 
 @inlined
 def first_entry(position):
-    """A cursor before the first entry of properties that begin at a position."""
+    """Return a cursor before the first entry of properties that begin at a position."""
     return Cursor(position - _LOOK_BYTES, np.uint64(0), np.uint64(0), position, _NONE)
 
 
@@ -101,7 +101,7 @@ def _is_mark(grammar, window, at, end):
 
 @inlined
 def next_entry(grammar, window, end, cursor):
-    """(the next entry of properties that end at `end`, the cursor behind it)."""
+    """Return the next entry of properties that end at `end`, and the cursor after it."""
     block, marks, others, begin, escaped = cursor
     separator = _NONE
     has_escapes, name_is_odd = False, False
@@ -140,7 +140,7 @@ def next_entry(grammar, window, end, cursor):
 
 @inlined
 def intern_name(window, begin, length, seed, number, likely_names, counts, table, starts, texts):
-    """The number of a property's name; the entry with the same number in the record before has the same, mostly.
+    """Return the number of a property's name, which is mostly that of the same entry in the previous record.
 
     Args:
         window: where it lies.
@@ -162,7 +162,7 @@ def intern_name(window, begin, length, seed, number, likely_names, counts, table
 
 @inlined
 def place_of(name, count, first, serial, seen, likely_names, entry_names):
-    """(a name's place among the record's entries, how many it has then); a name that repeats keeps its place.
+    """Return the place of a name among the record's entries, and their number; a repeated name keeps its place.
 
     Args:
         name: its number.
@@ -184,7 +184,7 @@ def place_of(name, count, first, serial, seen, likely_names, entry_names):
 
 @inlined
 def note_value(entry, place, spans):
-    """Note where the value of the entry at a place is; `copy_values` reads it."""
+    """Record the position of an entry's value; `copy_values` reads it."""
     length = entry.end - entry.separator - 1
     spans[0, place] = entry.separator + 1
     spans[1, place] = ~length if entry.has_escapes else length
@@ -192,7 +192,7 @@ def note_value(entry, place, spans):
 
 @inlined
 def _copy_unescaped(escape, window, position, length, out, target):
-    """Copy a value without the escapes that stand before something; how many bytes it has then."""
+    """Copy a value without its escapes, and return its length."""
     end, begin = position + length, target
     while position < end:
         if window[position] == escape and position + 1 < end:
@@ -205,7 +205,7 @@ def _copy_unescaped(escape, window, position, length, out, target):
 
 @inlined
 def copy_values(grammar, window, spans, count, first, values, offsets, target):
-    """Copy the values of a record's entries one after another; where the last one ends.
+    """Copy the values of a record's entries one after another, and return the end of the last.
 
     Args:
         grammar: the format's.

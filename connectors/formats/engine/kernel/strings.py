@@ -1,4 +1,4 @@
-"""Strings out of a window: copied, compared, numbered.
+"""Strings in a window: copied, compared, numbered.
 
 Windows and outputs have the slack that `memory` asks for.
 """
@@ -17,7 +17,7 @@ TEXT_END = 1  # bytes of `texts` that are used
 
 @inlined
 def copy_span(window, position, length, out, target):
-    """Copy one value; up to OVERWRITE bytes behind it are overwritten."""
+    """Copy one value; up to OVERWRITE bytes after it are overwritten."""
     done = 0
     while done < length:
         copy_block(window, position + done, out, target + done)
@@ -26,7 +26,7 @@ def copy_span(window, position, length, out, target):
 
 @compiled
 def spans_to_offsets(lengths, offsets):
-    """Arrow's n + 1 offsets of values with these lengths; a negative length, null, takes no room."""
+    """Compute Arrow's n + 1 offsets of values with these lengths; a negative length, null, takes no room."""
     total = 0
     offsets[0] = 0
     for row in range(len(lengths)):
@@ -38,7 +38,7 @@ def spans_to_offsets(lengths, offsets):
 
 @compiled
 def copy_spans(window, positions, lengths, out):
-    """The values one behind the other; `out` has room for their sum, and OVERWRITE bytes more."""
+    """Copy values one after another; `out` has room for their sum, and OVERWRITE bytes more."""
     target = 0
     for row in range(len(positions)):
         length = lengths[row]
@@ -49,13 +49,13 @@ def copy_spans(window, positions, lengths, out):
 
 @inlined
 def _tail(window, position, length):
-    """The last bytes of a value, fewer than 8 or 8 of them, as a word; what lies behind them is cleared."""
+    """Return the last bytes of a value, at most 8, as a word; bytes after them are cleared."""
     return load_le_u64(window, position) & (~np.uint64(0) >> np.uint64(8 * (8 - length)))
 
 
 @inlined
 def hash_span(window, position, length, seed):
-    """A 64-bit hash that cannot be foreseen without the seed."""
+    """Return a 64-bit hash that cannot be predicted without the seed."""
     value = (np.uint64(length) * np.uint64(0x9E3779B97F4A7C15)) ^ seed
     while length > 8:
         value = (value ^ load_le_u64(window, position)) * np.uint64(0xFF51AFD7ED558CCD)
@@ -69,7 +69,7 @@ def hash_span(window, position, length, seed):
 
 @inlined
 def equal_spans(window, position, texts, start, length):
-    """Whether a value in the window and one in `texts`, both so long, are the same."""
+    """Return whether a value in the window and one in `texts`, of the same length, are equal."""
     while length > 8:
         if load_le_u64(window, position) != load_le_u64(texts, start):
             return False
@@ -81,7 +81,7 @@ def equal_spans(window, position, texts, start, length):
 
 @inlined
 def intern_span(window, position, length, seed, likely, counts, table, starts, texts):
-    """The number of a value among those seen so far; a new one gets the next.
+    """Return the number of a value among those seen so far; a new one gets the next number.
 
     Args:
         window: where the value lies.
@@ -118,7 +118,7 @@ def intern_span(window, position, length, seed, likely, counts, table, starts, t
 
 @compiled
 def expanded_size(codes, value_offsets):
-    """Bytes of the values with these numbers, one behind the other; -1 is null."""
+    """Return the total size of the values with these numbers; -1 is null."""
     total = 0
     for row in range(len(codes)):
         code = codes[row]
@@ -129,7 +129,7 @@ def expanded_size(codes, value_offsets):
 
 @compiled
 def expand(codes, value_offsets, values, offsets, out):
-    """The values with these numbers, one behind the other, with Arrow's offsets; -1 is null.
+    """Write the values with these numbers one after another, with Arrow's offsets; -1 is null.
 
     `values` has PADDING bytes, `out` OVERWRITE bytes more than count.
     """

@@ -1,4 +1,4 @@
-"""What the kernel's loops take from JMQ's journal: see `kernel.layouts`.
+"""JMQ's journal for the kernel's loops: see `kernel.layouts`.
 
 records     what stands at a position, and where a record's parts lie
 columns     fields, addresses, ids; numbers: as text

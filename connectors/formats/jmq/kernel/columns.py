@@ -1,4 +1,4 @@
-"""The columns of journal records: fields of all sizes, addresses, ids, and what is split."""
+"""Columns of journal records: fields of all sizes, addresses, ids, and texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ assert _MOST_MENDED * (3 * 0xFF + MAX_SIZE + MAX_SIZE // 2) + _MOST_NAME + _FIXE
 
 @compiled
 def filtered_by(window, parts, row):
-    """See `layouts`."""
+    """Return a record's own offset, store time and queue id; see `layouts`."""
     start = parts[h.START, row]
     return (
         load_be_i64(window, start + _OFFSET),
@@ -49,7 +49,7 @@ def filtered_by(window, parts, row):
 
 @compiled
 def text_size(parts, row, plan):
-    """See `layouts`; an entry of three bytes takes four of an output that counts entries as such."""
+    """Return how many bytes a record may add to any output; see `layouts`. An entry has at least three bytes."""
     properties = parts[h.PROPERTIES_LENGTH, row]
     texts = parts[h.TOPIC_LENGTH, row] + parts[APP_LENGTH, row] + parts[BUSINESS_ID_LENGTH, row]
     return texts + properties + properties // 2 + len(plan.id_suffix) + _FIXED_NEED
@@ -78,7 +78,7 @@ def _intern_fields(window, starts, offset, size, seed, interner, out):
 
 @compiled
 def _write_ids(window, parts, first, count, suffix, text):
-    """Ids as `schemas.layouts.jmq.message_id` writes them, of the topics' bytes as they are stored."""
+    """Write ids like `schemas.layouts.jmq.message_id`, with the topics' bytes as they are stored."""
     target = text.used[b.UNIQUE_BYTES]
     length = len(suffix) - OVERWRITE
     for row in range(first, first + count):
@@ -98,7 +98,7 @@ def _write_ids(window, parts, first, count, suffix, text):
 
 @compiled
 def decode(window, parts, first, count, plan, interners, scratch, out, text):
-    """See `layouts`."""
+    """Decode records into rows; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = plan.wanted, plan.seed
     end = first + count

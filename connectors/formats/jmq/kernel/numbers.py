@@ -12,7 +12,7 @@ _TEN = np.uint64(10)
 
 @compiled
 def write_unsigned(value, out, target):
-    """Write a uint64; where the text ends in `out`."""
+    """Write a uint64, and return the end of the text in `out`."""
     digits = 1
     rest = value // _TEN
     while rest != 0:
@@ -30,7 +30,7 @@ def write_unsigned(value, out, target):
 
 @compiled
 def write_signed(value, out, target):
-    """Write an int64; where the text ends in `out`."""
+    """Write an int64, and return the end of the text in `out`."""
     if value < 0:
         out[target] = _MINUS
         return write_unsigned(~np.uint64(value) + np.uint64(1), out, target + 1)

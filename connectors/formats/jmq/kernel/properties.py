@@ -1,4 +1,4 @@
-"""Properties out of a window, by the rules of `schemas.layouts.jmq.properties`, and what is shown beside them.
+"""Parser of properties in a window, by the rules of `schemas.layouts.jmq.properties`, with two added properties.
 
 A name is numbered as it is stored, and unescaped when its text is made: that is right as long as it is escaped the one
 way that JMQ writes. A record with a name that is not is left to be mended, like one whose texts are not UTF-8.
@@ -30,9 +30,9 @@ from commitlake.schemas.layouts.jmq import properties as layout
 from commitlake.schemas.layouts.jmq.journal import HEAD
 
 MOST_ENTRIES = layout.MAX_SIZE // 3 + 1
-"""In one record: a name, `=`, nothing, and a newline, which the last one lacks."""
+"""Number of properties of one record: each has a name, `=`, a value and a newline, which the last one lacks."""
 OWN_NAMES = ("=app", "=receive_timestamp")
-"""Names of what is shown beside the properties, as no record can store a name: it would end at the `=`."""
+"""Names of the added properties, which no record can store, because a name ends at the `=`."""
 NAME_APP, NAME_RECEIVE_TIMESTAMP = range(len(OWN_NAMES))
 
 GRAMMAR = Grammar(ord("\n"), ord("="), escape=ord("\\"))
@@ -47,7 +47,7 @@ def _receive_timestamp(window, start):
 
 @compiled
 def split_properties(window, parts, first_row, count, seed, wanted, names, groups, scratch, group_codes, text):
-    """Find the entries of these records' properties, and put application and time of receipt behind them.
+    """Find the entries of these records' properties, and append application and receive time.
 
     Args:
         window: where they lie.

@@ -1,4 +1,4 @@
-"""What journal records are, by the rules of `schemas.layouts.jmq.scan`; offsets come from the declared layouts.
+"""Rules for journal records as in `schemas.layouts.jmq.scan`; offsets come from the declared layouts.
 
 Of a record's own offset all eight bytes are compared before anything else is looked at: a magic of two bytes is
 everywhere in a large file.
@@ -83,7 +83,7 @@ def _unsigned16(window, position):
 
 @compiled
 def examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
-    """(what stands at a position, its size): `schemas.layouts.jmq.scan.examine`, and the parts of a record."""
+    """Return the state of a position and its size, as `schemas.layouts.jmq.scan.examine`, and the parts of a record."""
     available = length - position
     left = file_end - offset
     if available < _FILLER_SIZE:
@@ -124,7 +124,7 @@ def examine(window, length, position, offset, segment_end, file_end, max_record,
 
 @inlined
 def _locate(window, position, size):
-    """Where a record's parts lie, each length checked against the record; the first is -1 where they do not fit.
+    """Locate a record's parts, and check each length; the first is -1 if they do not fit.
 
     Returns:
         Place and length of body, topic, application, business id and properties.
@@ -173,13 +173,13 @@ def _note(parts, row, position, located):
 
 @inlined
 def agrees(window, position, body, body_length):
-    """Whether a record's body agrees with its CRC."""
+    """Return whether a record's body matches its CRC."""
     return np.int64(crc32(window, body, body_length)) == load_be_i64(window, position + _AT_CRC)
 
 
 @compiled
 def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
-    """Take intact records one after the other, as `examine` would; where one is not, it is left to `examine`.
+    """Read intact records one after the other, as `examine` would, up to the first one that is not intact.
 
     Returns:
         Where the first record begins that was not taken, and how many columns of `parts` are filled.
@@ -204,7 +204,7 @@ def take_records(window, length, origin, limit, max_record, verify, position, pa
 
 @compiled
 def next_landmark(window, begin, length, origin):
-    """The next position with a filler's magic, or with a message's and its own offset; -1 where there is none."""
+    """Return the next position with a filler's magic, or with a message's and its own offset; -1 if there is none."""
     block = begin + _AT_MAGIC
     end = length - _MAGIC_SIZE + 1
     while block < end:
@@ -226,25 +226,25 @@ def next_landmark(window, begin, length, origin):
 
 @compiled
 def landmark_reach():
-    """See `layouts`."""
+    """Return how many bytes `next_landmark` examines; see `layouts`."""
     return _REACH
 
 
 @compiled
 def ends_bad_range(kind):
-    """See `layouts`: offset and lengths put a record's size beyond doubt, whatever its body is."""
+    """Return whether a record is certain by its offset and lengths, whatever its body is; see `layouts`."""
     return kind == RECORD or kind == _BODY_CRC
 
 
 @compiled
 def head_of(window, position):
-    """See `layouts`."""
+    """Return a record's own offset and size; see `layouts`."""
     return load_be_i64(window, position + _AT_OFFSET), _unsigned32(window, position)
 
 
 @compiled
 def head_size():
-    """See `layouts`."""
+    """Return the size of a record's head; see `layouts`."""
     return _HEAD_SIZE
 
 

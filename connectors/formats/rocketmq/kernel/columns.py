@@ -1,4 +1,4 @@
-"""The columns of CommitLog records: where fields lie, and what is interned, copied or split."""
+"""Columns of CommitLog records: positions of fields, and texts to be interned, copied or split."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
 from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 FROM_START, FROM_STORE_HOST, FROM_BODY = h.START, STORE_HOST, h.BODY
-"""Rows of `parts` that fields are found from."""
+"""Rows of `parts` from which fields are located."""
 
 # Columns of `fields32` and `fields64`: a row of `parts`, and how far from there the field lies; of `fields32` also
 # which of its bits count.
@@ -37,7 +37,7 @@ _FIXED_NEED = 64  # bytes that a record may need besides its topic and propertie
 
 @compiled
 def filtered_by(window, parts, row):
-    """See `layouts`."""
+    """Return a record's own offset, store time and queue id; see `layouts`."""
     start = parts[h.START, row]
     return (
         load_be_i64(window, start + _PHYSICAL_OFFSET),
@@ -48,13 +48,13 @@ def filtered_by(window, parts, row):
 
 @compiled
 def text_size(parts, row, plan):
-    """See `layouts`."""
+    """Return how many bytes a record may add to any output; see `layouts`."""
     return parts[h.TOPIC_LENGTH, row] + parts[h.PROPERTIES_LENGTH, row] + _FIXED_NEED
 
 
 @compiled
 def decode(window, parts, first, count, plan, interners, scratch, out, text):
-    """See `layouts`."""
+    """Decode records into rows; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = plan.wanted, plan.seed
     end = first + count

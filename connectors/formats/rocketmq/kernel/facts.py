@@ -1,4 +1,4 @@
-"""Compiled: what indexes say of each record, taken from the log while the record is in the processor's cache.
+"""Compiled extraction of index data from records, while they are in the processor's cache.
 
 Java's `String.hashCode` is 31 * h + unit over UTF-16 units; in arithmetic modulo 2^64 its low 32 bits are the same. A
 record in BoltMQ's dialect has FNV-1 as the code of its tags, and no keys, as nothing can be found in BoltMQ's index.
@@ -39,14 +39,14 @@ from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC, SC
 PHYSICAL_OFFSET, QUEUE_OFFSET, STORE_TIMESTAMP, TAGS_CODE = range(4)
 """Rows of `longs`."""
 SIZE, TOPIC, QUEUE_ID, SYS_FLAG, DELAY_LEVEL, BATCH_SIZE, TAGS_HASH, KEY_END = range(8)
-"""Rows of `ints`. TAGS_HASH is -1 where there are no tags; KEY_END is where a record's hashes end in `key_hashes`."""
+"""Rows of `ints`. TAGS_HASH is -1 if there are no tags; KEY_END is the end of a record's hashes in `key_hashes`."""
 ROWS, KEYS, ODD = range(3)
-"""Places in `used`."""
+"""Positions in `used`."""
 PLAIN, SCHEDULE, BOLTMQ_SCHEDULE, NOT_TEXT = range(4)
-"""Kinds of topics; the schedule topic of one dialect is a plain one in the other."""
+"""Kinds of topics; the schedule topic of one dialect is a normal topic in the other."""
 
 CHUNK = 256
-"""Records that are hopped over before they are looked at: few enough to stay in the cache."""
+"""Number of records that are located before they are examined: few enough to stay in the cache."""
 _SYS_FLAG, _QUEUE_ID = HEAD.offset_of("sys_flag"), HEAD.offset_of("queue_id")
 _AT_OFFSET, _AT_QUEUE_OFFSET = HEAD.offset_of("physical_offset"), HEAD.offset_of("queue_offset")
 _STORE_TIME = -STORED.size
@@ -60,7 +60,7 @@ _FNV_BASIS, _FNV_PRIME = np.uint64(FNV_64_BASIS), np.uint64(FNV_64_PRIME)
 
 
 def _word(text: str) -> np.uint64:
-    """The first bytes of a name as the window has them, eight of them or all."""
+    """Return the first eight bytes of a name, or all if it is shorter, as a word."""
     return np.uint64(int.from_bytes(text.encode()[:8], "little"))
 
 
@@ -73,7 +73,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 class Out(NamedTuple):
-    """Where the kernel writes.
+    """Outputs of the kernel.
 
     Attributes:
         used: int64[3], see ROWS.
@@ -98,7 +98,7 @@ class Out(NamedTuple):
 
 @compiled
 def hash_text(window: Array, position: Any, length: Any, value: Any) -> Any:
-    """Go on from the hash `value` over a text in UTF-8, which must be well-formed; uint64, its low half counts."""
+    """Continue the hash `value` over well-formed UTF-8 text; the low half of the uint64 counts."""
     end = position + length
     while end - position >= 4:
         first, second = np.uint64(window[position]), np.uint64(window[position + 1])
@@ -133,21 +133,21 @@ def hash_text(window: Array, position: Any, length: Any, value: Any) -> Any:
 
 @compiled
 def signed_hash(value: Any) -> Any:
-    """A hash as Java's int."""
+    """Return a hash as Java's int."""
     low = np.int64(value & _LOW)
     return low - (np.int64(1) << 32) if low >= (np.int64(1) << 31) else low
 
 
 @compiled
 def index_hash(value: Any) -> Any:
-    """What an index stores of a hash: abs, and 0 for the one value that has none."""
+    """Return the index's form of a hash: its absolute value, or 0 for the one value that has none."""
     number = abs(signed_hash(value))
     return np.int64(0) if number >= (np.int64(1) << 31) else number
 
 
 @compiled
 def fnv1_64(window: Array, position: Any, length: Any) -> Any:
-    """FNV-1 of some bytes, as Go's int64."""
+    """Return the FNV-1 hash of some bytes, as Go's int64."""
     value = _FNV_BASIS
     for at in range(position, position + length):
         value = (value * _FNV_PRIME) ^ np.uint64(window[at])
@@ -156,7 +156,7 @@ def fnv1_64(window: Array, position: Any, length: Any) -> Any:
 
 @compiled
 def _number(window: Array, position: Any, length: int) -> Any:
-    """A number of one to nine digits, or -1."""
+    """Return a number of one to nine digits, or -1."""
     if length > 9:
         return np.int64(-1)
     value = np.int64(0)
@@ -182,7 +182,7 @@ def _kind_of(window: Array, position: int, length: int) -> Any:
 
 @compiled
 def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any, topics: Any, out: Any) -> Any:
-    """Write what indexes say of these records; how many of them there was room for."""
+    """Write the index data of these records, and return how many of them fit."""
     counts, table, starts, texts = topics
     used, longs, ints, key_hashes, tags_key, odd, topic_hashes, topic_kinds = out
     row, key = used[ROWS], used[KEYS]
@@ -297,7 +297,7 @@ def read_facts(
     window: Array, length: int, origin: int, limit: int, segment_end: int, file_end: int, max_record: int,
     verify: bool, state: Array, parts: Array, faults: Array, seed: Any, topics: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Hop until `state[STOP]`, and write what indexes say of each record; see `hop.hop` for what is not said here.
+    """Locate records until `state[STOP]`, and write the index data of each; for the rest see `hop.hop`.
 
     Args:
         window: see `hop`.

@@ -1,4 +1,4 @@
-"""Message ids of CommitLog records, which no record stores."""
+"""Message ids of CommitLog records, which are not stored in records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
 
 @compiled
 def _hex_digits(value):
-    """The eight upper-case hex digits of a 32-bit number, as a word with the first one on top."""
+    """Return the eight upper-case hex digits of a 32-bit number, as a word with the first digit on top."""
     word = np.uint64(value)
     word = (word | (word << np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
     word = (word | (word << np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
@@ -24,7 +24,7 @@ def _hex_digits(value):
 
 @compiled
 def _write_hex(window, position, size, out, target):
-    """Hex of `size` bytes, a multiple of four."""
+    """Write `size` bytes, a multiple of four, as hex."""
     for at in range(0, size, 4):
         number = np.uint64(load_be_i32(window, position + at)) & np.uint64(0xFFFFFFFF)
         store_be_u64(out, target + 2 * at, _hex_digits(number))
@@ -32,7 +32,7 @@ def _write_hex(window, position, size, out, target):
 
 @compiled
 def write_message_ids(window, parts, first_row, count, sys_flags, v6_bit, physical_offset_field, start, offsets, out):
-    """Offset message ids: hex of store host and physical offset, as `schemas.layouts.rocketmq.message_id` writes it.
+    """Write offset message ids, hex of store host and physical offset, as `schemas.layouts.rocketmq.message_id` does.
 
     Args:
         window: where the records lie.

@@ -1,4 +1,4 @@
-"""Compiled: the topic that a message was sent to, by the rules of `schemas.layouts.rocketmq.origins`.
+"""Compiled search for the original topic of a message, by the rules of `schemas.layouts.rocketmq.origins`.
 
 A value is (its place, its length); a length of -1 means that there is none.
 """
@@ -19,7 +19,7 @@ _DLQ, _DLQ_LENGTH = np.uint64(int.from_bytes(DLQ_PREFIX.encode(), "little")), le
 _RETRY_MASK, _DLQ_MASK = (np.uint64((1 << 8 * length) - 1) for length in (_RETRY_LENGTH, _DLQ_LENGTH))
 _PERCENT = np.uint8(ord("%"))
 ORIGINS = np.int64(sum(1 << name for name in (b.NAME_REAL_TOPIC, b.NAME_RETRY_TOPIC, b.NAME_DLQ_ORIGIN_TOPIC)))
-"""Bits of the names of properties that name an origin."""
+"""Bits of the property names that contain an original topic."""
 _PLUS, _UNDERLINE = (np.uint8(ord(separator)) for separator in POP_SEPARATORS)
 
 
@@ -35,7 +35,7 @@ def _is_dead_letter(window, position, length):
 
 @compiled
 def _behind_group(window, position, length, group, group_length):
-    """The part of a retry topic's name, without its prefix, that follows a group and a separator."""
+    """Return the part of a retry topic's name, without its prefix, after a group and a separator."""
     if group_length < 0 or length <= group_length + 1:
         return position, _NONE
     for at in range(group_length):
@@ -49,7 +49,7 @@ def _behind_group(window, position, length, group, group_length):
 
 @compiled
 def _without_group(window, position, length, group, group_length, dead, dead_length):
-    """A topic, and of a POP consumer's retry topic the one that it consumes; none for other retry topics."""
+    """Return a topic, or the topic in a POP consumer's retry topic; none for other retry topics."""
     if length <= 0:
         return position, _NONE
     if not _is_retry(window, position, length):
@@ -68,7 +68,7 @@ def _without_group(window, position, length, group, group_length, dead, dead_len
 
 @inlined
 def may_name_origin(window, topic):
-    """Whether a stored topic may be a retry or a dead-letter topic, by its first byte."""
+    """Return whether a stored topic may be a retry or a dead-letter topic, by its first byte."""
     return window[topic] == _PERCENT
 
 
@@ -79,7 +79,7 @@ def _value(named, found, name):
 
 @compiled
 def find_origin(window, own, own_length, named, found):
-    """The topic that a message was sent to, as the record's properties name it.
+    """Return the original topic of a message from the record's properties.
 
     Of a record that is neither in a retry topic nor in a dead-letter topic, this is where the message goes next, which
     only counts for the kinds that wait for it.

@@ -1,4 +1,4 @@
-"""A CommitLog record's properties: entries, and those that have columns of their own."""
+"""Properties of a CommitLog record: entries, and those with columns of their own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NONE = np.int64(-1)
 
 @compiled
 def _split_keys(window, position, length, used, key_offsets, data):
-    """The parts between spaces, empty ones dropped."""
+    """Split text at spaces, without empty parts."""
     end = position + length
     begin = position
     block = position

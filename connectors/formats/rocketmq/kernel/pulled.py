@@ -1,4 +1,4 @@
-"""Records as a broker sends them: one after another, but from anywhere in its log, so that no offset proves them."""
+"""Records as a broker sends them: consecutive, but from anywhere in its log, so that no offset verifies them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_FAULT = 0
 
 @compiled
 def locate_records(window, position, length, parts, intact):
-    """Find whole records one after another.
+    """Locate complete records one after another.
 
     Args:
         window: uint8 array, with PADDING bytes behind what counts.

@@ -1,4 +1,4 @@
-"""The rules of `schemas.layouts.rocketmq.scan` for CommitLog records; offsets come from the declared layouts."""
+"""Rules of `schemas.layouts.rocketmq.scan` for CommitLog records; offsets come from the declared layouts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST
 
 
 class CommitLogLayout(NamedTuple):
-    """The CommitLog in both its dialects, for the kernel's loops."""
+    """CommitLog in both its dialects, for the kernel's loops."""
 
     number: int
 
@@ -76,7 +76,7 @@ _MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
 
 @compiled
 def examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
-    """(what stands at a position, its size): `schemas.layouts.rocketmq.scan.examine`, and the parts of a record."""
+    """Return the state of a position and its size, as `schemas.layouts.rocketmq.scan.examine`, and a record's parts."""
     available = length - position
     left = file_end - offset
     if available < _BLANK_SIZE_BYTES:
@@ -109,7 +109,7 @@ def examine(window, length, position, offset, segment_end, file_end, max_record,
 
 @inlined
 def _locate(window, position, size, magic):
-    """Where a record's parts lie, each length checked against the record; the first is -1 where they do not fit.
+    """Locate a record's parts, and check each length; the first is -1 if they do not fit.
 
     Returns:
         Places of store host and body, the body's length, place and length of the topic, and of the properties.
@@ -155,21 +155,21 @@ def _note(parts, row, position, located):
 
 @inlined
 def _agrees(window, position, mask, body, body_length):
-    """Whether a body agrees with its CRC, of which the dialect keeps the bits of a mask, and has no others."""
+    """Return whether a body matches its CRC, of which the dialect stores only the bits of a mask."""
     crc = np.int64(crc32(window, body, body_length)) & mask
     return crc == np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF
 
 
 @inlined
 def agrees(window, position, body, body_length):
-    """Whether a record's body agrees with its CRC."""
+    """Return whether a record's body matches its CRC."""
     is_boltmq = load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ
     return _agrees(window, position, _BOLTMQ_CRC_MASK if is_boltmq else _CRC_MASK, body, body_length)
 
 
 @compiled
 def locate_parts(window, position, size, magic, parts, row):
-    """Note where the parts of a record lie; False where their lengths do not add up to its size."""
+    """Locate the parts of a record; return False if their lengths do not add up to its size."""
     located = _locate(window, position, size, magic)
     if located[0] < 0:
         return False
@@ -190,7 +190,7 @@ def _examine_parts(window, position, size, magic, verify, parts, row):
 
 @compiled
 def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
-    """Take intact records one after the other, as `examine` would; where one is not, it is left to `examine`.
+    """Read intact records one after the other, as `examine` would, up to the first one that is not intact.
 
     A store is of one dialect: whose its next record is, is asked once, and not of each record.
 
@@ -207,7 +207,7 @@ def take_records(window, length, origin, limit, max_record, verify, position, pa
 
 @compiled
 def _take_records(window, length, origin, end, max_record, verify, position, parts, row, room, magics):
-    """Take intact records with either of two magics, up to a position of the window.
+    """Read intact records with either of two magics, up to a position of the window.
 
     Nearly all of a log goes through here, so nothing is called but the CRC, and nothing is kept in memory.
     """
@@ -232,7 +232,7 @@ def _take_records(window, length, origin, end, max_record, verify, position, par
 
 @compiled
 def next_landmark(window, begin, length, origin):
-    """The next position whose magic is a known one, or -1."""
+    """Return the next position with a known magic, or -1."""
     end = length - _MAGIC_SIZE + 1
     block = begin + _AT_MAGIC
     while block < end:
@@ -252,25 +252,25 @@ def next_landmark(window, begin, length, origin):
 
 @compiled
 def landmark_reach():
-    """See `layouts`."""
+    """Return how many bytes `next_landmark` examines; see `layouts`."""
     return _AT_MAGIC + _MAGIC_SIZE
 
 
 @compiled
 def ends_bad_range(kind):
-    """See `layouts`: a record that proves itself, body and all."""
+    """Return whether a record is certain, including its body; see `layouts`."""
     return kind == RECORD
 
 
 @compiled
 def head_of(window, position):
-    """See `layouts`."""
+    """Return a record's own offset and size; see `layouts`."""
     return load_be_i64(window, position + _AT_PHYSICAL_OFFSET), np.int64(load_be_i32(window, position))
 
 
 @compiled
 def head_size():
-    """See `layouts`."""
+    """Return the size of a record's head; see `layouts`."""
     return _HEAD_SIZE
 
 
