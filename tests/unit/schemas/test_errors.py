@@ -19,7 +19,7 @@ IN_ONE_PROCESS = ("commitlake.jobs", "commitlake.broker_lite")
 
 
 def classes() -> Iterator[type[Exception]]:
-    """All public classes of errors in the project."""
+    """Return all public classes of errors in the project."""
     for module in pkgutil.walk_packages(commitlake.__path__, "commitlake."):
         if not module.name.endswith("__main__"):
             for name, kind in vars(importlib.import_module(module.name)).items():

@@ -118,7 +118,7 @@ def test_path_out_of_the_folder_is_refused(store: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", ALL[:-1])
-def test_new_file_takes_the_place_of_whatever_has_its_name(store: Path, plant: Callable[[Path], None]) -> None:
+def test_new_file_replaces_an_existing_file_of_its_name(store: Path, plant: Callable[[Path], None]) -> None:
     plant(store / "file")
     with os.fdopen(create_file(store / "file", below=store), "wb") as file:
         file.write(b"new")
@@ -127,7 +127,7 @@ def test_new_file_takes_the_place_of_whatever_has_its_name(store: Path, plant: C
     assert (store.parent / "outside" / "secret").read_bytes() == b"secret"
 
 
-def test_new_file_does_not_take_the_place_of_a_folder(store: Path) -> None:
+def test_new_file_does_not_replace_a_folder(store: Path) -> None:
     with pytest.raises(UnsafeFileError, match="a file or nothing, found a folder"):
         create_file(store / "a")
 

@@ -24,7 +24,7 @@ def test_windows_cover_a_time(minutes: int, length: int, count: int) -> None:
     assert len(windows.starts()) == windows.count
 
 
-def test_windows_are_as_long_as_asked() -> None:
+def test_windows_have_the_requested_length() -> None:
     windows = TimeWindows.covering(START, START + 60 * MINUTE, 120, min_length=9 * MINUTE)
     assert (windows.length, windows.label(0)) == (10 * MINUTE, "2026-11-20 14:00")
 

@@ -32,7 +32,7 @@ admin = true
 
 
 def write(path: Path, text: str = FILE, mode: int = 0o600) -> Path:
-    """A file of accounts."""
+    """Write a file of accounts."""
     path.write_text(text)
     path.chmod(mode)
     return path
@@ -158,7 +158,7 @@ def test_a_file_without_accounts_is_refused_and_no_secret_shown(tmp_path: Path, 
         Accounts.from_file(write(tmp_path / "accounts.toml", text))
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(AccountsError, match="cannot read"):
         Accounts.from_file(tmp_path / "none.toml")
 

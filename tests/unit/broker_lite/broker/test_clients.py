@@ -1,4 +1,4 @@
-"""Who is in which group, and who leaves with a connection."""
+"""Membership of clients in groups, and its end with their connection."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def clients() -> Clients:
 
 
 def channel() -> Channel:
-    """A connection."""
+    """Return a connection."""
     return Channel(PRODUCER_HOST, lambda _: None, lambda: None)
 
 
 def beat(clients: Clients, by: Channel, client_id: str = "client", now_ms: int = 0) -> set[str]:
-    """A client's heartbeat, of a producer and a consumer."""
+    """Send a client's heartbeat, of a producer and a consumer."""
     heartbeat = Heartbeat(client_id, (ProducerData("producers"),), (ConsumerData("consumers"),))
     return clients.heartbeat(by, REQUEST, heartbeat, now_ms)
 
 
 def ids(clients: Clients) -> list[str]:
-    """The members of the consumers' group, which are those of the producers' group."""
+    """Return the members of the consumers' group, which must be those of the producers' group."""
     found = [member.client_id for member in clients.members("consumers")]
     assert list(clients.producers.get("producers", {})) == found
     return found
@@ -74,7 +74,7 @@ def test_who_unregisters_has_gone_before_its_connection(clients: Clients) -> Non
     assert clients._memberships == {}
 
 
-def test_nobody_unregisters_a_client_of_another_connection(clients: Clients) -> None:
+def test_no_connection_unregisters_a_client_of_another_one(clients: Clients) -> None:
     by, stranger = channel(), channel()
     beat(clients, by)
     assert clients.unregister(stranger, "client", "producers", "consumers") == set()

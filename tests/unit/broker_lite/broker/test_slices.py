@@ -13,7 +13,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 
 def channel(address: str = "10.0.0.1", port: int = 1) -> Channel:
-    """A client."""
+    """Return a client's connection."""
     return Channel(Host.of(address, port), lambda _: None, lambda: None)
 
 
@@ -30,7 +30,7 @@ def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
 
 
-def test_short_work_is_done_at_once() -> None:
+def test_short_work_is_done_immediately() -> None:
     done, slices = list[str](), Slices()
     assert slices.run(work("a", done, 3))
     assert done == ["a"] * 3
@@ -38,7 +38,7 @@ def test_short_work_is_done_at_once() -> None:
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
-def test_long_work_goes_on_by_turns() -> None:
+def test_long_work_continues_in_turns() -> None:
     done, woken, slices = list[str](), list[int](), Slices()
     slices.wake = lambda: woken.append(len(done))
     slices.run(work("a", done, 3))
@@ -90,7 +90,7 @@ def test_one_client_has_no_more_work_waiting_than_its_share(monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
-def test_only_some_clients_work_is_begun_at_once() -> None:
+def test_the_number_of_clients_whose_work_has_begun_is_limited() -> None:
     done, slices, client = list[str](), Slices(at_once=2), channel()
     slices.run(work("a", done, 3), channel(port=3))
     slices.run(work("b", done, 1), client)

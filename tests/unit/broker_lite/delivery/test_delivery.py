@@ -1,4 +1,4 @@
-"""What a broker does with messages: every record that a message leaves, in order, with its properties.
+"""Delivery of messages: every record that a message leaves, in order, with its properties.
 
 The expected properties are those of a real RocketMQ 5.5.0's records.
 """
@@ -27,12 +27,12 @@ def delivery(store: MessageStore) -> Delivery:
 
 
 def sent(queue_id: int = 3, **properties: str) -> NewMessage:
-    """A producer's message."""
+    """Return a producer's message."""
     return message(1, queue_id=queue_id, flag=9, sys_flag=0x301, properties=tuple((OWN | properties).items()))
 
 
 def half_message() -> NewMessage:
-    """A producer's half message; clients set these bits on the way, and brokers take them off."""
+    """Return a producer's half message; clients set these bits on sending, and brokers clear them."""
     return message(1, queue_id=3, sys_flag=0x4 | 0x301, properties=tuple(HALF.items()))
 
 
@@ -42,7 +42,7 @@ def places(records: list[Message]) -> list[tuple[str, int, int, int]]:
 
 
 def assert_same_content(records: list[Message]) -> None:
-    """What no rewrite may change."""
+    """Check everything that no rewrite may change."""
     first = records[0]
     for record in records:
         assert (record.body, record.flag, record.sys_flag & 0x701) == (first.body, first.flag, first.sys_flag & 0x701)
@@ -105,12 +105,12 @@ def test_messages_that_are_not_due_hold_up_only_their_own_level(delivery: Delive
     assert delivery.next_due_ms() == STORED_MS + 60_000
 
 
-def test_message_is_delivered_at_once_if_the_clock_was_put_back(delivery: Delivery, clock: Clock) -> None:
+def test_message_is_delivered_immediately_if_the_clock_was_put_back(delivery: Delivery, clock: Clock) -> None:
     delivery.send(sent(DELAY="3"))
     assert delivery.deliver_due(STORED_MS - 1) != []
 
 
-def test_delivery_goes_on_after_a_restart(root: Path, clock: Clock) -> None:
+def test_delivery_continues_after_a_restart(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         for number in range(3):
@@ -123,7 +123,7 @@ def test_delivery_goes_on_after_a_restart(root: Path, clock: Clock) -> None:
         assert [got.body for got in store.get("orders", 0, 0).messages] == [b"body 0", b"body 1", b"body 2"]
 
 
-def test_position_behind_the_queues_end_is_set_back(root: Path, clock: Clock) -> None:
+def test_position_after_the_queues_end_is_set_back(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         store.config.delay_offsets.set(2, 77)
         delivery = Delivery(store)
@@ -182,14 +182,14 @@ def test_failed_message_is_retried_and_ends_in_the_dead_letters(root: Path, deli
     assert_same_content(records)
 
 
-def test_group_says_how_often_a_message_is_retried(delivery: Delivery) -> None:
+def test_the_group_limits_how_often_a_message_is_retried(delivery: Delivery) -> None:
     delivery.store.config.groups.create("ship", retry_max_times=0)
     result = delivery.send_back("ship", delivery.send(sent()).physical_offset)
     assert result is not None
     assert delivery.store.get_at(result.physical_offset).topic == "%DLQ%ship"  # type: ignore[union-attr]
 
 
-def test_negative_delay_level_is_a_dead_letter_at_once(root: Path, delivery: Delivery) -> None:
+def test_negative_delay_level_makes_a_dead_letter_immediately(root: Path, delivery: Delivery) -> None:
     delivery.send_back("ship", delivery.send(sent()).physical_offset, delay_level=-1)
     assert places(list(log_records(root)))[-1] == ("%DLQ%ship", 0, 0, 1)
 
@@ -205,7 +205,7 @@ def test_group_without_retry_queues_drops_its_failures(root: Path, delivery: Del
     assert len(list(log_records(root))) == 1
 
 
-def test_sending_back_what_is_not_there_is_an_error(delivery: Delivery) -> None:
+def test_sending_back_a_message_that_does_not_exist_is_an_error(delivery: Delivery) -> None:
     with pytest.raises(SendBackError, match="expected a message at 5 to send back, found none"):
         delivery.send_back("ship", 5)
 
@@ -266,7 +266,7 @@ def test_decision_is_made_once_and_by_the_producer_only(delivery: Delivery) -> N
         delivery.commit("shop", delivery.send(sent()).physical_offset)
 
 
-def test_half_message_without_a_place_to_go_cannot_be_committed(delivery: Delivery) -> None:
+def test_half_message_without_a_target_cannot_be_committed(delivery: Delivery) -> None:
     half = delivery.store.put(message(topic="RMQ_SYS_TRANS_HALF_TOPIC", properties=(("PGROUP", "shop"),)))
     with pytest.raises(TransactionError, match="REAL_TOPIC: expected a topic that producers may use"):
         delivery.commit("shop", half.physical_offset)

@@ -23,12 +23,12 @@ ROOMY = replace(SMALL, segment_size_bytes=1 << 18, max_message_size_bytes=1 << 1
 
 
 def timed(number: int) -> NewMessage:
-    """A message that is to come after some seconds."""
+    """Return a message that is to be delivered after some seconds."""
     return message(number, properties=(("UNIQ_KEY", f"U{number}"), ("TIMER_DELAY_SEC", "3")))
 
 
 def half(number: int, **changes: object) -> NewMessage:
-    """A message that waits for its producer's decision."""
+    """Return a message that waits for its producer's decision."""
     pairs = {"UNIQ_KEY": f"U{number}", "TRAN_MSG": "true", "PGROUP": "shop", **changes}
     return message(number, properties=tuple((key, str(value)) for key, value in pairs.items()))
 
@@ -49,12 +49,12 @@ def expire(store: MessageStore) -> None:
 
 
 def bodies(store: MessageStore) -> list[bytes]:
-    """What has come."""
+    """Return the bodies of the delivered messages."""
     return [one.body for one in store.get("orders", 0, 0, 100).messages]
 
 
 def asked(delivery: Delivery, now_ms: int) -> list[bytes]:
-    """The halves that a producer is asked about."""
+    """Return the half messages that a producer is asked about."""
     return [one.body for one in delivery.take_due_halves(now_ms, TIMEOUT_MS, CHECKS) if one is not None]
 
 
@@ -109,7 +109,7 @@ def test_a_damaged_mark_does_not_keep_a_store_from_being_opened(root: Path, cloc
         assert asked(Delivery(store), BORN_MS + TIMEOUT_MS) == [b"body 1", b"body 2"]
 
 
-def test_a_delay_level_goes_on_behind_what_has_expired(root: Path, clock: Clock) -> None:
+def test_a_delay_level_continues_after_expired_messages(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         for number in range(40):
@@ -123,7 +123,7 @@ def test_a_delay_level_goes_on_behind_what_has_expired(root: Path, clock: Clock)
         assert [one.body for one in found] == [b"body %d" % number for number in range(kept, 40)]
 
 
-def test_halves_are_asked_about_behind_what_has_expired(root: Path, clock: Clock) -> None:
+def test_half_messages_after_expired_ones_are_checked(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         for number in range(40):
@@ -148,7 +148,7 @@ def test_halves_are_asked_about_behind_what_has_expired(root: Path, clock: Clock
         ("soon", 6_000, True),
     ],
 )
-def test_when_a_half_is_asked_about_first(
+def test_time_of_the_first_check_of_a_half_message(
     root: Path, clock: Clock, immunity: str | None, age_ms: int, *, is_asked: bool
 ) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
@@ -157,7 +157,7 @@ def test_when_a_half_is_asked_about_first(
         assert asked(delivery, BORN_MS + age_ms) == ([b"body 1"] if is_asked else [])
 
 
-def test_a_half_that_is_decided_while_others_are_asked_about_is_left_alone(root: Path, clock: Clock) -> None:
+def test_a_half_message_that_is_decided_while_others_are_checked_is_not_changed(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         places = [delivery.send(half(number)).physical_offset for number in (1, 2, 3)]
@@ -325,7 +325,9 @@ def test_a_forged_timer_that_cannot_be_rolled_does_not_hold_up_the_others(root: 
 
 
 @pytest.mark.parametrize("number", [5, 1 << 62, (1 << 63) - 1])
-def test_a_half_counts_by_its_place_and_not_by_the_number_that_it_says(root: Path, clock: Clock, number: int) -> None:
+def test_a_half_message_counts_by_its_position_and_not_by_the_number_in_it(
+    root: Path, clock: Clock, number: int
+) -> None:
     properties = (("PGROUP", "shop"), ("REAL_TOPIC", "orders"), ("REAL_QID", "0"))
     place: dict[str, Any] = {"physical_offset": 0, "store_timestamp": clock.now_ms, "store_host": PRODUCER}
     halves = [message(each, HALF_TOPIC, properties=properties) for each in range(3)]

@@ -1,4 +1,4 @@
-"""Where a waiting record is delivered: at the place in its properties, if a producer could have sent to it."""
+"""Targets of waiting records: the queue in their properties, if a producer could have sent to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORBIDDEN = [
 
 
 def planted(topic: str, target: tuple[str, str]) -> dict[str, object]:
-    """The fields of a record that waits, with a target that no broker has written."""
+    """Return the fields of a waiting record whose target no broker has written."""
     pairs = {"UNIQ_KEY": "U1", "TIMER_OUT_MS": "1000", "DELAY": "1", "PGROUP": "shop", "REAL_TOPIC": target[0]}
     pairs["REAL_QID"] = target[1]
     return {"topic": topic, "properties": tuple(pair for pair in pairs.items() if pair[1])}

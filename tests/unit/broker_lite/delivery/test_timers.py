@@ -14,13 +14,13 @@ from tests.support.small_stores import Clock, crash
 
 
 def timed(number: int, seconds: int, **more: str) -> NewMessage:
-    """A message that is to come after some seconds."""
+    """Return a message that is to be delivered after some seconds."""
     pairs = (("UNIQ_KEY", f"U{number}"), ("TIMER_DELAY_SEC", str(seconds)), *more.items())
     return message(number, properties=pairs)
 
 
 def bodies(store: MessageStore) -> list[bytes]:
-    """What has come."""
+    """Return the bodies of the delivered messages."""
     return [one.body for one in store.get("orders", 0, 0, 100).messages]
 
 

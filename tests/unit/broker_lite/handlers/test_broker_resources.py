@@ -1,4 +1,4 @@
-"""What clients may not touch: the broker's own topics, and the offsets of its own groups."""
+"""Protection of the broker's own topics, and of the offsets of its own groups, from clients."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_clients_may_send_their_traces(peer: Peer, topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", BROKER_TOPICS)
-def test_nobody_makes_or_deletes_a_topic_of_the_broker(peer: Peer, dispatcher: Dispatcher, topic: str) -> None:
+def test_no_client_creates_or_deletes_a_topic_of_the_broker(peer: Peer, dispatcher: Dispatcher, topic: str) -> None:
     before = dispatcher.broker.topics.change_count
     fields = {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
               "topicFilterType": "SINGLE_TAG", "order": False}  # fmt: skip

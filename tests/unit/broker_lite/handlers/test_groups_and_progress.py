@@ -41,7 +41,7 @@ def send(peer: Peer, count: int = 1) -> None:
 
 
 def members(peer: Peer) -> tuple[str, ...]:
-    """The members of the group."""
+    """Return the members of the group."""
     answer = peer.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GROUP)
     return parse_body(ConsumerList, answer.body).consumer_id_list if answer.code == 0 else ()
 
@@ -197,7 +197,7 @@ def test_groups_are_made_and_deleted(peer: Peer) -> None:
     assert "made" not in left.subscription_group_table
 
 
-def test_progress_is_told(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_progress_is_returned(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     send(peer, 4)
     dispatcher.broker.groups.find("consumers")
     peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, QUEUE | GROUP | {"commitOffset": 3})
@@ -249,7 +249,7 @@ def test_a_question_to_a_consumer_is_handed_on(peer: Peer, dispatcher: Dispatche
 
 
 @pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.QUERY_ASSIGNMENT])
-def test_pop_is_said_not_to_be_there(peer: Peer, code: int) -> None:
+def test_pop_is_refused_as_unsupported(peer: Peer, code: int) -> None:
     answer = peer.ask(code)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert "POP" in str(answer.remark)
@@ -262,7 +262,7 @@ def test_an_unknown_request_and_a_wrong_body_are_answered(peer: Peer) -> None:
     assert b"brokerName=broker-a\n" in bytes(peer.ask(RequestCode.GET_BROKER_CONFIG).body)
 
 
-def test_nobody_makes_a_group_by_moving_it(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_changing_offsets_creates_no_group(peer: Peer, dispatcher: Dispatcher) -> None:
     send(peer)
     update = QUEUE | {"consumerGroup": "unknown", "commitOffset": 1}
     assert peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, update).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
@@ -273,7 +273,7 @@ def test_nobody_makes_a_group_by_moving_it(peer: Peer, dispatcher: Dispatcher) -
 
 
 @pytest.mark.parametrize(("offset", "found"), [(0, 0), (3, 3), (4, None)])
-def test_a_group_goes_on_only_where_its_queue_is(
+def test_a_group_continues_only_where_its_queue_exists(
     peer: Peer, dispatcher: Dispatcher, offset: int, found: int | None
 ) -> None:
     send(peer, 3)
@@ -315,7 +315,7 @@ def test_tables_are_given_a_page_at_a_time(
     assert page({first: len(everything), most: 2}) == []
 
 
-def test_all_producers_and_system_topics_are_told(peer: Peer) -> None:
+def test_all_producers_and_system_topics_are_listed(peer: Peer) -> None:
     send(peer)
     body = serialize_body(Heartbeat("client", (ProducerData("shop"),)))
     assert peer.ask(RequestCode.HEART_BEAT, body=body).code == ResponseCode.SUCCESS
@@ -340,7 +340,7 @@ def test_all_producers_and_system_topics_are_told(peer: Peer) -> None:
         ("message.type", None),
     ],
 )
-def test_a_topic_has_no_attributes_that_nobody_heeds(
+def test_unsupported_attributes_of_a_topic_are_refused(
     peer: Peer, dispatcher: Dispatcher, attributes: str, kept: dict[str, str] | None
 ) -> None:
     fields = {
@@ -353,7 +353,7 @@ def test_a_topic_has_no_attributes_that_nobody_heeds(
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
-def test_a_consumer_that_does_not_answer_keeps_nobody_waiting(
+def test_a_consumer_that_does_not_answer_delays_no_other_client(
     peer: Peer, dispatcher: Dispatcher, clock: Clock, *, is_silent: bool
 ) -> None:
     consumer = Peer(dispatcher)

@@ -42,7 +42,7 @@ def small(root: Path, clock: Clock) -> Iterator[Dispatcher]:
 
 
 def state(dispatcher: Dispatcher) -> tuple[object, ...]:
-    """What a broker keeps."""
+    """Return the state that a broker keeps."""
     broker, config = dispatcher.broker, dispatcher.broker.store.config
     return (
         sorted(config.topics.entries), sorted(config.groups.entries), sorted(config.consumer_offsets.entries),
@@ -52,13 +52,13 @@ def state(dispatcher: Dispatcher) -> tuple[object, ...]:
 
 
 def heartbeat(*groups: str, client_id: str = "c1", producers: tuple[str, ...] = (), **data: object) -> bytes:
-    """A heartbeat's body."""
+    """Return a heartbeat's body."""
     consumers = tuple(ConsumerData(group, **data) for group in groups)  # type: ignore[arg-type]
     return serialize_body(Heartbeat(client_id, tuple(map(ProducerData, producers)), consumers))
 
 
 def subscribed(**fields: object) -> dict[str, Any]:
-    """The subscription of a consumer."""
+    """Return the subscription of a consumer."""
     return {"subscription_data_set": (SubscriptionData(**{"topic": "orders", **fields}),)}  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def subscribed(**fields: object) -> dict[str, Any]:
         heartbeat("g").ljust((512 << 10) + 1),
     ],
 )
-def test_a_heartbeat_that_says_too_much_has_no_effect(peer: Peer, dispatcher: Dispatcher, body: bytes) -> None:
+def test_a_heartbeat_above_a_limit_has_no_effect(peer: Peer, dispatcher: Dispatcher, body: bytes) -> None:
     before = state(dispatcher)
     answer = peer.ask(RequestCode.HEART_BEAT, {}, body)
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -144,7 +144,7 @@ def test_all_subscriptions_together_have_a_limit(
 
 
 def batch(count: int, body: bytes = b"x") -> bytes:
-    """A batch's body."""
+    """Return a batch's body."""
     return serialize_batch([BatchItem(0, body, b"")] * count)
 
 

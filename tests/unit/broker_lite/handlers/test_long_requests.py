@@ -44,7 +44,7 @@ def send_wide(peer: Peer, count: int) -> None:
 EXPENSIVE = " OR ".join(["N CONTAINS '7'", *(f"P CONTAINS 'xy{number}'" for number in range(255))])
 
 
-def test_an_expensive_filter_blocks_nobody_and_loses_nothing(
+def test_an_expensive_filter_blocks_no_other_client_and_loses_nothing(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 60)
@@ -112,7 +112,7 @@ def test_more_comparisons_than_a_filter_may_have_are_an_error_when_it_is_subscri
     assert peer.ask(PULL, pull_fields("TBW102", subscription=expression, expressionType="SQL92")).code == 19
 
 
-def test_waiting_pulls_with_an_expensive_filter_block_nobody(
+def test_waiting_pulls_with_an_expensive_filter_block_no_other_client(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 1)
@@ -133,7 +133,7 @@ def test_waiting_pulls_with_an_expensive_filter_block_nobody(
     assert {answer.ext_fields["nextBeginOffset"] for answer in pulled} == {"3"}
 
 
-def test_look_ups_and_tables_take_small_steps(
+def test_queries_and_tables_are_processed_in_small_steps(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
@@ -167,7 +167,7 @@ def test_look_ups_and_tables_take_small_steps(
         assert (peer.sent[-1].code, peer.sent[-1].body) == (expected.code, expected.body), code
 
 
-def test_a_look_up_that_takes_too_long_is_an_error(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_takes_too_long_is_an_error(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": "U1"}), b"1")
     monkeypatch.setattr("commitlake.broker_lite.handlers.queries.QUERY_SECONDS", -1)
     query = {"topic": "orders", "key": "same", "maxNum": 3, "beginTimestamp": 0, "endTimestamp": 1 << 60}
@@ -176,7 +176,7 @@ def test_a_look_up_that_takes_too_long_is_an_error(peer: Peer, monkeypatch: pyte
     assert "the query took longer" in str(answer.remark)
 
 
-def test_a_look_up_gives_the_newest_that_fit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_returns_the_newest_messages_that_fit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": f"U{number}"}), f"{number}".encode() * 1000)
     monkeypatch.setattr("commitlake.broker_lite.handlers.queries.ANSWER_BYTES", 2500)

@@ -56,7 +56,7 @@ def test_a_filter_that_passes_nothing_moves_on(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(("slave_read", "written_after", "suggested"), [(False, 10, 0), (True, 10, 1), (True, 0, 0)])
-def test_who_is_far_behind_is_sent_to_a_slave(
+def test_a_consumer_with_a_large_lag_is_sent_to_a_slave(
     tmp_path: Path, clock: Clock, slave_read: bool, written_after: int, suggested: int
 ) -> None:
     options = BrokerOptions(slave_read=slave_read, in_memory_bytes=1000)
@@ -134,7 +134,7 @@ def test_a_pull_waits_for_a_message_that_it_wants(peer: Peer, dispatcher: Dispat
     assert [record.tags for record in records(found.body)] == ["tag2"]
 
 
-def test_a_pull_waits_no_longer_than_it_says(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_pull_waits_no_longer_than_its_timeout(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     send(peer)
     assert peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT)) == []
     before = len(peer.sent)
@@ -240,7 +240,7 @@ def test_a_reset_sends_the_consumer_elsewhere_once(peer: Peer, dispatcher: Dispa
     assert len(records(peer.ask(PULL, pull_fields("orders")).body)) == 5
 
 
-def test_an_answer_that_fits_no_frame_is_an_error_to_who_has_asked(peer: Peer) -> None:
+def test_an_answer_that_fits_no_frame_is_an_error_for_the_requester(peer: Peer) -> None:
     # In the answer's JSON each of these letters takes six bytes.
     answer = peer.ask(PULL, pull_fields("\u00e9" * 200_000))
     assert answer.code == ResponseCode.SYSTEM_ERROR

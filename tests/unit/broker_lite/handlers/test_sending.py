@@ -23,7 +23,7 @@ SEND = RequestCode.SEND_MESSAGE_V2
 PROPERTIES = {"KEYS": "order-1", "UNIQ_KEY": "U1", "TAGS": "paid"}
 
 
-def test_a_message_is_stored_and_its_place_told(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_message_is_stored_and_its_position_returned(peer: Peer, dispatcher: Dispatcher) -> None:
     answer = peer.ask(SEND, send_fields("orders", PROPERTIES, e=2, h=7), b"body")
     assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
     fields = dict(answer.ext_fields)
@@ -206,7 +206,7 @@ def test_a_timer_message_comes_when_its_second_is_over(
     assert {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "REAL_TOPIC"} <= delivered.properties.keys()
 
 
-def test_a_slave_is_told_how_far_the_timers_are(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_slave_receives_the_progress_of_the_timers(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     for number, seconds in enumerate((3, 60)):
         peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": f"U{number}", "TIMER_DELAY_SEC": str(seconds)}), b"timed")
     clock.now_ms += 10_000
@@ -218,7 +218,9 @@ def test_a_slave_is_told_how_far_the_timers_are(peer: Peer, dispatcher: Dispatch
 
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
 @pytest.mark.parametrize("value", ["0", "-5", "+0"])
-def test_a_timer_whose_time_has_passed_comes_at_once(peer: Peer, dispatcher: Dispatcher, name: str, value: str) -> None:
+def test_a_timer_message_whose_time_has_passed_is_delivered_immediately(
+    peer: Peer, dispatcher: Dispatcher, name: str, value: str
+) -> None:
     assert peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U", name: value}), b"x").code == ResponseCode.SUCCESS
     assert dispatcher.broker.store.max_offset("orders", 0) == 1
 

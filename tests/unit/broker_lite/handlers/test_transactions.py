@@ -31,7 +31,7 @@ def send_half(peer: Peer, **properties: str) -> dict[str, object]:
 
 
 def decide(peer: Peer, half: dict[str, object], how: int) -> int:
-    """A producer's decision, with an answer."""
+    """Send a producer's decision, and return the code of the answer."""
     return peer.ask(RequestCode.END_TRANSACTION, half | {"commitOrRollback": how}).code
 
 
@@ -72,7 +72,7 @@ def test_a_decision_must_fit_its_half(peer: Peer) -> None:
     assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS
 
 
-def test_a_producer_that_does_not_know_is_asked(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_producer_that_answered_unknown_is_asked_again(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     register(peer)
     half = send_half(peer)
     assert decide(peer, half, UNKNOWN) == ResponseCode.SUCCESS
@@ -120,7 +120,7 @@ def test_a_young_half_is_left_alone(peer: Peer, dispatcher: Dispatcher, clock: C
     assert peer.sent[-1].code == RequestCode.CHECK_TRANSACTION_STATE
 
 
-def test_a_half_that_nobody_knows_is_given_up(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_half_message_without_a_decision_is_given_up(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     send_half(peer)
     for _ in range(15):
         look(dispatcher, clock)
@@ -132,7 +132,7 @@ def test_a_half_that_nobody_knows_is_given_up(peer: Peer, dispatcher: Dispatcher
     assert list(dispatcher.broker.delivery.take_due_halves(clock.now_ms, 0, 15)) == []
 
 
-def test_nobody_is_asked_while_a_half_is_immune(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_no_producer_is_asked_while_a_half_message_is_immune(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     register(peer)
     half = send_half(peer, CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
     before = len(peer.sent)
@@ -141,7 +141,7 @@ def test_nobody_is_asked_while_a_half_is_immune(peer: Peer, dispatcher: Dispatch
     assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS
 
 
-def test_many_halves_are_asked_about_by_and_by(
+def test_many_half_messages_are_checked_in_steps(
     peer: Peer, dispatcher: Dispatcher, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.broker_lite.handlers.dispatcher.SLICE_SECONDS", 0)

@@ -32,7 +32,7 @@ MASTER = RegisterBrokerRequest("broker-a", "10.0.0.1:10911", "C", "10.0.0.1:1091
 
 
 def channel(ip: str = "127.0.0.1") -> Channel:
-    """A connection."""
+    """Return a connection."""
     return Channel(Host.of(ip, 40000), lambda _: None, lambda: None)
 
 
@@ -45,7 +45,7 @@ def name_server(clock: Clock) -> NameServer:
 def ask(
     server: NameServer, code: int, body: bytes = b"", by: Channel | None = None, version: int = 513, **fields: object
 ) -> Command:
-    """A request's answer."""
+    """Send a request, and return its answer."""
     text = {key: str(value) for key, value in fields.items()}
     return answer_of(server, by or channel(), Command(code, text, body, version=version))
 
@@ -57,7 +57,7 @@ def register(
     by: Channel | None = None,
     counter: int = 1,
 ) -> Command:
-    """A broker's registration."""
+    """Register a broker."""
     table = {topic: TopicConfig(topic, 4, 4, attributes={}) for topic in topics}
     body = serialize_body(RegisterBrokerBody(TopicConfigs(table, DataVersion(1, counter))))
     fields = to_ext_fields(request._replace(body_crc32=zlib.crc32(body) & 0x7FFFFFFF))
@@ -65,7 +65,7 @@ def register(
 
 
 def route(server: NameServer, topic: str) -> TopicRoute | None:
-    """Where a topic is."""
+    """Return the route of a topic."""
     answer = ask(server, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
     return parse_body(TopicRoute, answer.body) if answer.code == 0 else None
 
@@ -223,7 +223,7 @@ def guarded(clock: Clock) -> NameServer:
 
 
 def with_local_broker(server: NameServer) -> NameServer:
-    """The server, which has a broker of its own process with the topic `mine`."""
+    """Return a name server whose process has a broker of its own with the topic `mine`."""
     server.register_local(LOCAL, TopicConfigs({"mine": TopicConfig("mine", 4, 4)}, DataVersion(1, 1)))
     return server
 
@@ -272,7 +272,7 @@ def test_with_accounts_everybody_may_still_ask(guarded: NameServer) -> None:
     assert route(guarded, "mine") is not None
 
 
-def test_a_registration_that_somebody_has_seen_does_not_unregister_the_broker(guarded: NameServer) -> None:
+def test_a_registration_that_was_observed_does_not_unregister_the_broker(guarded: NameServer) -> None:
     own, another = channel("10.0.0.1"), channel("10.0.0.1")
     fields = signed(to_ext_fields(MASTER), b"{}", BROKER)
     assert answer_of(guarded, own, Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == ResponseCode.SUCCESS
@@ -292,7 +292,7 @@ def test_a_registration_that_somebody_has_seen_does_not_unregister_the_broker(gu
         LOCAL._replace(broker_addr="10.6.6.6:10911", broker_id=1, cluster_name="D"),
     ],
 )
-def test_no_registration_takes_the_place_of_the_local_broker(name_server: NameServer, other: Any) -> None:
+def test_no_registration_replaces_the_local_broker(name_server: NameServer, other: Any) -> None:
     with_local_broker(name_server)
     assert register(name_server, "mine", "more", request=other).code == ResponseCode.NO_PERMISSION
     found = route(name_server, "mine")
@@ -396,7 +396,7 @@ def test_a_broker_is_dropped_after_ten_minutes_whatever_it_asks_for(name_server:
 
 
 def large_registration(count: int, *, compressed: bool, prefix: str = "topic") -> Command:
-    """A master's registration with many topics."""
+    """Return a master's registration with many topics."""
     table = {f"{prefix}{number}": TopicConfig(f"{prefix}{number}", number % 9, 4) for number in range(count)}
     registration = RegisterBrokerBody(TopicConfigs(table, DataVersion(1, len(prefix))))
     body = serialize_registration(registration) if compressed else serialize_body(registration)
@@ -471,7 +471,7 @@ def test_topics_that_a_broker_has_no_more_go_where_there_would_be_too_many(
     assert [topic for topic in "abcde" if route(name_server, topic)] == ["e"]
 
 
-def test_a_new_registration_undoes_what_was_said_of_writing(name_server: NameServer) -> None:
+def test_a_new_registration_resets_the_write_permission(name_server: NameServer) -> None:
     register(name_server, "orders")
     ask(name_server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a")
     register(name_server, "orders")

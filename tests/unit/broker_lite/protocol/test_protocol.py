@@ -31,7 +31,7 @@ def test_a_frame_over_the_limit_is_refused_by_its_first_bytes() -> None:
 
 
 def channel() -> tuple[Channel, list[Command]]:
-    """A connection, and what was sent on it."""
+    """Return a connection, and the list of frames sent on it."""
     reader, sent = FrameReader(), []
 
     def write(frame: bytes) -> None:
@@ -40,7 +40,7 @@ def channel() -> tuple[Channel, list[Command]]:
     return Channel(PEER, write, lambda: None), sent
 
 
-def test_an_answer_finds_who_asked() -> None:
+def test_an_answer_reaches_its_request() -> None:
     connection, sent = channel()
     answers: list[Command | None] = []
     for code in (7, 8):

@@ -155,7 +155,7 @@ def test_there_are_not_more_slaves_than_wanted(root: Path) -> None:
 
 
 @pytest.mark.parametrize("says", [b"x", b"1234567"])
-def test_who_never_says_where_to_begin_is_cut_off(root: Path, says: bytes) -> None:
+def test_a_slave_that_never_sends_its_offset_is_disconnected(root: Path, says: bytes) -> None:
     settings = options(housekeeping_seconds=0.3)
 
     async def use(master: Master) -> None:

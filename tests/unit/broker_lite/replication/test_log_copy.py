@@ -20,7 +20,7 @@ SEGMENT = SMALL.segment_size_bytes
 
 
 def log_bytes(store: MessageStore) -> bytes:
-    """What a master would send, from its first byte on."""
+    """Return the bytes that a master would send, from its first byte on."""
     files = store.files.log.files
     end = store.max_physical_offset
     return b"".join(files.read(start, min(SEGMENT, end - start)) for start in files.file_starts if start < end)
@@ -47,7 +47,7 @@ def master(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 @pytest.mark.parametrize("more", [0, 1, 300, 2000])
-def test_a_slave_that_ends_at_once_keeps_its_first_record(root: Path, master: MessageStore, more: int) -> None:
+def test_a_slave_that_stops_immediately_keeps_its_first_record(root: Path, master: MessageStore, more: int) -> None:
     first = master.get_at(0)
     assert first is not None
     slave = MessageStore.open(root, SMALL, clock=Clock())
@@ -106,7 +106,7 @@ def test_a_copy_begins_with_the_segment_that_the_master_sends(root: Path, master
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("end", [crash, MessageStore.close])
-def test_a_slave_that_ends_anywhere_goes_on_at_a_record(
+def test_a_slave_that_stops_anywhere_continues_at_a_record(
     root: Path, master: MessageStore, end: Callable[[MessageStore], None], seed: int
 ) -> None:
     moment = random.Random(seed)
@@ -151,7 +151,7 @@ def test_a_size_that_lies_is_refused_before_the_record_is_here(root: Path, size:
         assert slave.log_end == 0
 
 
-def test_a_topic_that_was_deleted_and_came_again_begins_anew(root: Path, master: MessageStore) -> None:
+def test_a_topic_that_was_deleted_and_created_again_starts_at_offset_0(root: Path, master: MessageStore) -> None:
     master.delete_queues("orders")
     results = fill(master, 6, 100)
     assert results[0].queue_offset == 0
@@ -161,9 +161,7 @@ def test_a_topic_that_was_deleted_and_came_again_begins_anew(root: Path, master:
     assert [entry.physical_offset for entry in queue_entries(root)] == [one.physical_offset for one in results[::2]]
 
 
-def test_a_full_disk_leaves_a_copy_that_goes_on(
-    root: Path, master: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_continues_after_a_full_disk(root: Path, master: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     data = log_bytes(master)
     with MessageStore.open(root, SMALL, clock=Clock()) as slave:
         log = LogCopy(slave)

@@ -1,4 +1,4 @@
-"""What a master and a slave send one another, whole and cut at each byte, and what they must not send."""
+"""Frames between a master and a slave, complete and cut at each byte, and frames that they must not send."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_empty_slave_of_an_empty_master_begins_at_the_start() -> None:
     assert master.due(range(10)) == (0, 10)
 
 
-def test_a_log_that_ends_with_a_segment_is_begun_behind_it() -> None:
+def test_copying_a_log_that_ends_with_a_segment_starts_after_it() -> None:
     master = MasterSide(SEGMENT)
     master.receive(report(0), range(2 * SEGMENT))
     assert master.next_offset == 2 * SEGMENT
@@ -92,7 +92,7 @@ def test_an_acknowledgement_of_what_was_not_sent_is_refused(lie: int) -> None:
         master.receive(report(lie), LOG)
 
 
-def test_a_slave_that_is_too_slow_is_told_so() -> None:
+def test_a_slave_that_is_too_slow_receives_an_error() -> None:
     master = MasterSide(SEGMENT)
     master.receive(report(LOG.start), LOG)
     with pytest.raises(PeerError, match=f"expected a slave that has read up to {3 * SEGMENT}"):

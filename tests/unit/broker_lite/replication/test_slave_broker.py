@@ -1,4 +1,4 @@
-"""What a slave answers: pulls as a master does, but that nobody is sent back; and what it refuses."""
+"""Answers of a slave: to pulls as those of a master, but without sending consumers elsewhere; and its refusals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_pulls_find_what_is_there(peer: Peer) -> None:
     assert [one.body for one in records(answer.body)] == [b"body 0", b"body 2", b"body 4"]
 
 
-def test_a_consumer_that_is_further_keeps_its_place(peer: Peer) -> None:
+def test_a_consumer_that_is_ahead_keeps_its_offset(peer: Peer) -> None:
     answer = peer.ask(RequestCode.PULL_MESSAGE, pull_fields("orders", offset=50))
     assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
     assert answer.ext_fields["nextBeginOffset"] == "50"

@@ -1,4 +1,4 @@
-"""When a sync master answers, and what: by how far disk and slave are."""
+"""Answers of a sync master, and their times, by the progress of disk and slave."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ TIMEOUT_MS = 3000
 
 
 class Slaves:
-    """Whether there is a slave that keeps up."""
+    """Slaves of a master, up to date or not."""
 
     def __init__(self) -> None:
         self.are_near = True
 
     def near(self, _log_end: int) -> bool:
-        """Whether there is one, however long the log is."""
+        """Return whether a slave is up to date, however long the log is."""
         return self.are_near
 
 
 @pytest.fixture
 def slaves() -> Slaves:
-    """One that does."""
+    """Return slaves that are up to date."""
     return Slaves()
 
 
 @pytest.fixture(params=[False, True], ids=["async flush", "sync flush"])
 def peer(request: pytest.FixtureRequest, root: Path, clock: Clock, slaves: Slaves) -> Iterator[Peer]:
-    """A client of a sync master."""
+    """Return a client of a sync master."""
     with MessageStore.open(root, SMALL, clock=clock) as store:
         broker = Broker(store, BrokerOptions(sync_flush=request.param))
         yield Peer(SyncMasterDispatcher(broker, None, slaves.near, TIMEOUT_MS))
 
 
 def master(peer: Peer) -> SyncMasterDispatcher:
-    """What the client asks."""
+    """Return a sync master for the client."""
     assert isinstance(peer.dispatcher, SyncMasterDispatcher)
     return peer.dispatcher
 
 
 def send(peer: Peer, **properties: str) -> list[Command]:
-    """What comes at once."""
+    """Send a message, and return the immediate answers."""
     fields = send_fields("orders", {"UNIQ_KEY": "U" * 32, **properties})
     return peer.ask_later(RequestCode.SEND_MESSAGE_V2, fields, b"body")
 
 
 def synced(peer: Peer) -> None:
-    """All of the log is on the disk."""
+    """Report the whole log as written to the disk."""
     if master(peer).wants_sync:
         master(peer).synced(peer.dispatcher.broker.store.log_end)
 
@@ -107,14 +107,14 @@ def test_a_message_that_does_not_want_it_does_not_wait_for_a_slave(peer: Peer, s
     assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]
 
 
-def test_questions_and_refusals_are_answered_at_once(peer: Peer, slaves: Slaves) -> None:
+def test_queries_and_refusals_are_answered_immediately(peer: Peer, slaves: Slaves) -> None:
     slaves.are_near = False
     assert peer.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": 0}).code == ResponseCode.SUCCESS
     refused = peer.ask(RequestCode.SEND_MESSAGE_V2, send_fields("not a topic"))
     assert refused.code == ResponseCode.INVALID_PARAMETER
 
 
-def test_a_broken_disk_is_told_to_all_who_wait(peer: Peer) -> None:
+def test_a_disk_error_is_reported_to_all_waiting_clients(peer: Peer) -> None:
     send(peer)
     send(peer)
     master(peer).sync_failed(OSError("no disk"))

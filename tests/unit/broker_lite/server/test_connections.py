@@ -1,4 +1,4 @@
-"""What strangers can make a port keep, and for how long: tested with sockets on the loopback address."""
+"""Limits of the memory and time that clients can take from a port, tested with sockets on the loopback address."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Echo:
 
 @asynccontextmanager
 async def serving(service: Echo, limits: Limits) -> AsyncIterator[tuple[Connections, int]]:
-    """A port of the service."""
+    """Serve a port of the service."""
     loop = asyncio.get_running_loop()
     connections = Connections(service, limits, loop)
     server = await loop.create_server(lambda: Connection(connections), "127.0.0.1", 0)
@@ -68,7 +68,7 @@ async def serving(service: Echo, limits: Limits) -> AsyncIterator[tuple[Connecti
 
 
 async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client."""
+    """Connect a client."""
     return await asyncio.open_connection("127.0.0.1", port)
 
 
@@ -80,7 +80,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def is_cut_off(reader: asyncio.StreamReader) -> bool:
-    """Whether the port ends a connection."""
+    """Return whether the port ends a connection."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         try:
             return await reader.read(1) == b""
@@ -104,7 +104,7 @@ async def test_a_frame_that_does_not_arrive_ends_its_connection() -> None:
 
 
 @in_a_loop
-async def test_a_frame_that_goes_on_arriving_has_the_same_time() -> None:
+async def test_a_frame_that_arrives_slowly_has_the_same_time_limit() -> None:
     async with serving(Echo(), Limits()) as (connections, port):
         reader, writer = await connect(port)
         writer.write(FRAME[:10])
@@ -144,7 +144,7 @@ async def test_unfinished_frames_have_a_budget_and_the_oldest_go_first() -> None
 
 
 @in_a_loop
-async def test_answers_that_nobody_reads_have_a_budget_and_the_greediest_goes_first() -> None:
+async def test_unread_answers_have_a_budget_and_the_connection_with_most_is_closed_first() -> None:
     service = Echo(size=200_000)
     async with serving(service, Limits(memory_bytes=8 << 20, unread_bytes=1 << 20)) as (connections, port):
         greedy, greedy_writer = await connect(port)
@@ -172,7 +172,7 @@ async def test_answers_that_nobody_reads_have_a_budget_and_the_greediest_goes_fi
 
 
 async def is_cut_off_after_rest(reader: asyncio.StreamReader) -> bool:
-    """Whether the port ends a connection, after what was on its way."""
+    """Return whether the port ends a connection, after the bytes that were on their way."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         try:
             while await reader.read(1 << 20):

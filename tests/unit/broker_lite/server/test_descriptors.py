@@ -1,4 +1,4 @@
-"""How many file descriptors a server has, and which of them are not for connections."""
+"""Number of a server's file descriptors, and the reserve among them that is not for connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_limit_that_suffices_stays(limits: list[tuple[int, int]]) -> None:
     assert limits == [(1024, HARD)]
 
 
-def test_limit_that_cannot_be_raised_is_told(
+def test_a_limit_that_cannot_be_raised_is_reported(
     limits: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(_: int, pair: tuple[int, int]) -> None:

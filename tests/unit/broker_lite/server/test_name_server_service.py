@@ -43,7 +43,7 @@ class Client:
 
 
 def registration(name: str, opaque: int = 0, flag: int = 0) -> Command:
-    """A broker's registration with some topics."""
+    """Return a broker's registration with some topics."""
     table = {f"{name}{number}": TopicConfig(f"{name}{number}") for number in range(5)}
     header = RegisterBrokerRequest(name, f"10.0.0.1:{opaque}", "C", "", 0)
     body = serialize_body(RegisterBrokerBody(TopicConfigs(table, DataVersion(1, 1))))

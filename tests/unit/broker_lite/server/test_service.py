@@ -18,7 +18,7 @@ SECONDS = 30
 
 
 def do_nothing() -> None:
-    """The last step."""
+    """Do nothing, as the last step."""
 
 
 def serve_until(store: MessageStore, condition: Callable[[Server], bool], *steps: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ def test_a_disk_that_gets_full_stops_messages_before_the_next_cleaning(
         )
 
 
-def test_cleaning_goes_on_whatever_goes_wrong(
+def test_cleaning_continues_after_errors(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("commitlake.broker_lite.server.service.HOUSEKEEPING_SECONDS", 0.01)

@@ -30,7 +30,7 @@ class Echo:
     """A service that answers with what it was asked, and with whether that was encrypted."""
 
     def handle(self, channel: Channel, request: Command) -> None:
-        """Answer."""
+        """Answer every request."""
         body = bytes(MANY_BYTES) if request.code == MANY_ASKED else bytes(request.body)
         fields = {"encrypted": str(channel.is_encrypted)}
         channel.send(request.reply(ResponseCode.SUCCESS, fields, body=body))
@@ -44,12 +44,12 @@ class Echo:
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> TlsProperties:
-    """A server's and a client's settings."""
+    """Return a server's and a client's settings."""
     return parse_tls_properties(Certificates(tmp_path_factory.mktemp("certificates")).server_properties(), {})
 
 
 def in_mode(settings: TlsProperties, mode: str) -> ServerTls | None:
-    """A port's TLS."""
+    """Return a port's TLS in a mode."""
     return server_tls(TlsProperties(server=settings.server, server_mode=TlsMode(mode)))
 
 
@@ -70,7 +70,7 @@ async def serving(tls: ServerTls | None, **limits: Any) -> AsyncIterator[tuple[C
 
 @contextlib.asynccontextmanager
 async def connected(port: int, data: bytes) -> AsyncIterator[asyncio.StreamReader]:
-    """A connection that has sent some bytes."""
+    """Open a connection, and send some bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(data)
@@ -82,7 +82,7 @@ async def connected(port: int, data: bytes) -> AsyncIterator[asyncio.StreamReade
 
 
 async def ask(port: int, tls: ssl.SSLContext | None, code: int = ASKED, body: bytes = b"body") -> Command | None:
-    """An answer; None where the server ends the connection."""
+    """Send a request, and return its answer; None if the server ends the connection."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
     except (OSError, ssl.SSLError):
@@ -110,7 +110,7 @@ def run(work: Coroutine[Any, Any, None], factory: Callable[[], asyncio.AbstractE
     ("mode", "serves_plain", "serves_tls"),
     [("permissive", True, True), ("enforcing", False, True)],
 )
-def test_the_mode_says_who_is_served(
+def test_the_mode_decides_which_clients_are_served(
     settings: TlsProperties, loop_module: str, mode: str, serves_plain: bool, serves_tls: bool
 ) -> None:
     async def work() -> None:
@@ -147,7 +147,7 @@ def test_large_requests_and_answers_come_whole(settings: TlsProperties) -> None:
     run(work())
 
 
-def test_test_mode_makes_a_certificate_that_only_who_verifies_nobody_accepts(settings: TlsProperties) -> None:
+def test_test_mode_makes_a_certificate_that_only_clients_without_verification_accept(settings: TlsProperties) -> None:
     async def work() -> None:
         test_mode = parse_tls_properties("tls.test.mode.enable=true", {})
         async with serving(server_tls(test_mode)) as (_, port):
@@ -179,7 +179,7 @@ def test_a_handshake_that_comes_to_nothing_ends_in_time(settings: TlsProperties,
     run(work())
 
 
-def test_a_connection_that_says_nothing_ends_in_time_where_tls_is_enforced(settings: TlsProperties) -> None:
+def test_a_silent_connection_times_out_where_tls_is_enforced(settings: TlsProperties) -> None:
     async def work() -> None:
         async with (
             serving(in_mode(settings, "enforcing"), handshake_seconds=0) as (connections, port),

@@ -25,19 +25,19 @@ SECOND_MS = 1000
 
 @pytest.fixture(scope="module")
 def traffic(tmp_path_factory: pytest.TempPathFactory) -> ShopJournal:
-    """The shop's store. Read only."""
+    """Return the shop's store, for reading only."""
     return fill_shop_journal(tmp_path_factory.mktemp("shop"))
 
 
 @pytest.fixture(scope="module")
 def records(traffic: ShopJournal) -> list[JournalMessage]:
-    """All records of the store."""
+    """Return all records of the store."""
     return list(journal_records(traffic.path))
 
 
 @pytest.fixture(scope="module")
 def consumptions(traffic: ShopJournal) -> list[Consumption]:
-    """All consume records."""
+    """Return all consume records."""
     with JournalStore.open(traffic.path, traffic.options) as store:
         return ArchiveView(store).consumed(0, 1 << 20)[0]
 
@@ -93,7 +93,7 @@ def test_business_ids_choose_queues_and_weights_the_rest(traffic: ShopJournal, r
     assert max(settled, key=settled.__getitem__) == 0
 
 
-def test_the_mail_service_is_behind(traffic: ShopJournal, consumptions: list[Consumption]) -> None:
+def test_the_mail_service_has_a_lag(traffic: ShopJournal, consumptions: list[Consumption]) -> None:
     with JournalStore.open(traffic.path, traffic.options) as store:
         for one in consumptions:
             if one.app == "mail-service":

@@ -1,4 +1,4 @@
-"""What a store of either format has after it is opened again: after a clean end, a crash, and with missing files."""
+"""Recovery of a store of either format on opening: after a clean end, after a crash, and with missing files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ each_end = pytest.mark.parametrize("end", ["closed", "crashed"])
 
 @pytest.fixture(params=STORE_FORMATS)
 def known(request: pytest.FixtureRequest) -> StoreFormat:
-    """Each format of stores."""
+    """Return each format of stores."""
     return STORE_FORMATS[request.param]
 
 
@@ -37,7 +37,7 @@ def test_numbers_and_places_go_on_where_they_were(known: StoreFormat, root: Path
     assert known.bodies(root) == bodies_of(range(COUNT + 4))
 
 
-def test_missing_queues_are_built_anew_with_the_same_bytes(known: StoreFormat, root: Path) -> None:
+def test_missing_queues_are_rebuilt_with_the_same_bytes(known: StoreFormat, root: Path) -> None:
     known.write(root, COUNT)
     before = {path: path.read_bytes() for path in (root / known.queues).rglob("0000*")}
     shutil.rmtree(root / known.queues)
@@ -46,7 +46,7 @@ def test_missing_queues_are_built_anew_with_the_same_bytes(known: StoreFormat, r
 
 
 @each_end
-def test_one_missing_queue_is_built_anew(known: StoreFormat, root: Path, end: str) -> None:
+def test_one_missing_queue_is_rebuilt(known: StoreFormat, root: Path, end: str) -> None:
     known.write(root, COUNT, end)
     shutil.rmtree(root / known.queues / "orders" / "1")
     assert known.bodies(root) == bodies_of(range(COUNT))

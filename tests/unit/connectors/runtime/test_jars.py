@@ -1,4 +1,4 @@
-"""Where Delta's jars lie, and what is said where they do not; Ivy itself runs at set-up."""
+"""Location of Delta's jars, and the error where they are missing; Ivy itself runs at set-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java is chosen, of those that a machine has."""
+"""Choice of a Java among those of a machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALL = "java.base jdk.incubator.vector jdk.zipfs"
 
 
 def java(home: Path, version: str | None, modules: str = ALL) -> Path:
-    """A folder that looks like a Java of a version, or like one that does not tell it."""
+    """Make a folder that looks like a Java of a version, or like one that does not state it."""
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").touch(mode=0o755)
     if version is not None:
@@ -23,7 +23,7 @@ def java(home: Path, version: str | None, modules: str = ALL) -> Path:
 
 @pytest.fixture(autouse=True)
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without any Java."""
+    """Simulate a machine without any Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))

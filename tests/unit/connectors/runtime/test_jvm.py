@@ -1,4 +1,4 @@
-"""What spark-submit is given: our settings, and what the user says."""
+"""Arguments of spark-submit: our settings, and those of the user."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_master_is_the_one_that_spark_submit_takes(given: list[str], expecte
 
 
 def fake_java(home: Path, script: str) -> Path:
-    """A Java that is a shell script."""
+    """Make a Java that is a shell script."""
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").write_text(f"#!/bin/sh\n{script}\n")
     (home / "bin" / "java").chmod(0o755)

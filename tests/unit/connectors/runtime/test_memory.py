@@ -1,4 +1,4 @@
-"""Where Arrow takes memory from in processes of this project's own."""
+"""Memory pool of Arrow in processes of this project's own."""
 
 from __future__ import annotations
 

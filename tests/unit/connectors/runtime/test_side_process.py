@@ -20,7 +20,7 @@ _WAIT = threading.Event()
 
 
 def prepare() -> None:
-    """Say that it was done."""
+    """Report that it ran."""
     sys.modules["prepared"] = sys
 
 

@@ -1,4 +1,4 @@
-"""What of Spark's standard error reaches the user."""
+"""Lines of Spark's standard error that reach the user."""
 
 from __future__ import annotations
 

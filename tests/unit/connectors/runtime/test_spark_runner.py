@@ -1,4 +1,4 @@
-"""What of Spark's runner can be told without Spark: how far a session's tasks are."""
+"""Progress of a session's tasks in Spark's runner, as far as it can be tested without Spark."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_record_cut_at_any_length_is_not_all_here_yet(name: str, vector: str) ->
 
 
 @each_vector
-def test_record_is_found_behind_other_bytes_and_before_others(name: str, vector: str) -> None:
+def test_record_is_found_between_other_bytes(name: str, vector: str) -> None:
     parse, (record, _) = LOG_FORMATS[name].parse, LOG_FORMATS[name].vectors[vector]
     parsed = parse(b"before" + record + b"after", 6)
     assert parsed is not None

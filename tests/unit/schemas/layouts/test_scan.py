@@ -15,7 +15,7 @@ SIZE = 4096
 
 @pytest.fixture(params=LOG_FORMATS)
 def known(request: pytest.FixtureRequest) -> LogFormat:
-    """The format of a test."""
+    """Return the format of a test."""
     return LOG_FORMATS[request.param]
 
 
@@ -118,7 +118,7 @@ def test_zeros_before_other_bytes_are_a_hole_up_to_the_end(known: LogFormat, ten
     assert kinds(known.scan(data)) == ["record"] * 3 + ["hole"]
 
 
-def test_stale_bytes_of_another_place_are_no_records(known: LogFormat, ten: Sequence[Any]) -> None:
+def test_stale_bytes_from_another_position_are_no_records(known: LogFormat, ten: Sequence[Any]) -> None:
     stale = b"".join(known.records(ten[5:], 100_000))
     data = (b"".join(known.records(ten[:3])) + stale).ljust(SIZE, b"\0")
     assert kinds(known.scan(data)) == ["record"] * 3 + ["physical_offset"]

@@ -41,5 +41,5 @@ def test_other_folders_are_no_queues(name: str) -> None:
     assert parse_queue_folder(name) is None
 
 
-def test_the_place_of_the_largest_entry_is_an_offset() -> None:
+def test_the_position_of_the_largest_entry_is_an_offset() -> None:
     assert all(max_entry_number(size) * size < 1 << 63 for size in (8, 20, 46))

@@ -16,7 +16,7 @@ def test_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize(("suite", "one"), EVERY, ids=lambda value: value.name)
-def test_an_expectation_says_what_why_and_what_to_do(suite: Suite, one: Expectation) -> None:
+def test_an_expectation_has_a_description_a_reason_and_a_remedy(suite: Suite, one: Expectation) -> None:
     assert suite.about
     assert one.columns
     assert one.type.startswith("Expect")

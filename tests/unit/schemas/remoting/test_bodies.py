@@ -135,7 +135,7 @@ def test_a_cluster_may_be_empty() -> None:
     assert parse_body(ClusterInfo, b"{}") == ClusterInfo()
 
 
-def test_a_heartbeat_is_read_whoever_wrote_it() -> None:
+def test_heartbeats_of_every_client_are_parsed() -> None:
     wanted = SubscriptionData("T", "a || b", ("a", "b"), (97, 98), 1700000000000)
     beat = Heartbeat("10.0.0.5@1234#567", (ProducerData("PG"),), (ConsumerData("CG", subscription_data_set=(wanted,)),))
     assert parse_body(Heartbeat, HEARTBEAT) == beat
@@ -175,7 +175,7 @@ def test_tags_become_a_subscription(expression: str, tags: tuple[str, ...], code
         (b'{"filterServerTable":{{"a":1}:[]}}', "expected text"),
     ],
 )
-def test_a_body_that_is_wrong_is_said_where(body: bytes, message: str) -> None:
+def test_an_error_in_a_body_names_its_position(body: bytes, message: str) -> None:
     with pytest.raises(BodyError, match=message):
         parse_body(TopicRoute, body)
 

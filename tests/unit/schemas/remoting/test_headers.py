@@ -88,7 +88,7 @@ def test_numbers_reach_their_bounds() -> None:
 
 
 def declared() -> list[Any]:
-    """All headers."""
+    """Return all headers."""
     modules = (headers, admin_headers, name_server_headers)
     return [
         kind

@@ -56,7 +56,7 @@ def test_objects_inside_are_read_in_turn() -> None:
     ["", "[]", "1", "{", '{"a"}', '{"a":}', '{"a":1,}', '{"a":1 "b":2}', '{1:2}', '{"a":1}}', '{"a":1}x', '{"a":]}',
      '{"a":{]}', '{"a":tru}', '{"\\x":1}', '{"skip":[[]}', '{"skip":"a}'],
 )  # fmt: skip
-def test_what_is_not_json_is_an_error(text: str) -> None:
+def test_invalid_json_is_an_error(text: str) -> None:
     with pytest.raises(BodyError):
         dict(read(text))
 

@@ -85,7 +85,7 @@ def test_verification_is_turned_off_in_words(line: str) -> None:
         ("tls.server.authClient=true", ClientAuth.NONE),
     ],
 )
-def test_certificates_of_clients_are_asked_for_if_they_are_verified(lines: str, expected: ClientAuth) -> None:
+def test_certificates_of_clients_are_requested_if_they_are_verified(lines: str, expected: ClientAuth) -> None:
     assert parse_tls_properties(lines, {}).client_auth is expected
 
 

@@ -24,7 +24,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def settings(certificates: Certificates, *lines: str) -> TlsProperties:
-    """A server's and a client's settings."""
+    """Return a server's and a client's settings."""
     return parse_tls_properties(certificates.server_properties(*lines), {})
 
 
@@ -69,7 +69,9 @@ def test_changed_bytes_are_an_error(certificates: Certificates) -> None:
         server.receive(bytes(data))
 
 
-def test_a_server_of_another_signer_is_refused_unless_the_client_verifies_nobody(certificates: Certificates) -> None:
+def test_a_server_of_another_signer_is_refused_unless_the_client_verifies_no_certificates(
+    certificates: Certificates,
+) -> None:
     trust = f"tls.client.trustCertPath={certificates.path('stranger')}"
     with pytest.raises(ssl.SSLCertVerificationError):
         connect(settings(certificates), settings(certificates, trust))
@@ -100,7 +102,7 @@ def test_an_optional_certificate_of_a_client_is_verified_if_there_is_one(certifi
         connect(server, settings(certificates, *certificates.client_lines("stranger")))
 
 
-def test_a_locked_key_is_opened_by_its_password_and_nobody_is_asked_for_it(certificates: Certificates) -> None:
+def test_an_encrypted_key_is_opened_by_its_password_without_a_prompt(certificates: Certificates) -> None:
     key, certificate = certificates.path("client.key.locked"), certificates.path("client")
     lines = (f"tls.client.keyPath={key}", f"tls.client.certPath={certificate}")
     client_context(settings(certificates, *lines, f"tls.client.keyPassword={PASSWORD}"))
@@ -118,7 +120,7 @@ def test_a_locked_key_is_opened_by_its_password_and_nobody_is_asked_for_it(certi
         ("tls.server.certPath={server.key}", "expected PEM files that belong together"),
     ],
 )
-def test_files_that_are_missing_or_wrong_are_told(certificates: Certificates, line: str, expected: str) -> None:
+def test_missing_and_invalid_files_are_reported(certificates: Certificates, line: str, expected: str) -> None:
     text = re.sub(r"\{(.*)\}", lambda found: str(certificates.path(found[1])), line)
     with pytest.raises(TlsConfigError, match=expected):
         server_context(settings(certificates, text))
@@ -142,6 +144,6 @@ def test_a_file_with_a_password_is_not_for_everybody(tmp_path: Path, mode: int, 
     assert "secret-of-the-key" not in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TlsConfigError, match="cannot read the file: No such file"):
         read_tls_properties(tmp_path / "none", {})

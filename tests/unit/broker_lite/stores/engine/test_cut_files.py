@@ -14,12 +14,12 @@ from tests.support.message_stores import SMALL, fill, message
 
 
 def newest(folder: Path) -> Path:
-    """The last file of a folder, by its name."""
+    """Return the last file of a folder, by its name."""
     return max(path for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/0", "index"])
-def test_cut_file_is_an_error_of_whoever_sends_next(root: Path, folder: str) -> None:
+def test_a_truncated_file_fails_the_next_send(root: Path, folder: str) -> None:
     store = MessageStore.open(root, SMALL)
     fill(store, 4)
     path = newest(root / folder)
@@ -33,7 +33,7 @@ def test_cut_file_is_an_error_of_whoever_sends_next(root: Path, folder: str) -> 
         store.close()
 
 
-def test_cut_segment_is_an_error_of_whoever_reads(root: Path) -> None:
+def test_a_truncated_segment_fails_reads(root: Path) -> None:
     store = MessageStore.open(root, SMALL)
     fill(store, 4)
     os.truncate(newest(root / "commitlog"), 0)

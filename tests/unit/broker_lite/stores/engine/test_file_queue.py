@@ -14,11 +14,11 @@ from commitlake.schemas.store_files import remove_file
 
 
 class KilledError(Exception):
-    """What ends a process."""
+    """Error that stands for the end of the process."""
 
 
 def opened(folder: Path, mappings: Mappings | None = None) -> FileQueue:
-    """The files of 10 bytes in a folder."""
+    """Open the files of 10 bytes in a folder."""
     return FileQueue(folder, 10, "size_option", mappings or Mappings())
 
 
@@ -49,7 +49,7 @@ def test_files_found_count_as_full_until_truncated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "left"), [(25, [0, 10, 20]), (20, [0, 10]), (19, [0, 10]), (10, [0]), (1, [0]), (0, [])]
 )
-def test_truncate_deletes_the_files_behind(tmp_path: Path, end: int, left: list[int]) -> None:
+def test_truncate_deletes_the_files_after_the_new_end(tmp_path: Path, end: int, left: list[int]) -> None:
     files = opened(tmp_path)
     files.append(b"0123456789")
     files.prepare(20)

@@ -16,7 +16,7 @@ SIZE = 4096
 
 
 class KilledError(Exception):
-    """What ends a process."""
+    """Error that stands for the end of the process."""
 
 
 def die(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""What open stores of both layouts have in common: who holds them, what their queues tell, and how they fail."""
+"""Common behaviour of open stores of both layouts: ownership, the offsets of their queues, and failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUEUE_CLASSES = {"rocketmq": "rocketmq.consume_queue.ConsumeQueue", "jmq": "jmq.
 
 @pytest.fixture(params=STORE_FORMATS)
 def layout(request: pytest.FixtureRequest) -> StoreFormat:
-    """Each format of stores."""
+    """Return each format of stores."""
     return STORE_FORMATS[request.param]
 
 
@@ -124,7 +124,7 @@ def test_queues_tell_where_messages_are_by_number_and_by_time(layout: StoreForma
         assert store.offset_by_time("unknown", 0, 0) == 0
 
 
-def test_arrivals_are_told_once(layout: StoreFormat, root: Path) -> None:
+def test_arrivals_are_reported_once(layout: StoreFormat, root: Path) -> None:
     with layout.open(root) as store:
         layout.fill(store, 3)
         assert store.take_arrived() == {("orders", 0), ("orders", 1)}

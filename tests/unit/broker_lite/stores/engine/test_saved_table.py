@@ -46,7 +46,7 @@ class Kind:
     ids=["consumerOffset.json", "offset.json"],
 )
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Each table."""
+    """Return each table."""
     found: Kind = request.param
     return found
 

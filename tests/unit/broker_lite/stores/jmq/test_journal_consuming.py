@@ -39,7 +39,7 @@ def consuming(store: JournalStore) -> Iterator[Consuming]:
 
 
 def take(consuming: Consuming, count: int = 4, client: Host = CLIENT, app: str = "mail") -> Batch:
-    """A batch that must be there."""
+    """Take a batch that must exist."""
     batch = consuming.take("orders", app, 0, client, count)
     assert batch is not None
     return batch
@@ -80,7 +80,7 @@ def test_batch_whose_time_is_over_goes_to_another(consuming: Consuming, clock: C
         consuming.finish(second)
 
 
-def test_batch_that_is_given_back_is_there_at_once(consuming: Consuming) -> None:
+def test_a_returned_batch_is_available_immediately(consuming: Consuming) -> None:
     consuming.give_back(take(consuming))
     assert numbers(take(consuming, client=OTHER)) == [0, 1, 2, 3]
 
@@ -240,7 +240,9 @@ def test_database_of_others_is_an_error(root: Path, store: JournalStore) -> None
 
 
 @pytest.mark.parametrize(("app", "client"), [("a" * 256, CLIENT), ("\ud800", CLIENT), ("mail", Host.of("::1", 1))])
-def test_consumer_that_could_not_be_logged_is_refused_at_once(consuming: Consuming, app: str, client: Host) -> None:
+def test_a_consumer_that_could_not_be_logged_is_refused_immediately(
+    consuming: Consuming, app: str, client: Host
+) -> None:
     with pytest.raises(UnserializableError):
         consuming.take("orders", app, 0, client, 4)
     assert numbers(take(consuming)) == [0, 1, 2, 3]
@@ -318,7 +320,7 @@ def test_torn_consume_record_is_cut(root: Path, clock: Clock) -> None:
         assert file.read_bytes() == bytes(data[: 3 * size]).ljust(1024, b"\0")
 
 
-def test_archive_goes_on_behind_damage(root: Path, clock: Clock) -> None:
+def test_archive_continues_after_damage(root: Path, clock: Clock) -> None:
     with JournalStore.open(root, SMALL, clock=clock) as store:
         results = fill(store, 100)
         store.flush()

@@ -1,4 +1,4 @@
-"""What a JMQ store has after it is opened again: its checkpoint, damage that it steps over, and missing files."""
+"""Recovery of a JMQ store on opening: its checkpoint, damage that it skips, and missing files."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_queue_that_lost_its_tail_is_completed(root: Path) -> None:
     assert JMQ.bodies(root) == bodies_of(range(COUNT))
 
 
-def test_damaged_entry_makes_that_the_queues_are_built_anew(root: Path) -> None:
+def test_a_damaged_entry_causes_the_queues_to_be_rebuilt(root: Path) -> None:
     JMQ.write(root, COUNT)
     last = max((root / "queue" / "orders" / "0").iterdir())
     data = bytearray(last.read_bytes())
@@ -107,7 +107,7 @@ def test_damaged_entry_makes_that_the_queues_are_built_anew(root: Path) -> None:
     assert JMQ.bodies(root) == bodies_of(range(COUNT))
 
 
-def test_entries_behind_the_journals_end_are_dropped_and_erased(root: Path) -> None:
+def test_entries_after_the_journals_end_are_dropped_and_erased(root: Path) -> None:
     JMQ.write(root, 10, "crashed")
     file = root / "queue" / "orders" / "0" / f"{0:020d}"
     data = file.read_bytes()
@@ -116,7 +116,7 @@ def test_entries_behind_the_journals_end_are_dropped_and_erased(root: Path) -> N
     assert len(queue_entries(root)) == 5
 
 
-def test_damage_behind_the_checkpoint_costs_only_what_it_hit(root: Path) -> None:
+def test_damage_after_the_checkpoint_loses_only_the_damaged_records(root: Path) -> None:
     JMQ.write(root, 10, "crashed")
     victim = list(journal_records(root))[5]
     file = root / "journal" / f"{0:020d}"
@@ -131,7 +131,7 @@ def test_damage_behind_the_checkpoint_costs_only_what_it_hit(root: Path) -> None
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_records_behind_zeros_that_a_crash_left_are_found(root: Path, count: int) -> None:
+def test_records_after_zeros_that_a_crash_left_are_found(root: Path, count: int) -> None:
     JMQ.write(root, 10, "crashed")
     records = list(journal_records(root))
     lost, behind = records[4 : 4 + count], records[4 + count]
@@ -219,7 +219,7 @@ def test_queue_whose_messages_have_all_expired_keeps_its_numbers(root: Path) -> 
 
 
 def forged(queue_offset: int, topic: str = "orders") -> bytes:
-    """A journal file with one record that nobody put."""
+    """Return a journal file with one record that was never put."""
     record = serialize_message(
         message(topic=topic),
         queue_id=0,
@@ -254,7 +254,7 @@ def test_positions_come_back_and_what_was_not_acknowledged_is_handed_out_again(r
         assert store.offsets.get(place) == (3, 3, STORED_MS)
 
 
-def test_positions_behind_a_queue_that_was_cut_are_set_back(root: Path) -> None:
+def test_positions_after_the_end_of_a_truncated_queue_are_set_back(root: Path) -> None:
     place = ConsumedQueue("orders", "mail", 0)
     with JMQ.open(root) as store:
         fill(store, 10)

@@ -1,4 +1,4 @@
-"""What goes with files of a journal: what tells of their messages alone, so that it does not fill the disk."""
+"""Deletion of a journal's files, together with the queue entries and records that only refer to their messages."""
 
 from __future__ import annotations
 

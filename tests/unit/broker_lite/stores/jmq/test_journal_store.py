@@ -1,4 +1,4 @@
-"""What a store in JMQ's layout writes, gives back, and refuses."""
+"""Writing, reading and refusals of a store in JMQ's layout."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_get_tells_why_there_is_nothing(store: JournalStore) -> None:
     assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (GetStatus.FOUND, 2, 0, 3)
 
 
-def test_pull_gives_messages_in_the_form_that_is_asked_for(store: JournalStore) -> None:
+def test_pull_returns_messages_in_the_requested_form(store: JournalStore) -> None:
     fill(store, 10)
 
     def stored(found: JournalMessage) -> bytes:
@@ -114,7 +114,7 @@ def test_pull_gives_messages_in_the_form_that_is_asked_for(store: JournalStore) 
     assert (some.records, some.next_offset) == ([b"body 7"], 5)
 
 
-def test_message_is_found_by_its_place_its_id_and_its_time(store: JournalStore, clock: Clock) -> None:
+def test_message_is_found_by_its_position_its_id_and_its_time(store: JournalStore, clock: Clock) -> None:
     first = store.put(message(1), 0)
     clock.now_ms += 1000
     second = store.put(message(2), 0)
@@ -349,7 +349,7 @@ def test_background_flush_brings_everything_to_the_disk(root: Path) -> None:
         assert all(queue.files.synced == queue.files.end for queue in store._files.queues)
 
 
-def test_several_threads_put_at_once(root: Path) -> None:
+def test_several_threads_put_concurrently(root: Path) -> None:
     with JournalStore.open(root, replace(SMALL, journal_file_size_bytes=1 << 16)) as store:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda number: store.put(message(number)), range(800)))
@@ -363,7 +363,7 @@ def test_several_threads_put_at_once(root: Path) -> None:
 
 
 @pytest.mark.parametrize("sent_ms", [0, 1, (1 << 62), -(1 << 62)])
-def test_a_strange_time_of_a_producer_leaves_the_checkpoint_as_the_log_says(root: Path, sent_ms: int) -> None:
+def test_an_implausible_time_of_a_producer_does_not_change_the_checkpoint(root: Path, sent_ms: int) -> None:
     with JournalStore.open(root, SMALL) as store:
         offset = store.put(replace(message(), send_timestamp=sent_ms)).journal_offset
         record = store.get_at(offset)

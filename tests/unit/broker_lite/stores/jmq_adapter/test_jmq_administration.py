@@ -1,4 +1,4 @@
-"""What administrators ask of a broker whose store has JMQ's layout."""
+"""Administration of a broker whose store has JMQ's layout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.small_stores import Clock
 
 
 def ask(peer: Peer, code: int, **fields: object) -> str:
-    """The text of a body that must come."""
+    """Send a request, and return the text of the answer's body, which must exist."""
     answer = peer.ask(code, fields)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return bytes(answer.body).decode()
@@ -36,7 +36,7 @@ def test_there_are_no_topics_of_rocketmqs_own_ways(peer: Peer) -> None:
     assert not any(name in topics for name in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK"))
 
 
-def test_settings_and_state_are_told(peer: Peer) -> None:
+def test_settings_and_state_are_returned(peer: Peer) -> None:
     send(peer)
     assert "storeLayout=jmq\n" in ask(peer, RequestCode.GET_BROKER_CONFIG)
     table = json.loads(ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
@@ -45,7 +45,7 @@ def test_settings_and_state_are_told(peer: Peer) -> None:
     assert json.loads(ask(peer, RequestCode.GET_ALL_DELAY_OFFSET)) == {"offsetTable": {}}
 
 
-def test_progress_and_lag_are_told(peer: Peer) -> None:
+def test_progress_and_lag_are_returned(peer: Peer) -> None:
     for number in range(3):
         send(peer, number)
     pull(peer, "orders")
@@ -59,7 +59,7 @@ def test_progress_and_lag_are_told(peer: Peer) -> None:
     assert [entry["tagsCode"] for entry in json.loads(queue)["queueData"]] == [java_hash("tag1"), java_hash("tag2")]
 
 
-def test_messages_are_found_by_place_and_time(peer: Peer, clock: Clock) -> None:
+def test_messages_are_found_by_position_and_time(peer: Peer, clock: Clock) -> None:
     first = send(peer, 1)
     clock.now_ms += 1000
     send(peer, 2)

@@ -42,7 +42,7 @@ def consumer(peer: Peer) -> Peer:
 
 
 def retried(consumer: Peer, offset: int = 0) -> Message:
-    """The only retry that there is."""
+    """Return the only retry."""
     (found,) = pull(consumer, RETRIES, offset)
     return found
 
@@ -279,13 +279,13 @@ def test_a_deleted_group_leaves_no_retries(
     assert store.max_offset(RETRIES, 0) == 0
 
 
-def test_a_topic_that_comes_again_goes_on(consumer: Peer, store: JmqStore) -> None:
+def test_a_topic_that_is_created_again_continues(consumer: Peer, store: JmqStore) -> None:
     send(consumer, 1)
     assert consumer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}).code == ResponseCode.SUCCESS
     assert send(consumer, 2).ext_fields["queueOffset"] == "1"
 
 
-def test_consumers_go_on_behind_what_is_damaged(consumer: Peer, store: JmqStore) -> None:
+def test_consumers_continue_after_damage(consumer: Peer, store: JmqStore) -> None:
     for number in range(4):
         send(consumer, number)
     for number in (0, 2):

@@ -1,4 +1,4 @@
-"""What producers send is kept as a journal keeps it, and comes back as RocketMQ's record."""
+"""Sends to a broker with a JMQ store: messages are stored in a journal, and returned as RocketMQ's records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_message_comes_back_as_it_was_sent(peer: Peer, clock: Clock) -> None:
     assert (got.born_timestamp, got.store_timestamp) == (BORN_MS, clock.now_ms)
 
 
-def test_consumers_are_told_the_cluster_which_the_journal_does_not_keep(tmp_path: Path, clock: Clock) -> None:
+def test_consumers_receive_the_cluster_which_the_journal_does_not_store(tmp_path: Path, clock: Clock) -> None:
     with JmqStore.open(tmp_path / "named", OPTIONS, clock=clock, cluster="shops") as store:
         peer = Peer(Dispatcher(Broker(store, BrokerOptions(address=BROKER))))
         send(peer)

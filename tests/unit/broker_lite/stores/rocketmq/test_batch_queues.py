@@ -29,7 +29,7 @@ ALL = PullLimits(100, 1 << 20)
 
 
 def inner_batch(first: int, count: int, topic: str = TOPIC, **changes: Any) -> NewMessage:
-    """A record of several messages as a send makes it."""
+    """Return a record of several messages as a send makes it."""
     body = serialize_batch(BatchItem(0, f"body {number}".encode(), b"") for number in range(first, first + count))
     values: dict[str, Any] = {
         "body": body,
@@ -40,7 +40,7 @@ def inner_batch(first: int, count: int, topic: str = TOPIC, **changes: Any) -> N
 
 
 def filled(root: Path, end: Callable[[MessageStore], None] = MessageStore.close) -> Path:
-    """A store with records of 3, 1, 4, 1 and 5 messages, and another topic's between them."""
+    """Return a store with records of 3, 1, 4, 1 and 5 messages, and another topic's between them."""
     clock = Clock()
     store = MessageStore.open(root, OPTIONS, clock=clock)
     store.config.topics.create_batch(TOPIC, 1)
@@ -54,7 +54,7 @@ def filled(root: Path, end: Callable[[MessageStore], None] = MessageStore.close)
 
 
 def entries(root: Path) -> list[Entry]:
-    """The used entries of the queue's files."""
+    """Return the used entries of the queue's files."""
     data = b"".join(path.read_bytes() for path in sorted((root / "batchconsumequeue" / TOPIC / "0").iterdir()))
     found = [parse_entry(data, position) for position in range(0, len(data), ENTRY.size)]
     return [entry for entry in found if entry.is_valid]

@@ -17,7 +17,7 @@ PER_INDEX_FILE = SMALL.index_geometry.entries - 1
 
 
 def files_of(root: Path) -> dict[str, bytes]:
-    """The bytes of log, queues and index."""
+    """Return the bytes of log, queues and index."""
     folders = ("commitlog", "consumequeue", "index")
     return {
         str(path.relative_to(root)): path.read_bytes()

@@ -36,7 +36,7 @@ COUNT = 40
 
 
 def open_store(root: Path, clock: Clock, options: StoreOptions = OPTIONS) -> MessageStore:
-    """A small store of BoltMQ's."""
+    """Open a small store in BoltMQ's dialect."""
     return MessageStore.open(root, options, clock=clock)
 
 

@@ -1,4 +1,4 @@
-"""What a store refuses, and that it is unchanged then."""
+"""Messages that a store refuses, without a change of the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROPERTIES_LIMIT = 32_767
 
 
 def property_of_size(size: int) -> tuple[tuple[str, str], ...]:
-    """One property that takes this many bytes in a record."""
+    """Return one property that takes this many bytes in a record."""
     return (("K", "v" * (size - 3)),)
 
 

@@ -22,7 +22,7 @@ def size_of(body: bytes) -> int:
 
 
 def sized(size: int) -> bytes:
-    """A body that makes a record of this size."""
+    """Return a body that makes a record of this size."""
     return b"x" * (size - size_of(b""))
 
 
@@ -33,7 +33,7 @@ def put_sizes(root: Path, *sizes: int) -> list[int]:
 
 
 def tail(root: Path, position: int) -> tuple[int, int]:
-    """The two first fields at a position of the first segment."""
+    """Return the first two fields at a position of the first segment."""
     found: tuple[int, int] = BLANK.unpack((root / "commitlog" / f"{0:020d}").read_bytes(), position)
     return found
 

@@ -1,4 +1,4 @@
-"""What is on the disk, and when; and what happens when the disk fails."""
+"""Writing to the disk: content and time of the flushes, and errors of the disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAZY = StoreOptions(
 
 
 def text_of(path: Path) -> str:
-    """What a file holds; nothing while it has no name, because the new one takes its place."""
+    """Return the text of a file; an empty one while a new file is replacing it, so that its name is missing."""
     try:
         return path.read_text()
     except FileNotFoundError:
@@ -200,7 +200,7 @@ def test_disk_without_room_for_the_next_file_refuses_before_anything_is_written(
         assert sorted(int(got.body[5:]) for got in found) == list(range(count + 30))
 
 
-def test_room_on_the_disk_is_what_the_system_says(tmp_path: Path) -> None:
+def test_free_disk_space_is_that_of_the_operating_system(tmp_path: Path) -> None:
     disk = os.statvfs(tmp_path)
     check_disk(tmp_path, 0)
     with pytest.raises(DiskFullError, match=r"expected \d+ bytes free for a new file, found \d+"):

@@ -40,7 +40,7 @@ def fill(store: MessageStore) -> None:
 
 
 def entries(root: Path) -> list[list[object]]:
-    """What the files of all queues hold."""
+    """Return the content of the files of all queues."""
     return [list(queue_entries(root, topic)) for topic in ("orders", *NAMES)]
 
 

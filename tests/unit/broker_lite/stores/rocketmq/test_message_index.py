@@ -27,12 +27,12 @@ GEOMETRY = SMALL.index_geometry
 
 
 def index_files(root: Path) -> list[bytes]:
-    """The index files' bytes, oldest first."""
+    """Return the bytes of the index files, oldest first."""
     return [path.read_bytes() for path in sorted((root / "index").iterdir())]
 
 
 def header_and_entries(data: bytes) -> tuple[Header, list[Entry]]:
-    """What a file says, entry 1 coming first."""
+    """Return the header and the entries of a file, from entry 1 on."""
     header = parse_header(data)
     return header, [parse_entry(data, GEOMETRY.entry_position(number)) for number in range(1, header.index_count)]
 

@@ -1,4 +1,4 @@
-"""Who has a store open: `lock`, `abort`, and what a closed store answers."""
+"""Ownership of a store: `lock`, `abort`, and the errors of a closed store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ else:
 
 
 def opened_elsewhere(root: Path) -> str:
-    """What another process says that opens the store."""
+    """Return the output of another process that opens the store."""
     command = [sys.executable, "-c", OTHER_PROCESS, str(root)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -45,7 +45,7 @@ def test_second_store_in_another_process_is_refused(root: Path) -> None:
     assert opened_elsewhere(root) == "opened\n"
 
 
-def test_lock_file_says_lock_and_stays(root: Path) -> None:
+def test_lock_file_contains_lock_and_is_kept(root: Path) -> None:
     MessageStore.open(root, SMALL).close()
     assert (root / "lock").read_bytes() == b"lock"
 

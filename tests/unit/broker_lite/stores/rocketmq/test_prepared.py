@@ -14,7 +14,7 @@ KNOWN = {"UNIQ_KEY": "U1", "KEYS": "order-1 order-2", "TAGS": "订单"}
 
 
 def sent(**changes: object) -> SentMessage:
-    """A message as it comes."""
+    """Return a message as a producer sends it."""
     message = SentMessage(
         "orders", 1, b"body", BORN_MS, PRODUCER, 7, 0x301, 2, KNOWN, serialize_properties(KNOWN.items())
     )

@@ -35,7 +35,7 @@ def test_message_is_read_as_it_was_put(store: MessageStore) -> None:
     assert got.property_pairs == list(put.properties)
 
 
-def test_get_gives_as_many_as_asked_for_and_where_to_go_on(store: MessageStore) -> None:
+def test_get_returns_as_many_messages_as_requested_and_the_next_offset(store: MessageStore) -> None:
     store.put_batch([message(number) for number in range(5)])
     found = store.get("orders", 0, 1, max_messages=3)
     assert found.status is GetStatus.FOUND
@@ -51,7 +51,7 @@ def test_get_gives_as_many_as_asked_for_and_where_to_go_on(store: MessageStore) 
         (3, GetStatus.OFFSET_OVERFLOW_BADLY, 2),
     ],
 )
-def test_get_outside_the_queue_says_why_there_is_nothing(
+def test_get_outside_the_queue_returns_the_reason(
     store: MessageStore, queue_offset: int, status: GetStatus, next_offset: int
 ) -> None:
     store.put_batch([message(0), message(1)])
@@ -64,7 +64,7 @@ def test_get_of_no_message_at_all_finds_none(store: MessageStore) -> None:
     assert store.get("orders", 0, 0, max_messages=0).status is GetStatus.NO_MATCHED_MESSAGE
 
 
-def test_get_of_an_unknown_queue_says_so(store: MessageStore) -> None:
+def test_get_of_an_unknown_queue_reports_it(store: MessageStore) -> None:
     assert store.get("nowhere", 0, 0).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
     assert (store.min_offset("nowhere", 0), store.max_offset("nowhere", 0)) == (0, 0)
 
@@ -86,7 +86,7 @@ def test_get_by_id_finds_the_message_of_every_result(store: MessageStore) -> Non
         assert got.body == f"body {number}".encode()
 
 
-def test_get_by_id_of_another_broker_or_place_finds_nothing(store: MessageStore) -> None:
+def test_get_by_id_of_another_broker_or_position_finds_nothing(store: MessageStore) -> None:
     result = store.put(message())
     store.put(message())
     assert store.get_by_id(serialize_message_id(Host.of("10.0.0.2", 10911), result.physical_offset)) is None
@@ -165,7 +165,7 @@ def test_offset_by_time_is_the_first_stored_at_or_after(store: MessageStore, clo
     assert store.offset_by_time("nowhere", 0, 1000) == 0
 
 
-def test_get_by_time_goes_on_from_there(store: MessageStore, clock: Clock) -> None:
+def test_get_by_time_continues_from_the_offset_found(store: MessageStore, clock: Clock) -> None:
     for number, clock.now_ms in enumerate((1000, 2000, 3000)):
         store.put(message(number))
     assert [got.body for got in store.get_by_time("orders", 0, 1500).messages] == [b"body 1", b"body 2"]

@@ -1,4 +1,4 @@
-"""What a RocketMQ store has after it is opened again: its index, damage that ends its log, and missing files."""
+"""Recovery of a RocketMQ store on opening: its index, damage that ends its log, and missing files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_crash_deletes_index_files_that_the_checkpoint_does_not_vouch_for(root: 
         assert len(store.get_by_key("orders", "order-0")) == 1
 
 
-def test_missing_index_is_built_anew_with_the_same_bytes(root: Path) -> None:
+def test_missing_index_is_rebuilt_with_the_same_bytes(root: Path) -> None:
     ROCKETMQ.write(root, COUNT)
     before = [path.read_bytes() for path in sorted((root / "index").iterdir())]
     shutil.rmtree(root / "index")
@@ -137,7 +137,7 @@ def test_log_ends_before_a_record_that_is_not_whole(root: Path, cut: Callable[[b
     assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))
 
 
-def test_bytes_behind_the_end_of_the_log_stay_as_they_are(root: Path) -> None:
+def test_bytes_after_the_end_of_the_log_are_left_unchanged(root: Path) -> None:
     torn(root, flip_body)
     segment = max((root / "commitlog").iterdir())
     before = segment.read_bytes()
@@ -145,7 +145,7 @@ def test_bytes_behind_the_end_of_the_log_stay_as_they_are(root: Path) -> None:
     assert segment.read_bytes() == before
 
 
-def test_old_records_do_not_come_back_behind_a_new_one_of_the_same_size(root: Path) -> None:
+def test_old_records_do_not_reappear_after_a_new_one_of_the_same_size(root: Path) -> None:
     ROCKETMQ.write(root, COUNT, "crashed")
     segment = min((root / "commitlog").iterdir())
     data = bytearray(segment.read_bytes())
@@ -177,7 +177,7 @@ def test_old_queue_entries_do_not_come_back_when_the_log_has_gone_on(root: Path)
     assert ROCKETMQ.bodies(root) == bodies_of(range(80))
 
 
-def test_segments_behind_the_end_of_the_log_are_deleted(root: Path) -> None:
+def test_segments_after_the_end_of_the_log_are_deleted(root: Path) -> None:
     ROCKETMQ.write(root, COUNT, "crashed")
     first = root / "commitlog" / segment_name(0)
     data = bytearray(first.read_bytes())
@@ -197,7 +197,7 @@ def test_segment_that_was_made_and_never_written_is_no_error(root: Path) -> None
     assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))
 
 
-def test_log_that_ends_in_a_blank_goes_on_in_the_next_segment(root: Path) -> None:
+def test_log_that_ends_in_a_blank_continues_in_the_next_segment(root: Path) -> None:
     ROCKETMQ.write(root, COUNT, "crashed")
     # Crashed after the BLANK, before the record that it made room for.
     max((root / "commitlog").iterdir()).unlink()

@@ -1,4 +1,4 @@
-"""What is deleted when, and when a disk is too full."""
+"""Deletion of old files by time and by free disk space, and refusals on a full disk."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ OTHER_HOUR = (HOUR + 12) % 24
 
 
 def retention(store: MessageStore, used: int = 10, **changes: object) -> Retention:
-    """The rule on a disk of which so much is used."""
+    """Return the retention rule on a disk of which so much is used."""
     options = replace(RetentionOptions(delete_hours=(HOUR,)), **changes)  # type: ignore[arg-type]
     files = store._files
     return Retention(store.path, files.log.files, files.delete_expired, options, lambda _: used)
 
 
 def segments(store: MessageStore) -> list[Path]:
-    """The log's files."""
+    """Return the log's files."""
     return sorted((store.path / "commitlog").iterdir())
 
 

@@ -55,7 +55,7 @@ class Broker:
         return [one.body for result in found if (one := self.store.get_at(result.physical_offset))]
 
     def bodies(self) -> list[bytes]:
-        """All that has come."""
+        """Return the bodies of all delivered messages."""
         return [one.body for one in self.store.get("orders", 0, 0, 1000).messages]
 
 
@@ -65,7 +65,7 @@ def bodies(*numbers: int) -> list[bytes]:
 
 
 def log_units(root: Path) -> list[tuple[int, TimerUnit]]:
-    """The units of a store's timer log, with their positions."""
+    """Return the units of a store's timer log, with their positions."""
     found = []
     for path in sorted((root / "timerlog").glob("0*")):
         found += [
@@ -75,7 +75,7 @@ def log_units(root: Path) -> list[tuple[int, TimerUnit]]:
 
 
 def checkpoint(root: Path) -> TimerCheckpoint:
-    """A store's timercheck."""
+    """Return a store's timercheck."""
     return parse_timer_checkpoint((root / "config" / "timercheck").read_bytes())
 
 

@@ -60,7 +60,7 @@ MESSAGE_A = NewMessage(
 
 
 def segment(root: Path) -> bytes:
-    """The first segment's bytes."""
+    """Return the first segment's bytes."""
     return (root / "commitlog" / f"{0:020d}").read_bytes()
 
 

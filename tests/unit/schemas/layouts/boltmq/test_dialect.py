@@ -26,7 +26,7 @@ NEGATIVE_CRC_BODY = b"123456789"  # CBF43926
 
 
 def record(body: bytes = NEGATIVE_CRC_BODY, dialect: Dialect = BOLTMQ) -> bytes:
-    """One record at offset 0."""
+    """Return one record at offset 0."""
     return records([new_message(body=body)], dialect=dialect)[0]
 
 
@@ -82,7 +82,7 @@ def test_a_record_is_serialized_with_boltmqs_magic_and_crc() -> None:
     assert stored == BOLTMQ_RECORD
 
 
-def test_a_record_tells_its_dialect_and_says_the_same_otherwise() -> None:
+def test_a_record_shows_its_dialect_and_is_otherwise_equal() -> None:
     parsed, plain = parse_message(BOLTMQ_RECORD), parse_message(V1_RECORD)
     assert parsed is not None
     assert plain is not None
@@ -120,7 +120,7 @@ def test_a_segment_is_scanned_to_its_blank(dialect: Dialect, window: int) -> Non
     assert (spans[0].start, spans[-1].end) == (0, SIZE)
 
 
-def test_behind_damage_records_of_both_dialects_are_found() -> None:
+def test_records_of_both_dialects_are_found_after_damage() -> None:
     first = record()
     others = records([new_message(1), new_message(2)], len(first) + 50)
     others[1] = in_dialect(others[1], BOLTMQ)

@@ -20,7 +20,7 @@ from tests.support.journal_vectors import CLIENT, MESSAGE, RECORD, SENT, SERVER,
 
 
 def parse(record: bytes) -> JournalMessage:
-    """The message of a whole record."""
+    """Parse the message of a complete record."""
     parsed = parse_message(record)
     assert parsed is not None
     assert parsed[1] == parsed[0].size == len(record)
@@ -89,7 +89,7 @@ def test_value_without_room_is_refused(field: str, value: object, named: str) ->
 
 
 @pytest.mark.parametrize("field", ["queue_id", "queue_offset", "journal_offset"])
-def test_place_without_room_is_refused(field: str) -> None:
+def test_a_position_without_room_is_refused(field: str) -> None:
     with pytest.raises(UnserializableError, match=field):
         serialize(MESSAGE, **{field: -1})
 

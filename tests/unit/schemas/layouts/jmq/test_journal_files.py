@@ -1,4 +1,4 @@
-"""What stands beside the journal: queue entries, the offset file, consume records, properties, ids; all both ways."""
+"""Small parts of JMQ's layout, written and parsed: queue entries, offsets, consume records, properties, ids."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_entry_with_any_flipped_bit_is_an_error() -> None:
 
 
 def flipped(data: bytes) -> list[bytes]:
-    """The same bytes with each of their bits flipped."""
+    """Return the same bytes with each of their bits flipped."""
     number = int.from_bytes(data, "big")
     return [(number ^ 1 << bit).to_bytes(len(data), "big") for bit in range(len(data) * 8)]
 
@@ -119,7 +119,7 @@ def test_offsets_both_ways() -> None:
 
 
 def offsets(**changes: object) -> bytes:
-    """An offset file with one position, and what is changed in it."""
+    """Return an offset file with one position, and the given changes."""
     position = {"ack": 1, "pull": 2, "time": 3} | {name: changes[name] for name in changes if name in Position._fields}
     queues = {str(changes.get("queue", 0)): position}
     document = {"version": changes.get("version", 1), "updated": 1, "consumers": {"t": {"a": queues}}}

@@ -26,7 +26,7 @@ def test_record_without_a_topic_is_a_fault() -> None:
     assert kinds(JMQ.scan(JMQ.closed(sent, SIZE))) == ["record", "part_lengths", "record", "blank"]
 
 
-def test_record_with_a_wrong_body_behind_damage_is_a_bad_range_of_its_own() -> None:
+def test_a_record_with_a_wrong_body_after_damage_is_a_separate_bad_range() -> None:
     data = bytearray(JMQ.closed(TEN, SIZE))
     data[JMQ.place(TEN, 3)[0]] = 0xFF
     data[JMQ.place(TEN, 4)[0] + JMQ.body_start] ^= 0xFF

@@ -14,7 +14,7 @@ SIZE = 4096
 
 
 def with_blank_in_body(number: int, count: int = 10) -> bytearray:
-    """A closed segment with a BLANK that reaches its end in the body of one record."""
+    """Return a closed segment with a BLANK that reaches its end in the body of one record."""
     sent = [ROCKETMQ.new_message(n, body=bytes(100)) for n in range(count)]
     start = sum(map(len, ROCKETMQ.records(sent)[:number]))
     sent[number] = ROCKETMQ.new_message(
@@ -33,7 +33,7 @@ def test_blank_in_a_damaged_record_ends_nothing(window: int) -> None:
 
 
 @pytest.mark.parametrize("window", [64, 300, 4096])
-def test_blank_behind_a_fault_counts_where_no_record_follows(window: int) -> None:
+def test_a_blank_after_a_fault_counts_where_no_record_follows(window: int) -> None:
     data = with_blank_in_body(9)
     start = len(b"".join(ROCKETMQ.records([ROCKETMQ.new_message(n, body=bytes(100)) for n in range(9)])))
     data[start + 4] ^= 1
@@ -42,7 +42,7 @@ def test_blank_behind_a_fault_counts_where_no_record_follows(window: int) -> Non
     assert [(span.start, span.end) for span in spans[-2:]] == [(start, start + 108), (start + 108, SIZE)]
 
 
-def test_many_blanks_behind_a_fault_are_each_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_blanks_after_a_fault_are_each_examined_once(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 1 << 18
     head = b"x" * 64
     count = (size - len(head)) // 8

@@ -90,7 +90,7 @@ def test_hash_is_javas(text: str, code: int) -> None:
 @pytest.mark.parametrize(
     "tail", ["", "0", "7F0000010A0018B4AAC2", "字", "a\U0001f600b", "\ud800", "y" * 127, "y" * 128]
 )
-def test_a_hash_goes_on_behind_what_is_hashed_already(head: str, tail: str) -> None:
+def test_a_hash_continues_from_an_earlier_one(head: str, tail: str) -> None:
     assert java_hash_behind(java_hash(head), tail) == java_hash(head + tail)
 
 

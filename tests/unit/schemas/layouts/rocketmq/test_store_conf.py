@@ -1,4 +1,4 @@
-"""What a broker's settings file says of its store."""
+"""Settings of a store in a broker's settings file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ listenPort=10911
 """
 
 
-def test_a_broker_conf_says_what_the_files_are_like() -> None:
+def test_a_broker_conf_determines_the_layout_of_the_files() -> None:
     assert parse_store_conf(CONF) == StoreConf(
         "broker-b", (1000, 300_000), 1 << 24, 20_000, 4600, 100, 400, 65_536, is_flush_sync=True
     )
