@@ -19,6 +19,7 @@ from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit.spark_sides import SparkProfile, SparkSides
+from commitlake.pipelines.masking.archiving import parse_archive_masks
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.logs import messages
 
@@ -64,6 +65,19 @@ def test_a_lake_with_erased_messages_is_sound(folder: Path, capsys: pytest.Captu
     assert code == 0, verdicts
     assert "1 of the messages are erased, by 1 erasures" in verdicts["runs-messages"]["notes"][0]
     assert verdicts["messages-packs"]["messages"] == MESSAGES - 1
+
+
+def test_a_masked_lake_is_compared_with_its_store_masked_alike(
+    spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
+    masks = parse_archive_masks(["keys=hash", "body=truncate:2", "tags=null"], {"COMMITLAKE_MASK_KEY": "a key"})
+    shutil.rmtree(folder / "lake")
+    config = Config(str(folder / "broker-a" / "store"), str(folder / "lake"), broker="broker-a", masks=masks)
+    assert run_archive(SparkRunner(spark), config).messages == MESSAGES
+    code, verdicts = run_audit(folder, capsys)
+    assert code == 0, verdicts
+    assert verdicts["store-messages"]["messages"] == MESSAGES
 
 
 def test_what_was_archived_is_the_same_everywhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
