@@ -49,7 +49,7 @@ def index_folder(root: Path, name: str, *, made_from: str) -> Path:
     """
     folder = root / name
     if not folder.is_dir():
-        raise StoreError(f"{root} has no folder '{name}'; a broker makes it anew from {made_from}")
+        raise StoreError(f"{root} has no folder '{name}'; a broker rebuilds it from {made_from}")
     if not os.access(folder, os.R_OK | os.X_OK):
         raise StoreError(f"{folder} may not be read")
     return folder

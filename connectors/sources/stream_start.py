@@ -10,10 +10,10 @@ from commitlake.connectors.formats.engine.cuts import find_cut
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.look import look_at
 from commitlake.connectors.formats.engine.option_values import Start
 from commitlake.connectors.formats.engine.options import Options
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges, take_snapshot
+from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.engine.time_bounds import store_times, time_bounds
@@ -84,7 +84,7 @@ def _kind_at(store: Store, offset: int, options: Options) -> SpanKind | None:
         return None
     try:
         with OpenSegment(whole.path) as file:
-            return look_at(file, whole, offset, options.max_record_bytes)[0].kind
+            return examine_at(file, whole, offset, options.max_record_bytes)[0].kind
     except FileNotFoundError:
         return None
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from commitlake.connectors.formats.engine.batches import Look, read_split
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.uncut import check_uncut
+from commitlake.connectors.formats.engine.truncation import check_not_truncated
 from commitlake.connectors.lake.queue_reports import QueueReport
 
 if TYPE_CHECKING:
@@ -36,6 +36,6 @@ def read_part(
     """
     if isinstance(part, Split):
         yield from read_split(part, request, look)
-        check_uncut(part)
+        check_not_truncated(part)
     else:
         yield from part.read(request, look, done)

@@ -23,7 +23,7 @@ from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.read_plan import plan_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.engine.uncut import check_uncut
+from commitlake.connectors.formats.engine.truncation import check_not_truncated
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.paths import LakePaths
@@ -99,7 +99,7 @@ def copy_store(
         done = 0
         for split in splits:
             yield from read_split(split, request)
-            check_uncut(split)
+            check_not_truncated(split)
             done += split.size
             advance(done, total)
 

@@ -30,7 +30,7 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.engine.time_bounds import time_bounds
-from commitlake.connectors.formats.engine.uncut import check_uncut
+from commitlake.connectors.formats.engine.truncation import check_not_truncated
 from commitlake.connectors.lake.committer import append_files, open_or_create
 from commitlake.connectors.lake.data_files import DataFile, sort_rows
 from commitlake.connectors.lake.paths import LakePaths
@@ -132,7 +132,7 @@ class _Tasks:
                 if size >= _MAX_BYTES:
                     yield _joined(waiting)
                     waiting, size = [], 0
-            check_uncut(split)
+            check_not_truncated(split)
         if waiting:
             yield _joined(waiting)
 

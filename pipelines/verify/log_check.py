@@ -9,7 +9,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.look import look_at
+from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.entries import QueueEntries, queue_entries
@@ -195,7 +195,7 @@ def _bad_finding(bad: BadRange, split: Split) -> Finding:
         found = "no such file" if bad.fault is Fault.MISSING_SEGMENT else f"{size} without a record, zeros first"
         return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=f"{size} of log")
     with OpenSegment(split.path) as opened:
-        finding, view = look_at(opened, split, bad.start, DEFAULT_MAX_RECORD_BYTES)
+        finding, view = examine_at(opened, split, bad.start, DEFAULT_MAX_RECORD_BYTES)
     expected, found = finding.expected, f"{finding.found} (no record for {size})"
     if bad.fault is Fault.PHYSICAL_OFFSET:
         own = split.format.rules.own_offset(view)

@@ -21,9 +21,9 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.borders import NONE_HERE
-from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.queue_format import BEHIND_ALL, QueueFormat
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.entries import QueueEntries
@@ -113,10 +113,10 @@ RULES = RecordRules(
 )
 
 
-def _hop(*place_and_results: Any) -> None:
+def _hop(*arguments_and_results: Any) -> None:
     """See `kernel.hop.hop`; a window must hold all of a bad range, as it does in a log of some KiB."""
-    *place, state, parts, faults = place_and_results
-    at = Place(*place)
+    *arguments, state, parts, faults = arguments_and_results
+    at = HopArguments(*arguments)
     view, bounds = at.window.data[: at.length], Bounds(at.segment_end, at.file_end, at.max_record_bytes)
     state[h.STOP] = -1
     while state[h.STOP] < 0:
@@ -129,7 +129,9 @@ def _hop(*place_and_results: Any) -> None:
             _step(view, at, bounds, offset, state, parts, faults)
 
 
-def _step(view: memoryview, at: Place, bounds: Bounds, offset: int, state: Array, parts: Array, faults: Array) -> None:
+def _step(
+    view: memoryview, at: HopArguments, bounds: Bounds, offset: int, state: Array, parts: Array, faults: Array
+) -> None:
     position = offset - at.origin
     finding = _examine(view, position, offset, bounds)
     if finding.kind is SpanKind.RECORD:
@@ -164,7 +166,7 @@ def _step(view: memoryview, at: Place, bounds: Bounds, offset: int, state: Array
         state[h.POSITION] = end
 
 
-def _next_record(view: memoryview, at: Place, bounds: Bounds, offset: int) -> int:
+def _next_record(view: memoryview, at: HopArguments, bounds: Bounds, offset: int) -> int:
     while offset < at.limit and _examine(view, offset - at.origin, offset, bounds).kind is not SpanKind.RECORD:
         offset += 1
     return offset
@@ -231,8 +233,8 @@ class _Reader:
         self._bad: list[BadRange] = []
         self._parts = np.zeros((h.PART_COUNT, 1000), np.int64)
 
-    def hop(self, place: Place, state: Array, faults: Array) -> Array:
-        _hop(*place, state, self._parts, faults)
+    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+        _hop(*arguments, state, self._parts, faults)
         found: Array = self._parts[:, : state[h.RECORDS]]
         return found
 

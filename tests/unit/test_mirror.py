@@ -89,7 +89,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/connectors/formats/engine/test_key_index.py": ("connectors.formats.rocketmq.key_index",),
     "tests/unit/connectors/formats/engine/test_live_store.py": (
         "connectors.formats.engine.log_records",
-        "connectors.formats.engine.uncut",
+        "connectors.formats.engine.truncation",
         "connectors.formats.rocketmq.samples",
         "jobs.cli.warm",
     ),
@@ -212,7 +212,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.consume_queues",
         "connectors.formats.rocketmq.facts",
         "connectors.formats.rocketmq.kernel.facts",
-        "connectors.formats.rocketmq.odd",
+        "connectors.formats.rocketmq.irregular_records",
         "connectors.formats.rocketmq.queue_formats",
         "connectors.formats.rocketmq.queue_rules",
         "connectors.formats.rocketmq.reading",

@@ -59,7 +59,7 @@ class MendedText:
 
 @dataclass(frozen=True, eq=False)
 class DecodedBatch:
-    """Some records of a window.
+    """Batch of records of a window, with the columns that the kernel filled.
 
     Attributes:
         window: the log's bytes, of which `parts` says where the records are. Valid until the walk goes on.

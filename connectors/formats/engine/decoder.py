@@ -17,10 +17,10 @@ from commitlake.connectors.formats.engine.choice import make_choice
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
 from commitlake.connectors.formats.engine.distinct import Distinct, DistinctValues, host_text, utf8_text
 from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel import decode as kernel
 from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.place import Place
 
 _SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashes could make them collide
 
@@ -92,9 +92,11 @@ class Decoder:
         self._distinct = self._distinct.renewed()
         return tuple(values.interner for values in self._distinct), self._scratch, self._columns, self._text
 
-    def hop(self, place: Place, state: Array, faults: Array) -> Array:
+    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Continue from `state[POSITION]` and decode; return the positions of the wanted records. See `walk.Hop`."""
-        kernel.read_batch(self._layout, *place, state, self._parts, faults, self._choice, self._plan, *self._outputs())
+        kernel.read_batch(
+            self._layout, *arguments, state, self._parts, faults, self._choice, self._plan, *self._outputs()
+        )
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 

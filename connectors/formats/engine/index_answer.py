@@ -16,9 +16,9 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.look import look_at
 from commitlake.connectors.formats.engine.options import Options
 from commitlake.connectors.formats.engine.plan import divide
+from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split, groups
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 
@@ -111,7 +111,7 @@ def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int
     spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
     cost = int(spans.sum()) + sum(end - start for start, end in unknown) + SEEK_BYTES * (len(spans) + len(unknown))
     if cost > MAX_SHARE * whole.size:
-        raise IndexUnusable("a scan is faster: what is wanted lies too close together")
+        raise IndexUnusable("a scan is faster: the wanted records lie too close together")
 
 
 def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) -> list[Split]:
@@ -131,12 +131,12 @@ def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) 
     ]
     try:
         with OpenSegment(whole.path) as file:
-            unknown = list(_settled(file, whole, unknown, options.max_record_bytes))
+            unknown = list(_ranges_to_scan(file, whole, unknown, options.max_record_bytes))
     except FileNotFoundError:
         raise IndexUnusable("the segment was deleted since it was listed") from None
     check_that_it_pays(answer.offsets[kept], answer.sizes[kept], unknown, whole)
     if len(unknown) > MAX_RANGES:
-        raise IndexUnusable(f"it leaves more than {MAX_RANGES} ranges open")
+        raise IndexUnusable(f"more than {MAX_RANGES} ranges are not in it")
     scanned = [
         split
         for start, end in unknown
@@ -149,17 +149,17 @@ def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) 
     return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as a scan's are
 
 
-def _settled(
+def _ranges_to_scan(
     file: SegmentFile, whole: Split, unknown: list[tuple[int, int]], max_record_bytes: int
 ) -> Iterator[tuple[int, int]]:
     """Return the ranges that must be scanned, without those that are only the segment's BLANK."""
     for start, end in unknown:
-        finding, _ = look_at(file, whole, start, max_record_bytes)
+        finding, _ = examine_at(file, whole, start, max_record_bytes)
         if finding.kind is SpanKind.BLANK and start + finding.size == end:
             continue
         if finding.kind is SpanKind.FAULT:
-            # Either the log is damaged here, or an entry before this place is wrong: a scan tells which.
-            raise IndexUnusable("what it leaves open does not begin with a record")
+            # Either the log is damaged here, or an entry before this position is wrong: a scan finds out which.
+            raise IndexUnusable("a range that is not in it does not begin with a record")
         yield start, end
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.index_answer import Index, IndexUnusable
-from commitlake.connectors.formats.engine.look import message_at
 from commitlake.connectors.formats.engine.options import Options
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
 from commitlake.connectors.formats.engine.queue_index import QueueIndex
+from commitlake.connectors.formats.engine.single_records import message_at
 from commitlake.connectors.formats.engine.stores import Store
 
 _KEY_INDEX = "IndexFile"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.look import message_at
+from commitlake.connectors.formats.engine.single_records import message_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.format import Format

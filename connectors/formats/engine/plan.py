@@ -24,7 +24,7 @@ from commitlake.connectors.formats.engine.cuts import find_cuts, find_last_cut
 from commitlake.connectors.formats.engine.errors import OptionError, StoreError
 from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.look import look_at
+from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Segment, Store, segment_size, segment_sizes
 from commitlake.connectors.formats.engine.walk import End, walk
@@ -196,7 +196,7 @@ def _has_begun(file: SegmentFile, log_format: Format, segment: Segment, size: in
     """Return whether a segment's first record is valid."""
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
     split = Split("", segment.path, base, base, file_end, base + size, file_end, format=log_format)
-    return look_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
+    return examine_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
 
 
 def end_of_segment(

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.files import SegmentFile
-from commitlake.connectors.formats.engine.look import look_at
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.schemas.layouts.rocketmq.scan import Fault
@@ -68,7 +68,7 @@ class Refused:
 
 def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, refused: Refused) -> dict[str, object]:
     """Return the description of a bad range, after examining its first bytes again."""
-    finding, view = look_at(file, split, bad.start, request.max_record_bytes)
+    finding, view = examine_at(file, split, bad.start, request.max_record_bytes)
     first = bytes(view[: min(FIRST_BYTES, bad.end - bad.start)])
     if bad.fault is Fault.HOLE:
         expected, found = "a record or a BLANK", f"{bad.end - bad.start} bytes without one, zeros first"

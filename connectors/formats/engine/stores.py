@@ -131,7 +131,7 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise StoreError(f"{path!r} is no path that can be read: expected one in UTF-8") from None
+        raise StoreError(f"{path!r} cannot be read: expected a path in UTF-8") from None
     found: dict[str, Store] = {}
     parts = [path] if _is_folder(path) else [part.strip() for part in path.split(",") if part.strip()]
     for pattern in parts:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.look import message_at
+from commitlake.connectors.formats.engine.single_records import message_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import End, Step, walk
 from commitlake.connectors.formats.format import Format

@@ -15,8 +15,8 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import SegmentCutError
 from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, Window
+from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as kernel
-from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.progress import WalkProgress
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.windows import Windows
@@ -66,17 +66,17 @@ class End:
     position: int = 0
 
 
-Hop = Callable[[Place, Array, Array], Array]
+Hop = Callable[[HopArguments, Array, Array], Array]
 """Function that continues from `state[POSITION]`; it returns the positions of the records it found."""
 
 
-def find_places(log_format: Format) -> Hop:
-    """Locate records without decoding them."""
+def make_hop(log_format: Format) -> Hop:
+    """Make the hop that locates records without decoding them."""
     compiled = log_format.kernel
     parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
 
-    def hop(place: Place, state: Array, faults: Array) -> Array:
-        compiled.hop(*place, state, parts, faults)
+    def hop(arguments: HopArguments, state: Array, faults: Array) -> Array:
+        compiled.hop(*arguments, state, parts, faults)
         found: Array = parts[:, : state[kernel.RECORDS]]
         return found
 
@@ -99,18 +99,18 @@ def walk(
 
     Args:
         file: the open segment.
-        split: which range of it.
+        split: the range to walk.
         window_bytes: how much to read at a time where the file cannot be mapped.
         max_record_bytes: larger sizes are faults.
-        end: is told where the walk ended.
+        end: receives the position at which the walk ended.
         verify: compare bodies with their CRC; without it only what follows a bad range is checked so.
-        hop: what finds the records; `find_places` where not given.
+        hop: finds the records; by default, that of `make_hop`.
 
     Raises:
         SegmentCutError: if the file was cut while the caller looked at a step.
         NoProgressError: if the hop does not get on, or asks for the same window again.
     """
-    hop = hop or find_places(split.format)
+    hop = hop or make_hop(split.format)
     state = np.zeros(kernel.STATE_SIZE, np.int64)
     state[kernel.POSITION] = split.start
     state[kernel.BAD_START] = -1
@@ -130,12 +130,14 @@ def walk(
             if opened.is_end_of_file:
                 file_end = reach = origin + length
                 limit = min(limit, file_end)
-            place = Place(opened.window, length, origin, limit, split.segment_end, file_end, max_record_bytes, verify)
+            arguments = HopArguments(
+                opened.window, length, origin, limit, split.segment_end, file_end, max_record_bytes, verify
+            )
             state[kernel.STOP] = kernel.STOP_ROOM
             while state[kernel.STOP] == kernel.STOP_ROOM:
                 before = state.copy()
                 state[kernel.RECORDS] = state[kernel.FAULTS] = 0
-                parts = hop(place, state, faults)
+                parts = hop(arguments, state, faults)
                 progress.check_hop(before, state)
                 if opened.was_cut:  # what the kernel saw of it are zeros: look again, by reading
                     state[:] = before

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import BadRange, End, walk
 from commitlake.connectors.formats.facts.records import Facts
@@ -23,7 +23,7 @@ _WINDOW_BYTES = 4 << 20
 class FactsReader(Protocol):
     """Collector of chunks of one range of a log."""
 
-    def hop(self, place: Place, state: Array, faults: Array) -> Array:
+    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Locate records, see `walk.Hop`; they only count after `commit`."""
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:

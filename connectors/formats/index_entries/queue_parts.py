@@ -111,7 +111,7 @@ def _parts_of_store(store: Store, narrowing: Narrowing) -> Iterator[QueuePart]:
     layouts = queue_layouts(store)
     if all(not (root / layout.folder).is_dir() for layout in layouts):
         raise StoreError(
-            f"{root} has no folder '{layouts[0].folder}': expected a broker's queues, which it makes anew from its log "
+            f"{root} has no folder '{layouts[0].folder}': expected a broker's queues, which it rebuilds from its log "
             "when it starts"
         )
     if store.format.has_rocksdb_queues(root):

@@ -76,7 +76,7 @@ def _address_text(stored: bytes) -> str:
 
 
 class JournalBatch(DecodedBatch):
-    """Some journal records of a window."""
+    """Batch of journal records of a window."""
 
     def has_column(self, name: str) -> bool:
         """Return whether the format has a column; see DecodedBatch."""

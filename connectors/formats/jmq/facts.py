@@ -11,10 +11,10 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import Window
+from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.buffers import is_crowded, make_interner
 from commitlake.connectors.formats.engine.kernel.columns import intern_spans
-from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
@@ -48,9 +48,9 @@ class JournalReader:
         self._found = 0
         self._bad: list[BadRange] = []
 
-    def hop(self, place: Place, state: Array, faults: Array) -> Array:
+    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Locate records; see `walk.Hop`."""
-        self._kernel.hop(*place, state, self._parts, faults)
+        self._kernel.hop(*arguments, state, self._parts, faults)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 

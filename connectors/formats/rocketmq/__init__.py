@@ -5,9 +5,9 @@ rules, rows      a record in plain Python                 reading       the same
 queue_formats    queues, for reads of topics              indexes       ConsumeQueues and IndexFiles, entry by entry
 consume_queues   queues, for many entries at once         batch_queues  the same of BatchConsumeQueues
 queue_writer     queues, written anew (queue_rules)       key_index     keys, looked up in IndexFiles
-dialects         whether a store is RocketMQ's or BoltMQ's
-facts            what indexes must say of records         small_files   checkpoint, offsets
-odd              records that the compiled code leaves to Python
-topic_configs    topics.json and subscriptionGroup.json   topic_kinds   which topics have queues of batches
+dialects         detection of a store's dialect: RocketMQ's or BoltMQ's
+facts            the index data of records                small_files   checkpoint, offsets
+irregular_records  index data of records that the compiled code leaves to Python
+topic_configs    topics.json and subscriptionGroup.json   topic_kinds   topics that have queues of batches
 samples          a small log, for set-up
 """

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.buffers import make_interner
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.kernel.strings import TEXT_END
-from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
+from commitlake.connectors.formats.rocketmq.irregular_records import IrregularRecord, irregular_record
 from commitlake.connectors.formats.rocketmq.kernel import facts as k
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
-from commitlake.connectors.formats.rocketmq.odd import OddRecord, odd_record
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, DIALECTS
 from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
@@ -59,19 +59,19 @@ class CommitLogReader:
         )
         self._committed = np.zeros(3, np.int64)
         self._bad: list[BadRange] = []
-        self._odd: dict[int, OddRecord] = {}
+        self._irregular: dict[int, IrregularRecord] = {}
 
-    def hop(self, place: Place, state: Array, faults: Array) -> Array:
+    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Locate records, see `walk.Hop`; they only count after `commit`."""
         self._out.used[:] = self._committed
-        k.read_facts(*place, state, self._parts, faults, SEED, self._topics, self._out)
+        k.read_facts(*arguments, state, self._parts, faults, SEED, self._topics, self._out)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Keep the records of the last `hop`, while its window exists."""
         for row, topic, topic_length, properties, length, magic in self._out.odd[:, : self._out.used[k.ODD]].T.tolist():
-            self._odd[row] = odd_record(
+            self._irregular[row] = irregular_record(
                 window[topic : topic + topic_length].tobytes(),
                 window[properties : properties + length].tobytes(),
                 int(self._out.ints[k.SYS_FLAG, row]),
@@ -105,8 +105,8 @@ class CommitLogReader:
         longs, ints = self._out.longs[:, :rows], self._out.ints[:, :rows]
         topics = topic_names(self._topics)
         key_hashes, key_ends = self._out.key_hashes[:keys], ints[k.KEY_END]
-        if self._odd:
-            key_hashes, key_ends = self._with_odd(ints, longs, key_hashes)
+        if self._irregular:
+            key_hashes, key_ends = self._with_irregular(ints, longs, key_hashes)
         self._to_delivery_times(topics, ints, longs)
         facts = Facts(
             start=self._start,
@@ -124,25 +124,25 @@ class CommitLogReader:
             tags_hash=ints[k.TAGS_HASH],
             key_ends=key_ends,
             key_hashes=key_hashes,
-            multi_dispatch={row: odd.other_queues for row, odd in self._odd.items() if odd.other_queues},
+            multi_dispatch={row: record.other_queues for row, record in self._irregular.items() if record.other_queues},
             bad=tuple(self._bad),
         )
         self._start = facts.end
         self._renew()
         return facts
 
-    def _with_odd(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
+    def _with_irregular(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
         """Add the data of irregular records, which Python computes."""
         counts = np.diff(ints[k.KEY_END], prepend=0)
         places: list[int] = []
         values: list[int] = []
-        for row, odd in self._odd.items():
-            longs[k.TAGS_CODE, row] = odd.tags_code
-            ints[k.DELAY_LEVEL, row], ints[k.BATCH_SIZE, row] = odd.delay_level, odd.batch_size
-            ints[k.TAGS_HASH, row] = odd.tags_hash
-            places += [int(ints[k.KEY_END, row])] * len(odd.key_hashes)
-            values += odd.key_hashes
-            counts[row] = len(odd.key_hashes)
+        for row, record in self._irregular.items():
+            longs[k.TAGS_CODE, row] = record.tags_code
+            ints[k.DELAY_LEVEL, row], ints[k.BATCH_SIZE, row] = record.delay_level, record.batch_size
+            ints[k.TAGS_HASH, row] = record.tags_hash
+            places += [int(ints[k.KEY_END, row])] * len(record.key_hashes)
+            values += record.key_hashes
+            counts[row] = len(record.key_hashes)
         ends = np.cumsum(counts, dtype=np.int32)
         return np.insert(key_hashes, places, np.array(values, np.int32)), ends
 

@@ -86,15 +86,15 @@ class IndexFiles:
         Args:
             store_folder: the folder that holds `index`.
             filters: have keys and topics.
-            message_at: reads the log, to see what an entry leads to.
+            message_at: reads the record that an entry refers to from the log.
 
         Raises:
-            IndexUnusable: where there is no index, it may not be read, or it does not know a message id.
+            IndexUnusable: if there is no index, it cannot be read, or it does not contain a message id.
         """
         keys = sorted(filters.keys or ())
         topics = sorted(topic for topic in filters.topics or () if isinstance(topic, str))
         if any(_REPLACEMENT in text for text in (*keys, *topics)):
-            raise IndexUnusable("a key with U+FFFD can stand for bytes that it knows otherwise")
+            raise IndexUnusable("a key with U+FFFD may stand for bytes that it hashed differently")
         self._message_at = message_at
         self.notes: list[str] = []
         self._hashes = frozenset(key_hash(topic, key) for topic in topics for key in keys)
@@ -113,7 +113,7 @@ class IndexFiles:
             raise IndexUnusable(f"the files in {store_folder / FOLDER} do not follow one another")
         self._hits = sorted(frozenset().union(*(part.hits for part in self._parts)))
         if len(self._hits) > _MAX_HITS:
-            raise IndexUnusable(f"it leads to more than {_MAX_HITS} records")
+            raise IndexUnusable(f"it refers to more than {_MAX_HITS} records")
         self._check_ids([key for key in keys if _MESSAGE_ID.fullmatch(key)], filters)
 
     def _part_of(self, path: Path, hashes: Iterable[int]) -> _Part | None:
@@ -133,7 +133,7 @@ class IndexFiles:
         own = {message.unique_key for message in found if message.topic in (filters.topics or ())}
         unknown = [message_id for message_id in ids if message_id not in own]
         if unknown:
-            raise IndexUnusable(f"it does not know {unknown[0]}, and knows messages of a batch by another id")
+            raise IndexUnusable(f"it does not contain {unknown[0]}, and contains messages of a batch under another id")
 
     def answer(self, whole: Split) -> Answer:
         """Return the records of entries in a segment's range, and the ranges that no file answers for."""
@@ -156,9 +156,9 @@ class IndexFiles:
     def _size_at(self, offset: int) -> int:
         message = self._message_at(offset)
         if message is None:
-            raise IndexUnusable(f"it leads to {offset}, where no record proves itself")
+            raise IndexUnusable(f"it refers to offset {offset}, where there is no valid record")
         if self._hashes.isdisjoint(_hashes_of(message)):
-            raise IndexUnusable(f"it leads to {offset}, to a record that has not the key")
+            raise IndexUnusable(f"it refers to offset {offset}, whose record does not have the key")
         return message.size
 
     def _few_records(self, start: int, end: int) -> dict[int, int]:
@@ -272,7 +272,7 @@ class _IndexFile:
                 raise _FileUnusable(f"has a chain that goes from entry {before} to {number}")
             entry = self._entry(number)
             if entry.key_hash % slots != wanted % slots or not any(entry):
-                raise _FileUnusable(f"has an entry {number} that is not of its chain")
+                raise _FileUnusable(f"has an entry {number} that does not belong to its chain")
             if entry.key_hash == wanted:
                 self._check_place(number, entry.physical_offset)
                 yield entry.physical_offset
@@ -282,7 +282,9 @@ class _IndexFile:
         header = self._header
         is_known = number < header.index_count  # entries behind the count are newer than the header that was read
         if is_known and not header.begin_physical_offset <= offset <= header.end_physical_offset:
-            raise _FileUnusable(f"has an entry {number} that leads to {offset}, which is not in its part of the log")
+            raise _FileUnusable(
+                f"has an entry {number} that refers to offset {offset}, which is not in its part of the log"
+            )
 
     def _holes(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Return pairs of adjacent entries whose records are far apart in the log."""

@@ -40,7 +40,7 @@ def records() -> list[bytes]:
 
 
 def write(root: Path, log: bytes) -> Store:
-    """A store with a log, its queues and its checkpoint."""
+    """Write a store with a log, its queues and its checkpoint."""
     (root / "toylog").mkdir(parents=True)
     (root / "toylog" / segment_name(0)).write_bytes(log.ljust(SIZE, b"\0"))
     queues: dict[str, bytes] = {}
@@ -63,7 +63,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def codes(store: Store) -> set[str]:
-    """The classes of what verify finds."""
+    """Return the classes of verify's findings."""
     (report,) = verify_stores([store], Options())
     return report.findings.codes
 

@@ -27,7 +27,7 @@ NOON_MS = 1_795_176_000_000
 
 
 def pushed(*predicates: Filter, **options: str) -> Filters:
-    """The filters after these predicates."""
+    """Return the filters after these predicates were pushed down."""
     return push(narrow(Options.parse({"path": "/store", **options})), predicates).filters
 
 

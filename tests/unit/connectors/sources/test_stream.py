@@ -1,4 +1,4 @@
-"""What a stream reads next: offsets and splits, without Spark."""
+"""Offsets and splits of a stream's batches, without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = ("broker", "physical_offset", "size")
 
 
 def write(root: Path, broker: str, closed: int, count: int) -> None:
-    """A store of so many closed segments, and messages in the one that is being written."""
+    """Write a store of so many closed segments, and messages in the one that is being written."""
     segments = [(number * SIZE, closed_segment(messages(30, number), SIZE, number * SIZE)) for number in range(closed)]
     base = closed * SIZE
     write_store(root / broker, [*segments, (base, open_segment(messages(count, closed), SIZE, base))])

@@ -29,7 +29,7 @@ class GrowingStore:
         self.begin(0)
 
     def begin(self, base_offset: int) -> None:
-        """A new segment, as a broker makes it before it needs it."""
+        """Begin a new segment, as a broker does before it needs it."""
         (self.root / "commitlog" / segment_name(base_offset)).write_bytes(bytes(self.size))
 
     def write(self, data: bytes, at: int | None = None) -> None:
@@ -47,7 +47,7 @@ class GrowingStore:
         self.write(b"".join(records(messages(count, seed, body), self.end)))
 
     def close_segment(self) -> None:
-        """The broker goes on to the next one."""
+        """Close the segment, as a broker that continues in the next one."""
         left = self.size - self.end % self.size
         self.write(serialize_blank(left))
         self.end += left - 8

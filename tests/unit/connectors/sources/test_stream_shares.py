@@ -1,4 +1,4 @@
-"""What a micro-batch takes of each store: fair shares, cut where records begin."""
+"""Shares of the stores in a micro-batch: fair, and cut where records begin."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def sizes(store: Store) -> dict[int, int]:
-    """The sizes of the records, by where they begin."""
+    """Return the sizes of the records, by their starts."""
     found: dict[int, int] = {}
     for base, seed, count in ((0, 1, 30), (SIZE, 2, 30), (3 * SIZE, 3, 10)):
         offset = base
@@ -63,7 +63,7 @@ def sizes(store: Store) -> dict[int, int]:
 
 
 def record_starts(store: Store) -> list[int]:
-    """Where records begin, and the log's end."""
+    """Return the starts of records, and the log's end."""
     *starts, last = sizes(store)
     return [*starts, last, last + sizes(store)[last]]
 

@@ -1,4 +1,4 @@
-"""Where a stream begins."""
+"""Start positions of a stream."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def offsets(root: Path, **options: object) -> dict[str, int]:
 
 
 def starts(seed: int, base: int, count: int = 20) -> list[int]:
-    """Where the records of a segment begin, and the end of the last."""
+    """Return the starts of the records of a segment, and the end of the last."""
     found = [base]
     for record in records(messages(count, seed=seed), base):
         found.append(found[-1] + len(record))

@@ -18,7 +18,7 @@ def nothing_to_seek(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of several segments that nobody changes."""
+    """Return a store of several segments, which tests must not change."""
     return write_indexed_store(tmp_path_factory.mktemp("plain"))
 
 

@@ -1,4 +1,4 @@
-"""What a task gives for a split, by mode, filter and column."""
+"""Rows that a task returns for a split, by mode, filter and column."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tests.support.logs import START_MS, closed_segment, messages, new_message, 
 
 
 def patched(sent: Sequence[NewMessage], old: bytes, new: bytes) -> bytes:
-    """An open segment in which some bytes, which the CRC does not cover, are others."""
+    """Return an open segment in which some bytes are replaced, which the CRC does not cover."""
     data = log_of(sent)
     assert data.count(old) == 1
     assert len(old) == len(new)
     return data.replace(old, new)
 
 
-def test_columns_come_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
+def test_columns_come_in_the_requested_order(tmp_path: Path) -> None:
     schema = arrow_schema("tags", "physical_offset", "body")
     batches = [
         batch for split in splits_of(tmp_path, log_of(messages(3))) for batch in read_split(split, Request(schema))
@@ -70,7 +70,7 @@ def test_every_column_stands_alone(tmp_path: Path, column: str) -> None:
         (Filters(topics=frozenset({"topic-0", "topic-1"}), queue_ids=frozenset({3})), [3, 7]),
     ],
 )
-def test_filters_keep_what_they_say(tmp_path: Path, filters: Filters, expected: Sequence[int]) -> None:
+def test_filters_keep_the_matching_records(tmp_path: Path, filters: Filters, expected: Sequence[int]) -> None:
     rows = rows_of(splits_of(tmp_path, log_of(messages(12))), Mode.FAILFAST, "keys", filters=filters)
     assert [row["keys"] for row in rows] == [[f"order-{number}"] for number in expected]
 

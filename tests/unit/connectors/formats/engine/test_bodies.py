@@ -16,7 +16,7 @@ FLAGS = {BodyCodec.ZLIB: 0x301, BodyCodec.LZ4: 0x101, BodyCodec.ZSTD: 0x201}
 
 
 def compressed(body: bytes, codec: BodyCodec) -> bytes:
-    """As a producer does it."""
+    """Compress a body as a producer does."""
     if codec is BodyCodec.ZLIB:
         return zlib.compress(body, 9)
     sink = pa.BufferOutputStream()

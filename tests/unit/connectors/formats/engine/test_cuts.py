@@ -1,4 +1,4 @@
-"""Where a log is divided: at true records, found near the cut, and never inside a body without an error."""
+"""Division of a log: at true records, found near the cut, and never inside a body without an error."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def whole_of(root: Path) -> Split:
-    """All of a store's only segment."""
+    """Return the whole range of a store's only segment."""
     (store,) = find_stores(str(root), "b")
     (whole,) = segment_ranges(store, take_snapshot([store]).ranges["b"])
     return whole
 
 
 def cuts_of(whole: Split, *, near: bool = True) -> list[int]:
-    """The cuts of a segment, looked up near their places or hopped to."""
+    """Return the cuts of a segment, searched near their positions or found by hopping."""
     with OpenSegment(whole.path) as file, pytest.MonkeyPatch.context() as patch:
         if not near:
             patch.setattr(cuts, "_WORTH_A_LOOK", SIZE)
@@ -179,7 +179,7 @@ def test_end_of_log_is_found_without_reading_all_of_a_segment(tmp_path: Path, mo
 
 
 def holding(root: Path, inner_bytes: int, distance: int) -> tuple[Path, int, int]:
-    """A store with a body, at the first cut, that holds a row of provable records; where these begin and end.
+    """Make a store whose body at the first cut holds valid records; return it, with the range of these.
 
     Args:
         root: where to write it.
@@ -205,7 +205,7 @@ def holding(root: Path, inner_bytes: int, distance: int) -> tuple[Path, int, int
 
 
 def offsets_of(splits: list[Split]) -> list[int]:
-    """The records that a read of these splits gives."""
+    """Return the offsets of the records that a read of these splits returns."""
     return [row for split in splits for batch in read_split(split, REQUEST) for row in batch.column(0).to_pylist()]
 
 

@@ -41,7 +41,7 @@ QUESTIONS = ("order-40", unique_key(40), "group-20", "nothing", unique_key(9999)
 
 
 def index_files(root: Path) -> list[Path]:
-    """The index files, oldest first."""
+    """Return the index files, oldest first."""
     return sorted((root / "index").iterdir())
 
 
@@ -79,10 +79,10 @@ def test_a_key_is_looked_up_by_its_topic(plain: Path) -> None:
     )
 
 
-def test_a_message_id_that_the_index_does_not_know_is_looked_for_in_the_log(plain: Path) -> None:
+def test_a_message_id_that_the_index_does_not_contain_is_searched_in_the_log(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE, keys=unique_key(9999)).stores
     assert plan.ways == [Way.CONSUME_QUEUE]
-    assert [reason.split(",")[0] for reason in plan.reasons] == [f"IndexFile: it does not know {unique_key(9999)}"]
+    assert [reason.split(",")[0] for reason in plan.reasons] == [f"IndexFile: it does not contain {unique_key(9999)}"]
 
 
 def test_messages_of_a_batch_are_found_by_their_own_id(tmp_path: Path) -> None:
@@ -101,76 +101,76 @@ Damage = Callable[[Path], object]
 
 
 def lose_all(root: Path) -> None:
-    """No index at all."""
+    """Delete the whole index."""
     shutil.rmtree(root / "index")
 
 
 def lose_first(root: Path) -> None:
-    """The oldest file is gone."""
+    """Delete the oldest file."""
     index_files(root)[0].unlink()
 
 
 def lose_middle(root: Path) -> None:
-    """A file between others is gone."""
+    """Delete a file between others."""
     index_files(root)[1].unlink()
 
 
 def lose_last(root: Path) -> None:
-    """The newest file is gone, as after a crash."""
+    """Delete the newest file, as a crash may."""
     index_files(root)[-1].unlink()
 
 
 def cut(root: Path) -> None:
-    """A file was cut."""
+    """Truncate a file."""
     path = index_files(root)[0]
     path.write_bytes(path.read_bytes()[:-1000])
 
 
 def lose_slots(root: Path) -> None:
-    """The slots did not get to the disk."""
+    """Lose the slots, as if they were never written to the disk."""
     patch(index_files(root)[0], HEADER.size, bytes(SLOT.size * GEOMETRY.slots))
 
 
 def lose_entries(root: Path) -> None:
-    """Some entries did not get to the disk."""
+    """Lose some entries, as if they were never written to the disk."""
     patch(index_files(root)[0], GEOMETRY.entry_position(20), bytes(ENTRY.size * 100))
 
 
 def have_old_count(root: Path) -> None:
-    """The counts in the header are behind the entries."""
+    """Set the counts in the header to fewer entries than there are."""
     with_header(index_files(root)[0], index_count=30, used_slots=10)
 
 
 def have_wild_count(root: Path) -> None:
-    """The counts in the header are larger than the file."""
+    """Set the counts in the header to more than the file can hold."""
     with_header(index_files(root)[0], index_count=1 << 30)
 
 
 def have_wild_slots(root: Path) -> None:
-    """Every slot leads out of the file."""
+    """Make every slot point outside the file."""
     patch(index_files(root)[1], HEADER.size, b"\x7f\xff\xff\xff" * GEOMETRY.slots)
 
 
 def have_a_circle(root: Path) -> None:
-    """Every entry's predecessor is the newest entry."""
+    """Make the newest entry the predecessor of every entry."""
     path = index_files(root)[0]
     for number in range(1, GEOMETRY.entries - 1):
         patch(path, GEOMETRY.entry_position(number) + 16, (GEOMETRY.entries - 2).to_bytes(4, "big"))
 
 
 def begin_elsewhere(root: Path) -> None:
-    """The header tells another part of the log than the entries."""
+    """Set the header's first offset to another one than that of the entries."""
     with_header(index_files(root)[0], begin_physical_offset=5)
 
 
 def overlap(root: Path) -> None:
-    """The same file, twice."""
+    """Copy a file, so that two have the same entries."""
     first = index_files(root)[0]
     shutil.copy(first, first.with_name("20991231235959000"))
 
 
 def be_empty(root: Path) -> None:
-    """A new file without an entry."""
+    """Add a new file without an entry."""
     (root / "index" / "20991231235959000").write_bytes(bytes(GEOMETRY.file_size))
 
 
@@ -203,7 +203,7 @@ def test_what_the_index_has_lost_is_scanned(store: Path, damage: Damage, with_qu
 
 
 def lead_elsewhere(root: Path) -> None:
-    """Every entry of a file leads to the record of another."""
+    """Make every entry of a file refer to the record of another."""
     path = index_files(root)[1]
     data = path.read_bytes()
     entries = [ENTRY.unpack(data, GEOMETRY.entry_position(number)) for number in range(1, GEOMETRY.entries)]
@@ -213,7 +213,7 @@ def lead_elsewhere(root: Path) -> None:
 
 
 def lead_nowhere(root: Path) -> None:
-    """The entries of a file lead behind the log's end."""
+    """Make the entries of a file refer to offsets after the log's end."""
     path = index_files(root)[1]
     for number in range(2, GEOMETRY.entries - 1):
         patch(path, GEOMETRY.entry_position(number) + 4, (1 << 40).to_bytes(8, "big"))

@@ -27,7 +27,7 @@ SIZES = np.array([len(record) for record in RECORDS])
 
 
 def listed(root: Path, rows: list[int], data: bytes | None = None) -> ListedSplit:
-    """A split of some records of a segment."""
+    """Return a split of some records of a segment."""
     write_store(root, [(0, open_segment(SENT, SIZE) if data is None else data)])
     queues = tuple((f"topic-{topic}", queue) for topic in range(2) for queue in range(4))
     parsed = [parse_message(RECORDS[row]) for row in rows]
@@ -49,7 +49,7 @@ def listed(root: Path, rows: list[int], data: bytes | None = None) -> ListedSpli
 
 
 def read(split: ListedSplit, window: int = 1 << 20) -> tuple[list[int], list[BadRange]]:
-    """Where records begin, and what is damaged."""
+    """Return the starts of records, and the bad ranges."""
     starts: list[int] = []
     bad: list[BadRange] = []
     with OpenSegment(split.path) as file:

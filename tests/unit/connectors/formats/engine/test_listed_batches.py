@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 
 
 def rows(root: Path, *columns: str, **options: object) -> list[dict[str, object]]:
-    """The rows of a read, without Spark."""
+    """Return the rows of a read, without Spark."""
     parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     fields = [SOURCE[name] for name in columns] or SOURCE.fields
     schema: pa.Schema = to_arrow_schema(StructType(fields), timezone="UTC")

@@ -34,7 +34,7 @@ with MessageStore.open(sys.argv[1], options) as store:
 
 
 def read_range(store_path: Path, start: int) -> tuple[StoreRange, list[str]]:
-    """What is new from an offset on: the range, and the keys in it."""
+    """Read the new records from an offset on; return the range, and the keys in it."""
     (store,) = find_stores(str(store_path), "b")
     found = take_snapshot([store], {"b": start}).ranges["b"]
     keys: list[str] = []

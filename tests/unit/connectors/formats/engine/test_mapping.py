@@ -50,7 +50,7 @@ def split(tmp_path: Path, segment: bytes) -> Split:
 
 
 def places(split: Split) -> tuple[list[int], list[BadRange], End]:
-    """Where records begin, and what is bad."""
+    """Return the starts of records, the bad ranges, and the end of the walk."""
     end, starts, bad = End(), [], []
     with OpenSegment(split.path) as file:
         for step in walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, end):
@@ -97,7 +97,7 @@ def test_file_that_is_cut_between_two_steps_is_a_bad_range(split: Split, kept: i
     assert all(start < max(kept, int(first[-1]) + 1) for start in starts)
 
 
-def test_step_that_is_looked_at_when_the_file_is_gone_is_an_error(split: Split) -> None:
+def test_truncating_a_file_while_its_steps_are_read_is_an_error(split: Split) -> None:
     with OpenSegment(split.path) as file:
         steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, End())
         step = next(steps)
@@ -136,7 +136,7 @@ def test_mapping_that_does_not_begin_with_a_page_shows_the_right_bytes(tmp_path:
         mapping.close()
 
 
-def test_no_mapping_behind_the_end_of_a_file(tmp_path: Path) -> None:
+def test_no_mapping_after_the_end_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
     with path.open("rb") as file:

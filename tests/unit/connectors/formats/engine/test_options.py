@@ -36,7 +36,7 @@ def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
         ("useIndexes", "maybe", "expected true or false, found 'maybe'"),
     ],
 )
-def test_wrong_option_is_an_error_that_says_what_fits(name: str, value: str, message: str) -> None:
+def test_the_error_for_a_wrong_option_names_the_valid_values(name: str, value: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Options.parse({"path": "/store", name: value})
 

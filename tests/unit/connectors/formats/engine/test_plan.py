@@ -31,18 +31,18 @@ SECOND_ENDS = [SIZE + sum(len(record) for record in records(SECOND, SIZE)[: numb
 
 
 def store_with(root: Path, newest: bytes, *more: tuple[int, bytes]) -> Store:
-    """A store with one closed segment and a newest one."""
+    """Write a store with one closed segment and a newest one."""
     write_store(root, [(0, closed_segment(messages(8), SIZE)), (SIZE, newest), *more])
     (store,) = find_stores(str(root), "b")
     return store
 
 
 def range_of(store: Store, start: int | None = None) -> StoreRange:
-    """The range of its only store."""
+    """Return the range of the only store."""
     return take_snapshot([store], None if start is None else {"b": start}).ranges["b"]
 
 
-def test_snapshot_ends_behind_the_last_record(tmp_path: Path) -> None:
+def test_snapshot_ends_after_the_last_record(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
     assert range_of(store) == StoreRange(0, SECOND_ENDS[-1], TailKind.UNWRITTEN, 0, SECOND_ENDS[-2])
 
@@ -97,7 +97,7 @@ def test_messages_with_a_nul_in_a_property_are_taken(tmp_path: Path, value: str)
 
 
 def ending_in_zeros(count: int) -> tuple[bytes, list[int]]:
-    """A segment whose records all end in a NUL, and where they end."""
+    """Return a segment whose records all end in a NUL, and their ends."""
     data = bytearray(open_segment(messages(count), SIZE, SIZE))
     ends = list(accumulate(len(record) for record in records(messages(count), SIZE)))
     for end in ends:
@@ -144,7 +144,7 @@ def test_last_messages_whose_texts_lack_whole_blocks_are_the_tail(
     assert found.end == SIZE + (end if not is_missing else first if is_last else 0)
 
 
-def test_damage_with_records_behind_it_is_not_the_tail(tmp_path: Path) -> None:
+def test_damage_with_records_after_it_is_not_the_tail(tmp_path: Path) -> None:
     data = bytearray(open_segment(SECOND, SIZE, SIZE))
     data[SECOND_ENDS[2] - SIZE] = 0xFF
     assert range_of(store_with(tmp_path, bytes(data))).end == SECOND_ENDS[-1]
@@ -180,7 +180,7 @@ def test_snapshot_of_a_store_that_is_not_there_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("partition", [1, 300, 1000, 4095, 4096, 10**6])
-def test_splits_are_whole_records_one_behind_the_other(tmp_path: Path, partition: int) -> None:
+def test_splits_are_whole_records_one_after_the_other(tmp_path: Path, partition: int) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
     found = range_of(store)
     splits = plan_splits(store, found, partition)
@@ -233,7 +233,7 @@ def test_record_inside_a_body_is_never_the_start_of_a_split(tmp_path: Path) -> N
     assert len(splits) == 2
 
 
-def test_missing_segment_is_a_split_that_says_so(tmp_path: Path) -> None:
+def test_a_missing_segment_is_a_split_marked_as_missing(tmp_path: Path) -> None:
     store = store_with(tmp_path, closed_segment(SECOND, SIZE, SIZE), (3 * SIZE, open_segment(SECOND, SIZE, 3 * SIZE)))
     missing = [split for split in plan_splits(store, range_of(store), 1 << 20) if split.missing]
     assert [(split.start, split.end) for split in missing] == [(2 * SIZE, 3 * SIZE)]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 
 
 def queue_files(root: Path, topic: str = RARE, queue_id: int = 0) -> list[Path]:
-    """A queue's files, in order."""
+    """Return a queue's files, in order."""
     return sorted((root / "consumequeue" / topic / str(queue_id)).iterdir())
 
 
@@ -53,10 +53,10 @@ def test_what_lies_too_close_together_is_scanned(plain: Path, monkeypatch: pytes
     monkeypatch.undo()
     (plan,) = plan_of(plain, topics=RARE).stores
     assert {segment.way for segment in plan.segments[:3]} == {Way.SCAN}
-    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster: what is wanted lies too close together"]
+    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster: the wanted records lie too close together"]
 
 
-def test_a_look_up_pays_where_little_of_much_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lookup_is_cheaper_where_few_of_many_records_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     whole = Split("b", "/store/x", 0, 0, 1 << 30, 1 << 30, 1 << 30, ROCKETMQ)
     offsets = np.arange(0, 1 << 30, 1 << 20)
@@ -88,38 +88,38 @@ Damage = Callable[[Path], object]
 
 
 def lose_all(root: Path) -> None:
-    """No ConsumeQueue at all."""
+    """Delete the whole ConsumeQueue."""
     shutil.rmtree(root / "consumequeue")
 
 
 def lose_topic(root: Path) -> None:
-    """The topic's folder is gone."""
+    """Delete the topic's folder."""
     shutil.rmtree(root / "consumequeue" / RARE)
 
 
 def lose_queue(root: Path) -> None:
-    """One of its queues is gone."""
+    """Delete one queue of the topic."""
     shutil.rmtree(root / "consumequeue" / RARE / "1")
 
 
 def lose_file(root: Path) -> None:
-    """A file of another topic's queue is gone."""
+    """Delete a file of another topic's queue."""
     queue_files(root, "topic-1")[1].unlink()
 
 
 def lose_last_entries(root: Path) -> None:
-    """One queue was copied before the others."""
+    """Replace the entries of a queue's last file with zeros, as if it was copied before the others."""
     path = queue_files(root)[-1]
     patch(path, 0, bytes(path.stat().st_size))
 
 
 def lose_middle_entry(root: Path) -> None:
-    """A page of zeros."""
+    """Replace an entry with zeros."""
     patch(queue_files(root)[0], 2 * ENTRY.size, bytes(ENTRY.size))
 
 
 def cut_file(root: Path) -> None:
-    """A file that was cut within an entry."""
+    """Truncate a file within an entry."""
     path = queue_files(root)[0]
     path.write_bytes(path.read_bytes()[: 3 * ENTRY.size + 7])
 
@@ -150,18 +150,18 @@ def claim_too_much(root: Path) -> None:
 
 
 def begin_with_filler(root: Path) -> None:
-    """The first entries are filler: the queue was created anew at a later offset."""
+    """Make the first entries filler, as in a queue that was created again at a later offset."""
     patch(queue_files(root)[0], 0, serialize_entry(PRE_BLANK) * 4)
 
 
 def be_random(root: Path) -> None:
-    """A file of another topic's queue holds anything."""
+    """Fill a file of another topic's queue with random bytes."""
     path = queue_files(root, "topic-2")[0]
     path.write_bytes(random.Random(3).randbytes(path.stat().st_size))
 
 
 def be_a_file(root: Path) -> None:
-    """A topic's folder is none."""
+    """Replace a topic's folder with a file."""
     lose_topic(root)
     (root / "consumequeue" / RARE).write_bytes(b"x")
 
@@ -207,7 +207,7 @@ def test_light_queues_are_no_claim(store: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "ünïcode", "\ufffd"])
-def test_a_name_that_no_broker_takes_is_looked_for_in_the_log(plain: Path, topic: str) -> None:
+def test_a_name_that_no_broker_accepts_is_searched_in_the_log(plain: Path, topic: str) -> None:
     (plan,) = plan_of(plain, topics=topic).stores
     assert plan.ways == [Way.SCAN]
     assert list(plan.reasons) == [f"ConsumeQueue: no broker has a topic {topic!r}"]

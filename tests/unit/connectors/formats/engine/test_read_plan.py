@@ -1,4 +1,4 @@
-"""What a plan leaves out, and that nothing that is wanted is among it."""
+"""Records that a plan leaves out: only ones that are not wanted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def store(plain: Path) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How many bytes were read of each segment that was opened, by its name."""
+    """Count the bytes that are read of each opened segment, by its name."""
     found: dict[str, int] = {}
 
     class Watched(files.LocalFile):
@@ -119,7 +119,7 @@ def test_a_larger_tolerance_reads_more(store: Path) -> None:
 
 
 def without(tmp_path: Path, *numbers: int) -> Path:
-    """A store that has lost some segments."""
+    """Return a store that has lost some segments."""
     root = write_indexed_store(tmp_path)
     for number in numbers:
         (root / "commitlog" / segment_name(number * SEGMENT_BYTES)).unlink()
@@ -127,7 +127,7 @@ def without(tmp_path: Path, *numbers: int) -> Path:
 
 
 def missing(splits: list[Split]) -> list[tuple[int, int]]:
-    """The places where segments are missing, in segments."""
+    """Return the positions of missing segments, in segments."""
     return [(split.start // SEGMENT_BYTES, split.end // SEGMENT_BYTES) for split in splits if split.missing]
 
 
@@ -164,7 +164,7 @@ def test_a_plan_tells_its_counts(store: Path, caplog: pytest.LogCaptureFixture) 
 def test_a_plan_tells_why_an_index_was_not_used(store: Path) -> None:
     (plan,) = plan_of(store, topics="topic-0,topic-1,topic-2").stores
     assert plan.ways == [Way.SCAN]
-    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster: what is wanted lies too close together"]
+    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster: the wanted records lie too close together"]
     (plan,) = plan_of(store, topics=RARE, useIndexes="false").stores
     assert list(plan.reasons) == ["the option useIndexes is false"]
     assert plan.ways == [Way.SCAN]

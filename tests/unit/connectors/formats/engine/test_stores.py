@@ -1,4 +1,4 @@
-"""Which stores a path names."""
+"""Stores that match a path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE = 2048
 
 
 def make_store(root: Path) -> Path:
-    """A store of two segments."""
+    """Make a store of two segments."""
     first, second = closed_segment(messages(3), SIZE), open_segment(messages(2), SIZE, SIZE)
     return write_store(root, [(SIZE, second), (0, first)])
 
@@ -86,7 +86,7 @@ def test_other_files_and_folders_are_no_segments(tmp_path: Path) -> None:
     assert len(find_stores(str(root))[0].segments) == 2
 
 
-def test_path_that_is_not_there_says_what_was_expected(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_path_names_the_expected_one(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"nowhere does not exist: expected a broker's store folder"):
         find_stores(str(tmp_path / "nowhere"))
 
@@ -97,7 +97,9 @@ def test_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("there", "asked"), [("journal", ROCKETMQ), ("commitlog", JMQ)])
-def test_a_store_of_another_layout_is_told_with_the_way_to_it(tmp_path: Path, there: str, asked: Format) -> None:
+def test_the_error_for_a_store_of_another_layout_names_the_option_for_it(
+    tmp_path: Path, there: str, asked: Format
+) -> None:
     (tmp_path / there).mkdir()
     for path in (tmp_path, tmp_path / there):
         with pytest.raises(
@@ -182,5 +184,5 @@ def test_a_folder_whose_name_is_not_utf8_is_passed_over(tmp_path: Path, caplog: 
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker")) / "commitlog").mkdir(parents=True)
     assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
     assert r"the name of a folder is not UTF-8: passed over b'bro\xffker'" in caplog.text.replace(f"{tmp_path}/", "")
-    with pytest.raises(StoreError, match="is no path that can be read: expected one in UTF-8"):
+    with pytest.raises(StoreError, match="cannot be read: expected a path in UTF-8"):
         find_stores(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker"))

@@ -1,4 +1,4 @@
-"""Which store times segments can hold: never fewer than they do."""
+"""Bounds of the store times in segments: never narrower than the true ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOON = 1_700_000_000_000
 
 
 def segment(times: Sequence[int], base_offset: int, *, is_open: bool = False) -> bytes:
-    """A segment with a record for each time."""
+    """Return a segment with a record for each time."""
     data = b""
     for number, time in enumerate(times):
         data += serialize_message(
@@ -33,7 +33,7 @@ def segment(times: Sequence[int], base_offset: int, *, is_open: bool = False) ->
 
 
 def bounds_of(root: Path, tolerance_ms: int = 0, without: Sequence[int] = ()) -> list[tuple[int | None, int | None]]:
-    """The bounds of a store's segments, as ms from noon."""
+    """Return the bounds of a store's segments, in ms from noon."""
     for number in without:
         (root / "commitlog" / f"{number * SIZE:020d}").unlink()
     (store,) = find_stores(str(root))
@@ -46,7 +46,7 @@ def bounds_of(root: Path, tolerance_ms: int = 0, without: Sequence[int] = ()) ->
 
 
 def store_of(root: Path, *times: Sequence[int]) -> Path:
-    """A store with a segment for each list of times; the last one is open."""
+    """Write a store with a segment for each list of times; the last one is open."""
     last = len(times) - 1
     return write_store(root, [(SIZE * n, segment(each, SIZE * n, is_open=n == last)) for n, each in enumerate(times)])
 
@@ -81,7 +81,7 @@ def test_a_first_record_that_does_not_prove_itself_is_no_bound(tmp_path: Path) -
     assert bounds_of(root) == [(0, 20), (None, 20), (20, 25)]
 
 
-def test_a_first_record_that_is_larger_than_the_first_look_is_a_bound(tmp_path: Path) -> None:
+def test_a_first_record_that_is_larger_than_the_first_read_is_a_bound(tmp_path: Path) -> None:
     size = 1 << 14
     data = b""
     for number in range(2):

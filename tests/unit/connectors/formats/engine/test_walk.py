@@ -15,9 +15,9 @@ from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.errors import NoProgressError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as kernel
 from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
@@ -31,7 +31,7 @@ NOTHING = np.empty((COMMITLOG_PART_COUNT, 0), np.int64)
 def test_a_hop_that_takes_nothing_and_asks_to_go_on_is_an_error(tmp_path: Path, stop: int) -> None:
     (split,) = splits_of(tmp_path, log_of(messages(3)))
 
-    def stuck(place: Place, state: Array, faults: Array) -> Array:
+    def stuck(arguments: HopArguments, state: Array, faults: Array) -> Array:
         state[kernel.STOP] = stop
         return NOTHING
 

@@ -1,4 +1,4 @@
-"""What the compiled pass says of records is what the plain rules say."""
+"""Equality of the compiled pass over records with the plain rules."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def parsed(data: Sequence[bytes]) -> list[Message]:
 
 
 def check(chunks: Sequence[Facts], expected: Sequence[Message], dialect: Dialect = ROCKETMQ) -> None:
-    """Every column, against broker_lite's own rules."""
+    """Compare every column with broker_lite's own rules."""
     builder = DispatchBuilder(StoreOptions(dialect=dialect))
     assert sum(facts.rows for facts in chunks) == len(expected)
     dispatches = iter([builder.of_message(message) for message in expected])
@@ -96,7 +96,7 @@ def odd_messages(dialect: Dialect = ROCKETMQ) -> list[NewMessage]:
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize("chunk_rows", [1, 7, 1 << 10])
-def test_every_column_is_what_the_broker_would_say(tmp_path: Path, chunk_rows: int, dialect: Dialect) -> None:
+def test_every_column_equals_the_brokers_own_value(tmp_path: Path, chunk_rows: int, dialect: Dialect) -> None:
     wanted = odd_messages(dialect) + messages(300)
     write_store(tmp_path, [(0, closed_segment(wanted, 1 << 18, dialect=dialect))])
     check(facts_of(tmp_path, chunk_rows), parsed(records(wanted, dialect=dialect)), dialect)

@@ -15,13 +15,13 @@ from tests.support.jmq_stores import write_jmq_store
 
 @pytest.fixture(scope="session")
 def plain_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A RocketMQ store that nobody changes."""
+    """Return a RocketMQ store, which tests must not change."""
     return write_indexed_store(tmp_path_factory.mktemp("plain") / "store", count=330)
 
 
 @pytest.fixture(scope="session")
 def plain_jmq_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A JMQ store that nobody changes."""
+    """Return a JMQ store, which tests must not change."""
     return write_jmq_store(tmp_path_factory.mktemp("jmq") / "store", count=330)
 
 

@@ -1,4 +1,4 @@
-"""Which IndexFiles a read of `indexfile` opens, and what their headers and sizes tell."""
+"""Choice of the IndexFiles that a read of `indexfile` opens, by their headers and sizes."""
 
 from __future__ import annotations
 

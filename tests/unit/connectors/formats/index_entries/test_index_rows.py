@@ -29,7 +29,7 @@ def milliseconds(time: datetime.datetime) -> int:
 
 
 def last_file(store: Path) -> Path:
-    """The file that is not full."""
+    """Return the file that is not full."""
     return max((store / "index").iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Which queue files a read of `consumequeue` opens, and what their names and sizes tell."""
+"""Choice of the queue files that a read of `consumequeue` opens, by their names and sizes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def first_file(store: Path, topic: str, queue_id: int = 0, folder: str = "consum
 
 
 def fullest_queue(jmq_store: Path) -> int:
-    """The queue of the rare topic that has the most entries."""
+    """Return the queue of the rare topic that has the most entries."""
     found = Counter(each.queue_id for each in walk_queue_files(jmq_store / "journal", pytest.fail, RARE))
     ((queue_id, count),) = found.most_common(1)
     assert count > 2

@@ -1,4 +1,4 @@
-"""What a task gives for a journal with records that no broker would write."""
+"""Rows that a task returns for a journal with records that no broker would write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = 65_535
 
 
 def splits_with(tmp_path: Path, properties: bytes) -> list[Split]:
-    """A journal of three messages, of which the second has these bytes as properties."""
+    """Return the splits of a journal of three messages, of which the second has these bytes as properties."""
     text = (MARK * (len(properties) - 2)).decode()
     sent = [new_message(0), new_message(1, properties=(("k", text),)), new_message(2)]
     data = open_file(sent, 1 << 18).replace(b"k=" + text.encode(), properties)

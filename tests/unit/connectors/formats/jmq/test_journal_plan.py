@@ -43,14 +43,14 @@ def store(plain: Path, tmp_path: Path) -> Path:
 
 
 def plan_of(root: Path, **given: object) -> tuple[ReadPlan, Options]:
-    """The plan of a read with these options."""
+    """Return the plan of a read with these options."""
     texts = {"path": str(root), **{name: str(value) for name, value in given.items()}}
     options = Options.parse(texts, FormatChoice(JMQ))
     return plan_read(options, narrow(options)), options
 
 
 def rows_of(root: Path, **given: object) -> list[Row]:
-    """What a read gives."""
+    """Return the rows of a read."""
     plan, options = plan_of(root, **given)
     request = Request.of(options, narrow(options).filters, SCHEMA)
     batches = [batch for split in plan.splits for batch in read_split(split, request)]

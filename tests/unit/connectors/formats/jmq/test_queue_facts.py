@@ -1,4 +1,4 @@
-"""What the columns of a journal say of its records is what the plain rules say."""
+"""Equality of a journal's columns of facts with the plain rules."""
 
 from __future__ import annotations
 

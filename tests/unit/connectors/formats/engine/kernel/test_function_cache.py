@@ -67,7 +67,7 @@ def test_a_function_is_compiled_without_a_cache_if_no_folder_can_be_written(monk
     assert compiled(plus_one)(6) == 7
 
 
-def test_functions_are_compiled_if_their_code_cannot_be_kept_and_that_is_told_once(
+def test_functions_are_compiled_if_their_code_cannot_be_cached_and_that_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -146,7 +146,7 @@ def cache_file(folder: Path) -> KernelCacheFile:
     return KernelCacheFile(str(folder), "function", b"stamp of the source")  # type: ignore[no-untyped-call]
 
 
-def test_writers_at_once_lose_nothing_and_never_mix_up_code(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing_and_never_mix_up_code(tmp_path: Path) -> None:
     keys = range(32)
     with ThreadPoolExecutor(8) as writers:
         list(writers.map(lambda key: cache_file(tmp_path).save(key, f"code {key}"), keys))

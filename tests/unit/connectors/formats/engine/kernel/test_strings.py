@@ -23,7 +23,7 @@ LENGTHS = st.integers(0, 100)
 
 
 def window_of(values: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values one behind the other, with their positions and lengths."""
+    """Return values one after the other, with their positions and lengths."""
     lengths = np.array([len(value) for value in values], np.int64)
     window = np.frombuffer(b"".join(values) + bytes(PADDING), np.uint8)
     return window, np.cumsum(lengths) - lengths, lengths

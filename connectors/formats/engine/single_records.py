@@ -10,10 +10,10 @@ from commitlake.connectors.formats.engine.files import SegmentFile
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import Finding, SpanKind
 
-_FIRST_LOOK = 4096
+_FIRST_READ_BYTES = 4096
 
 
-def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[Finding, memoryview]:
+def examine_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[Finding, memoryview]:
     """Return the finding at a physical offset, and the bytes from there on, for a record all of them.
 
     Args:
@@ -23,7 +23,7 @@ def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int)
         max_record_bytes: larger sizes are faults.
     """
     bounds, rules = split.bounds(max_record_bytes), split.format.rules
-    view = _read(file, split, offset, _FIRST_LOOK)
+    view = _read(file, split, offset, _FIRST_READ_BYTES)
     finding = rules.examine(view, 0, offset, bounds)
     if finding.kind is SpanKind.MORE and len(view) >= rules.head_bytes:
         view = _read(file, split, offset, rules.size_of(view))
@@ -33,7 +33,7 @@ def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int)
 
 def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> Any:
     """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
-    finding, view = look_at(file, split, offset, max_record_bytes)
+    finding, view = examine_at(file, split, offset, max_record_bytes)
     if finding.kind is not SpanKind.RECORD:
         return None
     found = split.format.rules.parse(view)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from commitlake.connectors.formats.engine.files import Window
 
 
-class Place(NamedTuple):
+class HopArguments(NamedTuple):
     """Position at which the kernel reads: arguments of `kernel.hop` after the first, in its order."""
 
     window: Window

@@ -14,7 +14,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, Transa
 
 
 @dataclass(frozen=True, slots=True)
-class OddRecord:
+class IrregularRecord:
     """Index data of an irregular record; see `records.Facts` for the fields.
 
     Attributes:
@@ -34,7 +34,9 @@ class OddRecord:
     other_queues: tuple[tuple[str, int], ...]
 
 
-def odd_record(raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: Dialect = ROCKETMQ) -> OddRecord:
+def irregular_record(
+    raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: Dialect = ROCKETMQ
+) -> IrregularRecord:
     """Return the index data of an irregular record.
 
     Args:
@@ -49,7 +51,7 @@ def odd_record(raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: 
     indexed = dialect.has_key_index and sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK
     keys = [found[props.UNIQ_KEY]] if props.UNIQ_KEY in found else []
     keys += props.split_keys(found.get(props.KEYS, ""))
-    return OddRecord(
+    return IrregularRecord(
         tags_code=dialect.tags_code(tags),
         delay_level=max(0, parse_int32(found.get(props.DELAY)) or 0) if topic == dialect.schedule_topic else 0,
         batch_size=max(0, parse_int32(found.get(INNER_NUM)) or 0),

@@ -16,7 +16,7 @@ from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.splits import Split
 
 
-def check_uncut(split: Split) -> None:
+def check_not_truncated(split: Split) -> None:
     """Check that a split's file still has its last byte; a deleted file is a gap, and is not checked here.
 
     Raises:
