@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
 
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
@@ -13,7 +13,8 @@ Replace = Callable[[str], str | None]
 """From a value as text to another text; None for null."""
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
-_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).scan_once  # numbers may have any length
+_decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)  # numbers may have any length
+_scan = _decoder.scan_once  # type: ignore[attr-defined]  # likewise
 
 
 class JsonError(CommitLakeError):
@@ -134,8 +135,8 @@ def _expect(text: str, at: int, character: str) -> int:
 
 def _compact(text: str) -> str:
     """JSON without blanks, so that what says the same has the same hash."""
-    hooks = {"parse_int": _Number, "parse_float": _Number, "parse_constant": _Number}
-    return "".join(_pieces(json.loads(text, object_pairs_hook=_Object, **hooks)))
+    value = json.loads(text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+    return "".join(_pieces(value))
 
 
 def _pieces(value: object) -> list[str]:
