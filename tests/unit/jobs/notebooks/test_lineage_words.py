@@ -14,7 +14,10 @@ from tests.support.stories import order_story
 SECOND = datetime.timedelta(seconds=1)
 GRAPH = TopicGraph(
     at(0), at(60), [TopicNode("orders", 9, 3), TopicNode("payments", 2, 2)],
-    [TopicLink("orders", "payments", 5, 3, SECOND, 2 * SECOND), TopicLink("payments", "orders", 1, 1, 90 * SECOND, SECOND)],
+    [
+        TopicLink("orders", "payments", 5, 3, SECOND, 2 * SECOND),
+        TopicLink("payments", "orders", 1, 1, 90 * SECOND, SECOND),
+    ],
     1,
 )  # fmt: skip
 
