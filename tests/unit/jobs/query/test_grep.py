@@ -12,10 +12,8 @@ from deltalake import DeltaTable
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.maintenance.expiry import announce_expiry
 from commitlake.schemas.errors import ExitCode
+from tests.support.bodies_lake import write_lake_of_bodies
 from tests.support.erased_lakes import write_lake
-from tests.unit.jobs.query.test_bodies import lake
-
-__all__ = ["lake"]
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -96,7 +94,8 @@ def test_compressed_binary_and_empty_bodies_are_searched(
         assert rows[0]["excerpt"] == excerpt
 
 
-def test_bodies_that_cannot_be_read_are_counted_and_named(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bodies_that_cannot_be_read_are_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = write_lake_of_bodies(tmp_path)
     code, rows, told = grep(capsys, lake, "no such text")
     assert (code, rows) == (ExitCode.DAMAGE, [])
     assert "4 bodies could not be read" in told  # not zlib, too large, of another CRC, in a pack that is gone
