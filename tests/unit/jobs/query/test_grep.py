@@ -18,6 +18,12 @@ from tests.support.erased_lakes import write_lake
 pytestmark = pytest.mark.usefixtures("own_folder")
 
 
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with bodies of many forms."""
+    return write_lake_of_bodies(tmp_path_factory.mktemp("lake"))
+
+
 def grep(capsys: pytest.CaptureFixture[str], root: Path, *arguments: object) -> tuple[int, list[dict[str, Any]], str]:
     """Exit code, rows of `--output jsonl`, and what is said on standard error."""
     capsys.readouterr()
@@ -94,8 +100,7 @@ def test_compressed_binary_and_empty_bodies_are_searched(
         assert rows[0]["excerpt"] == excerpt
 
 
-def test_bodies_that_cannot_be_read_are_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lake = write_lake_of_bodies(tmp_path)
+def test_bodies_that_cannot_be_read_are_counted_and_named(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, rows, told = grep(capsys, lake, "no such text")
     assert (code, rows) == (ExitCode.DAMAGE, [])
     assert "4 bodies could not be read" in told  # not zlib, too large, of another CRC, in a pack that is gone
