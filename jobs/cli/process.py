@@ -40,6 +40,8 @@ _POLL_SECONDS = 0.02
 _LINE_SECONDS = 0.5
 _PR_SET_CHILD_SUBREAPER = 36
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+_NUMBA_WITHOUT_COLOURS = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
+"""Without it numba lets colorama, where that is installed, write an escape sequence to standard output at exit."""
 
 
 class OutputError(Exception):
@@ -95,6 +97,7 @@ def run_process(command: Callable[[], int]) -> int:
         _install_handlers()
         # No command does linear algebra, and its threads spin as soon as numpy or scipy is loaded.
         os.environ.setdefault(_BLAS_THREADS, "1")
+        os.environ.setdefault(_NUMBA_WITHOUT_COLOURS, "1")
         code = _outcome(command)
         if _state.number is not None:
             _end(_state.number)
