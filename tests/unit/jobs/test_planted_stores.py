@@ -22,10 +22,15 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.explain import command as explain
 from commitlake.jobs.guard import command as guard
+from commitlake.jobs.lag import command as lag
 from commitlake.jobs.maintain import command as maintain
+from commitlake.jobs.metrics import command as metrics
+from commitlake.jobs.offsets import command as offsets
 from commitlake.jobs.query import command as query
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
+from commitlake.jobs.snapshot import command as snapshot
+from commitlake.jobs.tps import command as tps
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.audit import moment as audit_moment
 from commitlake.schemas.errors import ExitCode
@@ -137,6 +142,14 @@ READERS: dict[str, Job] = {
     "audit": lambda store, out: audit_until_spark("--lake", str(out.parents[1] / LAKE), "--store", str(store)),
     "rebuild": lambda store, out: rebuild.main([str(store), "--out", str(out / "rebuilt"), *LOCAL]),
     "salvage": lambda store, out: rebuild.main([str(store), "--out", str(out / "clean"), "--salvage", *LOCAL]),
+    "tps": lambda store, _: tps.main(["--store", str(store), "--by", "topic,producer_group", "--format", "json"]),
+    "tps --show hot-keys": lambda store, _: tps.main(["--store", str(store), "--show", "hot-keys"]),
+    "lag": lambda store, _: lag.main(["--store", str(store), "--all", "--format", "json"]),
+    "metrics": lambda store, out: metrics.main(["--store", str(store), "--textfile", str(out / "lag.prom")]),
+    "offsets": lambda store, _: offsets.main(
+        ["--store", str(store), "--group", "group", "--consume-from", "2020-01-01", "--format", "json"]
+    ),
+    "snapshot": lambda store, out: snapshot.main(["--store", str(store), "--lake", str(out / "lake")]),
 }
 """Jobs that change nothing in a store."""
 WRITERS: dict[str, Job] = {
