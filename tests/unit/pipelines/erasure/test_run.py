@@ -234,7 +234,7 @@ def test_the_retention_begins_anew_where_a_repair_has_undone_an_erasure(growing:
     assert again.erased_at > first.erased_at
     assert again.counts == first.counts
     assert purge_erasures(place_of(growing), first.due_at or NOW, lambda _: None)[0] == []
-    purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     assert read_states(growing.lake)[0].purged_at is not None
     check_done(growing)
 
