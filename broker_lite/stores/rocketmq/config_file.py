@@ -61,7 +61,7 @@ class ConfigFile(SavedTable):
             document = self._from_boltmq(document) if isinstance(document, dict) else document
             self._check(document)
         except ValueError as error:
-            raise ValueError(f"expected a config file in RocketMQ's format: {error}") from None
+            raise ValueError(f"expected a config file in RocketMQ's format, found another text: {error}") from None
         return dict(document)
 
     def _check(self, document: Any) -> None:

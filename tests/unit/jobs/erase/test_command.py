@@ -88,7 +88,7 @@ def test_the_newest_tables_and_the_packs_hold_nothing_of_an_erased_message(
     assert changed == {"unique_key", "keys", "properties", "body_ref"}
     kept = dict(after[SECRET]["properties"])
     assert kept.pop(MARKER)
-    assert kept == {"TAGS": f"Tag{SECRET % 3}", "DELAY": "3"}
+    assert kept == {"TAGS": f"Tag{SECRET % 3}", "DELAY": "3", "REAL_TOPIC": f"topic-{SECRET % 2}"}
     assert "erasure 1 (" in told
     assert "messages: 1 rows, 1 data files written again" in told
 

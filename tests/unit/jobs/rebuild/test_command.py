@@ -261,7 +261,7 @@ def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsy
     rows = [json.loads(line) for line in (out / "salvage-damages.jsonl").read_text().splitlines()]
     assert [(row["fault"], row["became"]) for row in rows] == [("body_crc", "filler"), ("missing_segment", "blank")]
     verify.main([str(out), "--local", "--processes", "1", "--output", "json"])
-    (report,) = json.loads(capsys.readouterr().out)
+    (report,) = json.loads(capsys.readouterr().out)["rows"]
     assert not any(code.startswith(("log_bad", "log_hole", "log_missing", "index_")) for code in report["counts"])
 
 

@@ -57,7 +57,7 @@ def flip_in_a_page(path: Path) -> None:
 def run_audit(growing: GrowingLake, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[dict[str, Any]]]:
     capsys.readouterr()
     code = audit.main(["--lake", growing.lake.root, "--quiet", "--output", "json", *more])
-    return code, json.loads(capsys.readouterr().out)
+    return code, json.loads(capsys.readouterr().out)["rows"]
 
 
 @pytest.mark.parametrize("how", ["deleted", "empty", "cut", "zeroed"])

@@ -193,7 +193,9 @@ def test_group_that_is_not_known_gets_rocketmqs_limits(root: Path, clock: Clock)
 )
 def test_backup_is_read_where_the_file_is_broken(root: Path, clock: Clock, text: str) -> None:
     path = write(root, "consumerOffset.json", text)
-    with pytest.raises(ConfigFileError, match=r"consumerOffset.json: expected a config file in RocketMQ's format"):
+    with pytest.raises(
+        ConfigFileError, match=r"consumerOffset.json: expected a config file in RocketMQ's format, found"
+    ):
         ConsumerOffsets(root, clock)
     write(root, "consumerOffset.json.bak", CONSUMER_OFFSETS_5_5_0)
     assert ConsumerOffsets(root, clock).get("TopicR", "CG", 3) == 12
