@@ -84,7 +84,9 @@ def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str,
 
 
 def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Refuse texts with bytes that the command line could not decode; the name of a file may have any.
+    """Refuse texts with NUL, and texts with bytes that the command line could not decode.
+
+    A file's name may have any bytes but NUL, which only a TOML file can give.
 
     Raises:
         SettingsError: naming the first of them.
@@ -92,8 +94,12 @@ def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
     for action in parser._actions:  # noqa: SLF001 (no other way)
         given = getattr(arguments, action.dest, None)
         for value in given if isinstance(given, list) else [given]:
+            if not isinstance(value, str | Path):
+                continue
+            name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+            if "\0" in str(value):
+                raise SettingsError(f"{name}: expected text without NUL, found {str(value)!a}")
             if isinstance(value, str) and action.metavar != "FILE" and not _is_text(value):
-                name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
                 raise SettingsError(f"{name}: expected text in UTF-8, found {value!a}")
 
 

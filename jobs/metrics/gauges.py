@@ -1,10 +1,15 @@
-"""Gauges as Prometheus' client library has them."""
+"""Gauges of Prometheus' client library.
+
+Control and bidi characters of names become escapes in labels, as in all other output: a text file may be printed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
+
+from commitlake.connectors.printable import printable_line
 
 Labels = tuple[str, ...]
 
@@ -15,7 +20,7 @@ def gauge(
     """Return a gauge with a value for each set of labels, in their order."""
     family = GaugeMetricFamily(name, help_text, labels=labels)
     for label_values, value in sorted(values):
-        family.add_metric(label_values, value)
+        family.add_metric([printable_line(label) for label in label_values], value)
     return family
 
 

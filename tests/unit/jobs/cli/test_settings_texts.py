@@ -1,0 +1,27 @@
+"""Texts of a TOML file that no command line could have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commitlake.jobs.dump import command as dump
+from commitlake.jobs.erase import command as erase
+
+
+@pytest.mark.parametrize("option", ["keys", "key", "reason"])
+def test_text_with_nul_is_refused_by_name(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text(f'[erase]\nlake = "{tmp_path}"\n{option} = "a\\u0000b"\n')
+    with pytest.raises(SystemExit, match="2"):
+        erase.main(["--config", str(config), "--dry-run"])
+    assert f"--{option}: expected text without NUL, found 'a\\x00b'" in capsys.readouterr().err
+
+
+def test_path_with_nul_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text('[dump]\nbody = "text"\n')
+    with pytest.raises(SystemExit, match="2"):
+        dump.main(["--config", str(config), "a\0b"])
+    assert "expected text without NUL" in capsys.readouterr().err
