@@ -128,13 +128,18 @@ final class Clients {
                     .getProcessQueueTable()
                     .keySet()) {
                 long end = asker.maxOffset(queue);
-                if (end > 0 && offsets.readOffset(queue, ReadOffsetType.READ_FROM_MEMORY) < end) {
+                long consumed = offsets.readOffset(queue, ReadOffsetType.READ_FROM_MEMORY);
+                if (end > 0 && consumed < end) {
                     return false;
+                }
+                if (consumed >= 0) {
+                    // With an answer: what a shutdown sends without waiting for one may be lost.
+                    offsets.updateConsumeOffsetToBroker(queue, consumed, false);
                 }
             }
             return true;
         });
-        consumer.shutdown(); // stores the offsets
+        consumer.shutdown();
     }
 
     /**

@@ -46,7 +46,7 @@ def test_consumers_get_all_or_what_their_tags_and_sql_choose(broker_lite: Broker
 
 def test_delayed_messages_come_and_transactions_are_refused(broker_lite: BrokerLite, client_version: str) -> None:
     run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "delay"])
-    with pytest.raises(JavaProgramError, match="no transaction, which BoltMQ has not"):
+    with pytest.raises(JavaProgramError, match="no transaction, which BoltMQ does not support"):
         run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "transaction"])
     broker_lite.stop()
     topics = {record.topic for record in log_records(broker_lite.store)}
