@@ -25,6 +25,7 @@ from commitlake.connectors.lake.archive_log import (
     commits_after,
     read_last_commit,
 )
+from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.plain_files import write_plain_file
@@ -157,7 +158,14 @@ def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
     """
     table = open_or_create(table_uri, schema)
     file = write_plain_file(rows, table_uri, f"part-{secrets.token_hex(16)}.zstd.parquet")
-    _add_files(table, [file], (), CommitProperties())
+    for attempt in range(MAX_TRIES):
+        try:
+            _add_files(table, [file], (), CommitProperties())
+            break
+        except CommitFailedError:  # another process created the table, or changed its columns, at the same time
+            if attempt == MAX_TRIES - 1:
+                raise
+            table = open_or_create(table_uri, schema)
     seal(table_uri)
 
 
