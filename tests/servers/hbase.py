@@ -86,8 +86,6 @@ class HBase(Server):
         self._zookeeper: ServerProcess | None = None
         self.thrift_port = free_ports(1)
         self._zookeeper_port = free_ports(1)
-        while self._zookeeper_port == self.thrift_port:
-            self._zookeeper_port = free_ports(1)
         self._hbase: ServerProcess | None = None
         self._thrift: ServerProcess | None = None
         self._write_settings()

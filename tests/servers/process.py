@@ -2,36 +2,85 @@
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 PORT_RANGE = (15000, 30000)
 """Below the range of outgoing connections' ports: one of them could take a free port from us."""
+PORTS_PER_PROCESS = 500
 
 
 class ServerError(Exception):
     """A server did not start, or ended by itself; the message holds the tail of its log."""
 
 
+class _PortBlock:
+    """Neighbouring ports that this process alone hands out, each in its turn.
+
+    A port that was free a moment ago may be in another server's hands when ours starts. The processes of a test run,
+    and other runs on the machine, therefore each own a block of ports, by a lock that ends with the process.
+    """
+
+    def __init__(self) -> None:
+        """Take a block that no other process owns.
+
+        Raises:
+            ServerError: Every block is taken.
+        """
+        folder = Path(tempfile.gettempdir()) / f"commitlake-test-ports-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        blocks = list(range(*PORT_RANGE, PORTS_PER_PROCESS))
+        random.shuffle(blocks)
+        for first in blocks:
+            lock = os.open(folder / str(first), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                continue
+            self._lock = lock
+            self._ports = range(first, first + PORTS_PER_PROCESS)
+            self._next = first
+            return
+        raise ServerError(f"every block of {PORTS_PER_PROCESS} ports in {PORT_RANGE} is in use; locks are in {folder}")
+
+    def take(self, count: int, ip: str) -> int:
+        """Return the first of `count` neighbouring free ports, which come again only after all the others."""
+        for _ in self._ports:
+            if self._next + count > self._ports.stop:
+                self._next = self._ports.start
+            first = self._next
+            self._next += 1
+            if all(is_free(port, ip) for port in range(first, first + count)):
+                self._next = first + count
+                return first
+        raise ServerError(f"no {count} free ports in a row in {self._ports}")
+
+
+@functools.cache
+def _block_of(process: int) -> _PortBlock:
+    """The ports of this process; a forked one takes its own."""
+    return _PortBlock()
+
+
 def free_ports(count: int, ip: str = "127.0.0.1") -> int:
-    """Return the first of `count` neighbouring ports that nobody listens on.
+    """Return the first of `count` neighbouring ports that nobody listens on, and that no other test is given.
 
     Args:
         count: How many ports in a row are needed.
         ip: The loopback address to listen on.
     """
-    for _ in range(200):
-        first = random.randrange(*PORT_RANGE)
-        if all(is_free(port, ip) for port in range(first, first + count)):
-            return first
-    raise ServerError(f"no {count} free ports in a row in {PORT_RANGE}")
+    return _block_of(os.getpid()).take(count, ip)
 
 
 def is_free(port: int, ip: str) -> bool:
