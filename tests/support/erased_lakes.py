@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -53,11 +55,18 @@ def archive(growing: GrowingLake) -> Result:
 
 def write_lake(folder: Path, runs: int = 2) -> GrowingLake:
     """A lake of some runs of 50 messages each; the first run has the secret one."""
-    growing = GrowingLake(folder)
+    return _first_lake(runs)[0].copy_to(folder)
+
+
+@functools.cache
+def _first_lake(runs: int) -> tuple[GrowingLake, tempfile.TemporaryDirectory[str]]:
+    """The lake that all others are copies of, and its folder, which lasts as long as the process."""
+    folder = tempfile.TemporaryDirectory(prefix="commitlake-lake-")
+    growing = GrowingLake(Path(folder.name))
     for run in range(runs):
         growing.write(shop_messages(50, first=50 * run))
         archive(growing)
-    return growing
+    return growing, folder
 
 
 def traces(root: Path, mark: str = MARK) -> list[str]:

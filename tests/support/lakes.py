@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -71,6 +72,11 @@ class GrowingLake:
     def lake(self) -> LakePaths:
         """The lake."""
         return LakePaths(str(self.folder / "lake"))
+
+    def copy_to(self, folder: Path) -> GrowingLake:
+        """Copy the store and the lake into a folder, which may be there already."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True, symlinks=True)
+        return GrowingLake(folder, bytearray(self.log), self.count, Counter(self._queues))
 
     def write(self, messages: Iterable[NewMessage], stored_after_ms: Callable[[NewMessage], int] = lambda _: 0) -> None:
         """Let the store grow.

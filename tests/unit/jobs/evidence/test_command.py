@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -20,12 +21,11 @@ from tests.support.erased_lakes import KEY, shop_messages, write_lake
 from tests.support.lakes import GrowingLake
 
 
-@pytest.fixture
-def key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A private key, with its public one beside it."""
-    path = tmp_path / "evidence.pem"
+    path = tmp_path_factory.mktemp("key") / "evidence.pem"
     assert evidence.main(["key", "--out", str(path)]) == ExitCode.OK
-    assert "the public one, with the id" in capsys.readouterr().err
     return path
 
 
@@ -35,16 +35,22 @@ def run_archive(growing: GrowingLake, key: Path) -> int:
 
 
 @pytest.fixture
-def growing(tmp_path: Path, key: Path) -> GrowingLake:
+def growing(signed: GrowingLake, tmp_path: Path) -> GrowingLake:
+    """A copy of the lake with evidence, to be changed."""
+    return signed.copy_to(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory, key: Path) -> GrowingLake:
     """A lake with evidence of two archive runs, an audit and an erasure that is purged."""
-    growing = GrowingLake(tmp_path)
+    growing = GrowingLake(tmp_path_factory.mktemp("signed"))
     for run in range(2):
         growing.write(shop_messages(50, first=50 * run))
         assert run_archive(growing, key) in (ExitCode.OK, ExitCode.DAMAGE)
     root = growing.lake.root
-    signed = ["--lake", root, "--evidence-key", str(key), "--quiet"]
-    assert audit.main([*signed, "--local", "--threads", "1"]) == ExitCode.OK
-    assert erase.main([*signed, "--key", KEY, "--reason", "a test", "--yes", "--now"]) == ExitCode.OK
+    options = ["--lake", root, "--evidence-key", str(key), "--quiet"]
+    assert audit.main([*options, "--local", "--threads", "1"]) == ExitCode.OK
+    assert erase.main([*options, "--key", KEY, "--reason", "a test", "--yes", "--now"]) == ExitCode.OK
     return growing
 
 
@@ -148,7 +154,15 @@ def test_a_run_that_was_killed_is_signed_by_the_next(tmp_path: Path, key: Path) 
     assert len(payloads(growing.lake)) == 3
 
 
+def test_a_new_key_is_told_with_its_public_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "new.pem"
+    assert evidence.main(["key", "--out", str(path)]) == ExitCode.OK
+    assert "the public one, with the id" in capsys.readouterr().err
+    assert Path(f"{path}.pub").exists()
+
+
 def test_a_private_key_is_its_owners_alone(tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = Path(shutil.copy2(key, tmp_path))
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     growing = write_lake(tmp_path, runs=1)
     arguments = ["--lake", growing.lake.root, "--local", "--threads", "1", "--evidence-key", str(key)]

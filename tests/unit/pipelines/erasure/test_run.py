@@ -43,6 +43,7 @@ from tests.support.lakes import GrowingLake, archive_store, rows_of
 
 NOW = datetime.datetime.now(datetime.UTC)
 WEEK = datetime.timedelta(days=7)
+LATER_CALLS = pytest.mark.long("a run is stopped at the first call of every step each time")
 STEPS = [
     ("commitlake.pipelines.erasure.texts", "find_texts"),
     ("commitlake.pipelines.erasure.run", "begin"),
@@ -116,7 +117,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, module: str, name: str, call: int, 
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize("call", [1, pytest.param(2, marks=LATER_CALLS), pytest.param(3, marks=LATER_CALLS)])
 @pytest.mark.parametrize(("module", "name"), STEPS)
 def test_a_run_that_is_stopped_is_completed_by_the_next(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, module: str, name: str, call: int, after: bool
