@@ -35,6 +35,7 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.finding import PLACES
 from commitlake.pipelines.edges.increment import Increments
 from commitlake.pipelines.edges.lake_spans import read_spans
@@ -154,10 +155,11 @@ class _Work:
 
     def __init__(self, lake: LakePaths, erased: ErasedPlaces, run_id: str) -> None:
         messages = delta_table(lake.messages, lake.s3)
+        levels = DelayLevels(lake)
         self._lake = lake
         self._run_id = run_id
-        self._reader = RowReader(open_store(_packs(lake)), erased)
-        self._increments = Increments(lake, read_spans(messages), _places_of(erased))
+        self._reader = RowReader(open_store(_packs(lake)), erased, levels)
+        self._increments = Increments(lake, read_spans(messages), _places_of(erased), levels)
         self.passed_over = 0
         self.unread = 0
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.finding import PLACES, is_in_places, places_of_halves, places_of_keys, read_places
 from commitlake.pipelines.edges.matching import Column, key_codes
 from commitlake.pipelines.edges.members import MEMBERS
@@ -51,12 +52,14 @@ class Increments:
         lake: where members of earlier runs are looked up.
         spans: how far the lake goes, the increments included.
         erased_places: of erased messages, which no step has as an end; of `PLACES`.
+        delay_levels: how long the messages of each broker and level wait.
     """
 
-    def __init__(self, lake: LakePaths, spans: Spans, erased_places: pa.Table | None = None) -> None:
+    def __init__(self, lake: LakePaths, spans: Spans, erased_places: pa.Table, delay_levels: DelayLevels) -> None:
         self._lake = lake
+        self._delay_levels = delay_levels
         self._spans = spans
-        self._erased = PLACES.empty_table() if erased_places is None else erased_places
+        self._erased = erased_places
 
     def link(self, new: Found, waiting: pa.Table, *, has_earlier: bool) -> Linked:
         """Link what is new.
@@ -117,7 +120,9 @@ class Increments:
         return plain_of(new.plain, needed)
 
     def _read(self, places: pa.Table) -> pa.Table:
-        return members_of_rows(read_places(self._lake, places)) if places.num_rows else MEMBERS.empty_table()
+        if not places.num_rows:
+            return MEMBERS.empty_table()
+        return members_of_rows(read_places(self._lake, places), self._delay_levels)
 
     def _earlier(self, steps: pa.Table) -> pa.Table:
         """Return the members of earlier runs that steps lack, as far as there are any."""

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import numbers_of
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
@@ -177,12 +177,12 @@ def plain_members(rows: pa.Table) -> pa.Table:
     return _table(known, rows.num_rows)
 
 
-def role_members(rows: pa.Table, delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS) -> pa.Table:
+def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     """Return rows of `messages` that `has_role` chooses, as members; those that no step can have are left out.
 
     Args:
         rows: with `COLUMNS`, in one chunk.
-        delay_levels_ms: how long the messages of each delay level wait.
+        delay_levels: how long the messages of each broker and level wait.
     """
     if not rows.num_rows:
         return MEMBERS.empty_table()
@@ -199,7 +199,7 @@ def role_members(rows: pa.Table, delay_levels_ms: Sequence[int] = DEFAULT_DELAY_
         "group": _groups(named, known["origin_topic"]),
         "origin_id": properties.texts(ORIGIN_MESSAGE_ID),
         "by_client": pa.array(properties.have([_BY_CLIENT])),
-        "due": _due(rows, properties, waits, by_timer, delay_levels_ms),
+        "due": _due(rows, known["broker"], properties, waits, by_timer, delay_levels),
         "prepared_offset": _chunk(rows, "prepared_transaction_offset").cast(pa.int64()),
         "checks": pa.array(np.maximum(properties.numbers(CHECK_TIMES), 0)),
         "first_half": _nullable(properties.numbers(PREPARED_QUEUE_OFFSET)),
@@ -245,11 +245,23 @@ def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -
 
 
 def _due(
-    rows: pa.Table, properties: Properties, waits: Array, by_timer: Array, delay_levels_ms: Sequence[int]
+    rows: pa.Table,
+    brokers: pa.Array,
+    properties: Properties,
+    waits: Array,
+    by_timer: Array,
+    delay_levels: DelayLevels,
 ) -> pa.Array:
-    levels = np.clip(_numbers(rows, "queue_id").astype(np.int64), 0, len(delay_levels_ms) - 1)
-    delays = np.array(delay_levels_ms, np.int64)[levels] * _US_OF_MS
-    by_level = _numbers(rows, "store_timestamp") + delays
+    queues = _numbers(rows, "queue_id").astype(np.int64)
+    delays = np.zeros(rows.num_rows, np.int64)
+    by_broker = pc.dictionary_encode(brokers)
+    codes = numbers_of(by_broker.indices, null=-1)
+    chosen = waits & ~by_timer
+    for code in np.unique(codes[chosen & (codes >= 0)]).tolist():
+        levels = np.array(delay_levels.of(by_broker.dictionary[code].as_py()), np.int64)
+        mine = chosen & (codes == code)
+        delays[mine] = levels[np.clip(queues[mine], 0, len(levels) - 1)]
+    by_level = _numbers(rows, "store_timestamp") + delays * _US_OF_MS
     timers = properties.numbers(TIMER_OUT)
     is_known = waits & np.where(by_timer, (timers >= 0) & (timers <= _MAX_MS), True)
     due = np.where(by_timer, np.clip(timers, 0, _MAX_MS) * _US_OF_MS, by_level)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +23,9 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of
 from commitlake.pipelines.edges.broker_links import OPS
+from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.members import COLUMNS, MEMBERS, REPEATING, has_role, plain_members, role_members
 from commitlake.pipelines.edges.traces import ENTRIES, MAX_BODY_BYTES, PARENTS, parse_traces
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.layouts.rocketmq.transactions import finished_offsets
@@ -87,12 +87,12 @@ class RowReader:
     Attributes:
         packs: where bodies are.
         erased: messages that were erased, which have no steps.
-        delay_levels_ms: how long the messages of each delay level wait.
+        delay_levels: how long the messages of each broker and level wait.
     """
 
     packs: PackStore
     erased: ErasedPlaces = field(default_factory=ErasedPlaces)
-    delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS
+    delay_levels: DelayLevels = field(default_factory=DelayLevels)
 
     def read(self, tables: Iterable[pa.Table]) -> Iterator[Found]:
         """Read rows with `COLUMNS`, table by table."""
@@ -109,7 +109,7 @@ class RowReader:
         ops = rows.filter(pc.equal(kinds, str(Kind.OP)))
         entries, passed_over, unread = self._traces(traces)
         finished, unread_ops = self._ops(ops)
-        members = role_members(rows, self.delay_levels_ms)
+        members = role_members(rows, self.delay_levels)
         return Found(members, plain, entries, finished, passed_over, unread + unread_ops)
 
     def _traces(self, rows: pa.Table) -> tuple[pa.Table, int, int]:
@@ -174,13 +174,13 @@ def _decompress(body: bytes | None, codec: str | None) -> bytes | None:
         return None
 
 
-def members_of_rows(rows: pa.Table, delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS) -> pa.Table:
+def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     """Return rows of `messages` with `COLUMNS` as members, whatever their role."""
     rows = rows.combine_chunks()
     chosen = has_role(rows)
     special = rows.filter(mask_of(chosen)).combine_chunks()
     plain = rows.filter(mask_of(~chosen)).combine_chunks()
-    return pa.concat_tables([role_members(special, delay_levels_ms), plain_members(plain)])
+    return pa.concat_tables([role_members(special, delay_levels), plain_members(plain)])
 
 
 def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
