@@ -131,8 +131,8 @@ class Format(ABC):
         has_transaction_flags: whether a record's sys_flag tells an inner batch, and a transaction's state.
         has_archived_settings: whether the archive records what a store's files tell of its broker's settings.
         accepts_zero_texts: whether a broker that starts takes zeros for a record's texts, and not for missing pages.
-        steps_over_damage: whether a broker reads on behind a bad range; else its log ends there.
-        repairs_after_abort: whether a broker that finds the mark `abort` makes parts of its indexes anew.
+        steps_over_damage: whether a broker continues to read after a bad range; else its log ends there.
+        repairs_after_abort: whether a broker that finds the mark `abort` rebuilds parts of its indexes.
         counts_entries: whether a checkpoint has the count of the entries of all queues.
         can_be_restored: whether a log can be made from the rows of a lake.
         retention_note: a remark on the rules by which `guard` foresees what a broker deletes; empty for none.

@@ -129,7 +129,7 @@ class CheckedLog:
     Attributes:
         records: its records, by their physical offsets.
         start: physical offset of its first byte.
-        end: behind its last record.
+        end: after its last record.
         entries: next queue offsets of all queues, added up.
         may_lag: whether the indexes may be behind the log.
     """
@@ -147,9 +147,9 @@ class RebuiltLog:
 
     Attributes:
         start: physical offset of the log's first byte.
-        end: behind the log.
+        end: after the log.
         last_offset: of the last record; below 0 where there is none.
-        last_end: behind that record.
+        last_end: after that record.
         last_time: its store time, ms.
         queued_offset: of the last record that has a queue entry; below 0 where there is none.
         queued_time: its store time, ms.

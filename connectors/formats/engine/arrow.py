@@ -11,7 +11,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel import strings as kernel
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDING
 
-_MAX_CONSTANTS = 16  # each may take some MiB, if the text is long
+_MAX_CONSTANTS = 16  # a long text may take some MiB
 
 
 def fixed(values: Array, data_type: pa.DataType) -> pa.Array:

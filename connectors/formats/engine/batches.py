@@ -70,7 +70,7 @@ def _read_file(
     hop = reader.decoder.hop
     for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end, hop=hop):
         rows = step.parts.shape[1]
-        if step.bad and request.mode is Mode.FAILFAST:  # what is wrong with later records is not the first fault
+        if step.bad and request.mode is Mode.FAILFAST:  # faults in later records must not be reported first
             rows = int(np.searchsorted(step.parts[kernel.START], step.bad[0].start - step.origin))
         if rows:
             decoded = reader.decoder.take(step.window, step.origin, step.parts).first_rows(rows)
@@ -82,8 +82,8 @@ def _read_file(
     if end.stop == kernel.STOP_LIMIT and end.position > split.end:
         whole_bytes = split.segment_end - split.base_offset
         raise SplitError(
-            f"{split.path}: the record before physical offset {split.end} goes on to {end.position}: a body there "
-            "holds records of its own, and the log was divided inside it. Read it undivided, in partitions of "
+            f"{split.path}: the record before physical offset {split.end} extends to {end.position}: a body there "
+            "contains records, and the log was divided inside it. Read it undivided, in partitions of "
             f"{whole_bytes} bytes (the source's option maxPartitionBytes; commitlake archive: --partition-mib "
             f"{-(-whole_bytes >> 20)})"
         )

@@ -1,4 +1,4 @@
-"""Decompression of bodies, with two limits.
+"""Decompression of bodies within two limits.
 
 A body is hostile: its size once decompressed is not known before, so that it is decompressed a piece at a time, and
 no further than its limits. One is absolute; the other follows from the size as stored, so that small bodies, of which
@@ -15,8 +15,8 @@ from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, body_codec
 
 DEFAULT_MAX_BYTES = 64 << 20
-DEFAULT_MAX_RATIO = 1100  # zlib cannot do more than 1,032, nor lz4 more than 255
-FREE_BYTES = 1 << 20  # of any ratio: zstd makes a few bytes of a body that repeats itself
+DEFAULT_MAX_RATIO = 1100  # the limits of zlib and lz4 are 1,032 and 255
+FREE_BYTES = 1 << 20  # free of the ratio limit, because zstd compresses a repetitive body to a few bytes
 
 
 def decompress(
@@ -72,7 +72,7 @@ def _inflate(body: bytes, limit: int) -> bytes:
     inflater = zlib.decompressobj()
     data = inflater.decompress(body, limit)
     if not inflater.eof and len(data) < limit:
-        raise zlib.error("the stream is cut")
+        raise zlib.error("the stream is truncated")
     return data
 
 

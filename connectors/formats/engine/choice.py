@@ -28,7 +28,7 @@ def make_choice(filters: Filters) -> Choice:
     topics = [name.encode() for name in sorted(wanted_topics or ())]
     queue_ids = [number for number in sorted(filters.queue_ids or ()) if _INT32.min <= number <= _INT32.max]
     if (wanted_topics is not None and not topics) or (filters.queue_ids is not None and not queue_ids):
-        bounds[END_OFFSET] = _INT64.min  # a set without members: nothing is wanted
+        bounds[END_OFFSET] = _INT64.min  # an empty set selects nothing
     chooses = bool(topics or queue_ids or (bounds != [_INT64.min, _INT64.max, _INT64.min, _INT64.max]).any())
     return Choice(
         chooses=chooses,

@@ -74,7 +74,7 @@ def check_continuity(store: Store, archived_end: int, physical_offset: int, size
     """
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     if physical_offset < store.segments[0].base_offset:
-        return  # deleted by age; a gap, if there is one, shows by itself
+        return  # expired; a gap is reported elsewhere
     if log_end < archived_end:
         found = f"a log that ends at {log_end}"
     elif record_digest(store, physical_offset) == (size, digest):
@@ -83,6 +83,6 @@ def check_continuity(store: Store, archived_end: int, physical_offset: int, size
         found = "another record, or none"
     raise StoreReplacedError(
         f"store {store.broker!r} ({store.root}) is not the one that was archived under this name: at physical offset "
-        f"{physical_offset} expected the record of {size} bytes that was archived last, found {found}. "
+        f"{physical_offset} expected the last archived record, of {size} bytes, found {found}. "
         "If the broker was set up again, archive it under another name (--broker NAME)"
     )

@@ -1,10 +1,10 @@
-"""Positions at which a segment's range may be divided: starts of records.
+"""Positions at which a segment's range may be divided, which must be starts of records.
 
 A place is known from the bytes around it, so that planning reads some MiB for each split and not the log: from a
 multiple of the partition size on, the first record that proves itself and is spanned by nothing that looks like a
 record, among all that begins in the `LOOK_BACK_BYTES` before it (`kernel.borders`). That is twice the largest body that
 RocketMQ accepts unless it is told otherwise; a place inside a larger record, in whose body others prove themselves,
-could pass, and whoever reads the range before would see that its last record goes on behind the cut, and fail
+could pass, and whoever reads the range before would see that its last record extends beyond the cut, and fail
 (`batches.read_split`). Where no such place is near, because of damage or of bodies that are made so, and for small
 partitions, the range is hopped through from the last cut on.
 """
@@ -23,7 +23,7 @@ from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.engine.windows import Windows
 
 LOOK_BACK_BYTES = 8 << 20
-_WORTH_A_LOOK = 2  # looks back; over less than that, hopping reads no more
+_WORTH_A_LOOK = 2  # in look-backs; for shorter distances, hopping reads less
 _WINDOW_BYTES = 1 << 20
 
 

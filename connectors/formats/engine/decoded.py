@@ -30,9 +30,9 @@ from commitlake.schemas.layouts.rocketmq.properties import (
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, body_codec
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 
-_MICROSECONDS = 1000  # in a millisecond
+_MICROSECONDS = 1000  # per millisecond
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
-_SIZE_BYTES = 4  # total_size, a record's first field
+_SIZE_BYTES = 4  # size of total_size, a record's first field
 Texts = dict[int, bytes]
 """Texts of a record, by the rows of `parts` with their positions; the next rows contain the lengths."""
 _KINDS = Dictionary([str(kind) for kind in Kind])
@@ -120,7 +120,7 @@ class DecodedBatch:
         return arrow.fixed(self.int64(name), pa.int64())
 
     def first_rows(self, count: int) -> DecodedBatch:
-        """Return the same batch with only its first records."""
+        """Return a batch with only the first records of this one."""
         return type(self)(**{**self.__dict__, "parts": self.parts[:, :count]})
 
     def extent_of(self, row: int) -> tuple[int, int]:

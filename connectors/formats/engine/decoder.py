@@ -1,4 +1,4 @@
-"""Kernel's part of a read: the columns that it decodes, and the buffers that it fills.
+"""The columns of a read that the kernel decodes, and the buffers that it fills.
 
 A `Decoder` serves one split. `hop` is what `walk` calls to get on: it finds records and decodes them at once; `take`
 then gives them as a `DecodedBatch`.
@@ -22,7 +22,7 @@ from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel import decode as kernel
 from commitlake.connectors.formats.engine.kernel import hop as h
 
-_SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashes could make them collide
+_SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew the hashes could make them collide
 
 
 def _table(places: list[tuple[int, ...]]) -> Array:
@@ -39,14 +39,14 @@ class Decoder:
         encoded: give repeated strings as dictionary arrays.
     """
 
-    # What differs by format.
+    # Set by each format.
     _format_name: ClassVar[str]
     _layout: ClassVar[Any]
     _part_count: ClassVar[int]
     _fields32: ClassVar[Mapping[str, tuple[int, ...]]]
     _fields64: ClassVar[Mapping[str, tuple[int, ...]]]
     _bits: ClassVar[Mapping[str, int]]
-    _most_entries: ClassVar[int] = b.MOST_ENTRIES
+    _max_entries: ClassVar[int] = b.MAX_PROPERTIES
     _batch: ClassVar[type[DecodedBatch]] = DecodedBatch
 
     def __init__(self, columns: Collection[str], broker: str, filters: Filters, *, encoded: bool = False) -> None:
@@ -65,7 +65,7 @@ class Decoder:
             self._id_suffix(),
         )
         self._choice = make_choice(filters)
-        self._scratch = b.make_scratch(self._most_entries)
+        self._scratch = b.make_scratch(self._max_entries)
         self._distinct = self._make_distinct(_SEED)
         self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
 

@@ -8,7 +8,7 @@ CommitLogError
 │   └── SegmentCutError     a segment that became shorter while it was read
 ├── CheckpointError         a stream's checkpoint that says what no checkpoint of this source can say
 ├── IndexMismatchError      an index of the broker's that does not fit its log: segment, offset, expected, found
-├── NoProgressError         a place of a log behind which a read does not get, although it should: a fault of the reader
+├── NoProgressError         a read makes no progress at a position of a log: an error of the reader
 ├── SplitError              a range that ends inside a record: its log was divided at a place that only looked like one
 ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
 ├── DamagedIndexError       FAILFAST met a bad range of a queue file or an IndexFile: file, bytes, expected, found
@@ -93,5 +93,5 @@ def no_progress(path: str, base_offset: int, offset: int, expected: str, found: 
     """
     return NoProgressError(
         f"{path}, byte {offset - base_offset} (physical offset {offset}): expected {expected}, found {found}. "
-        "This is an error of the reader: please report it. The options endingOffset and startingOffset read around it"
+        "This is an error of the reader: please report it. The options endingOffset and startingOffset can skip it"
     )

@@ -56,7 +56,7 @@ class LocalFile:
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return None
-            return position  # a filesystem that does not know its holes
+            return position  # the filesystem does not report holes
 
     def next_hole(self, position: int) -> int:
         """Return the first position from `position` on that is in a hole, or the end of the file."""

@@ -111,7 +111,7 @@ def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int
     spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
     cost = int(spans.sum()) + sum(end - start for start, end in unknown) + SEEK_BYTES * (len(spans) + len(unknown))
     if cost > MAX_SHARE * whole.size:
-        raise IndexUnusable("a scan is faster: the wanted records lie too close together")
+        raise IndexUnusable("a scan is faster, because the wanted records are close together")
 
 
 def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) -> list[Split]:
@@ -133,10 +133,10 @@ def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) 
         with OpenSegment(whole.path) as file:
             unknown = list(_ranges_to_scan(file, whole, unknown, options.max_record_bytes))
     except FileNotFoundError:
-        raise IndexUnusable("the segment was deleted since it was listed") from None
+        raise IndexUnusable("the segment has been deleted since it was listed") from None
     check_that_it_pays(answer.offsets[kept], answer.sizes[kept], unknown, whole)
     if len(unknown) > MAX_RANGES:
-        raise IndexUnusable(f"more than {MAX_RANGES} ranges are not in it")
+        raise IndexUnusable(f"it leaves more than {MAX_RANGES} ranges open")
     scanned = [
         split
         for start, end in unknown
@@ -146,7 +146,7 @@ def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) 
     ]
     pieces = np.split(np.flatnonzero(kept), np.searchsorted(answer.offsets[kept], [start for start, _ in unknown]))
     listed = [split for piece in pieces for split in _listed(answer, piece, whole, options.max_partition_bytes)]
-    return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as a scan's are
+    return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as in a scan
 
 
 def _ranges_to_scan(
@@ -158,8 +158,8 @@ def _ranges_to_scan(
         if finding.kind is SpanKind.BLANK and start + finding.size == end:
             continue
         if finding.kind is SpanKind.FAULT:
-            # Either the log is damaged here, or an entry before this position is wrong: a scan finds out which.
-            raise IndexUnusable("a range that is not in it does not begin with a record")
+            # Either the log is damaged here, or an entry before this position is wrong; a scan shows which.
+            raise IndexUnusable("a range that it leaves open does not begin with a record")
         yield start, end
 
 

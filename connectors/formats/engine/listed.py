@@ -44,7 +44,7 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
     reader = _Reader(split, max_record_bytes)
     for first, last in _steps(reader.offsets, reader.ends, reader.read_together, window_bytes):
         origin = int(reader.offsets[first])
-        # Records keep their distance in the window: pages of it that nothing is read into take no memory.
+        # Records keep their distances in the window, because untouched pages take no memory.
         buffer = np.empty(int(reader.ends[last - 1]) - origin + PADDING, np.uint8)
         reader.fill(buffer, file, first, last)
         parts, bad = reader.examine(buffer, first, last)
@@ -228,8 +228,8 @@ class _Reader:
             index = f"entry {split.array('queue_offsets')[row]} of the {self._kernel.queues.name} {topic}/{queue_id}"
         return IndexMismatchError(
             f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, "
-            f"as {index} says, found {found}. "
-            "The broker's index does not fit its log: read with the option useIndexes=false"
+            f"according to {index}, found {found}. "
+            "The broker's index contradicts its log: read with the option useIndexes=false"
         )
 
 

@@ -37,10 +37,10 @@ class LogRecords:
         base, end = segment.base_offset, segment.base_offset + segment.file_size
         if offset >= end:
             return None
-        # The segment's end matters to fillers only.
+        # Only fillers depend on the segment's end.
         split = Split("", segment.path, base, base, end, end, end, format=self._format)
         try:
             with OpenSegment(segment.path) as file:
                 return message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)
         except FileNotFoundError:
-            return None  # deleted by its age meanwhile
+            return None  # expired meanwhile

@@ -1,7 +1,7 @@
 """Memory maps of parts of a segment, protected against truncation of the file.
 
 A broker, or an operator, may cut a file that is mapped. `kernel.guard` turns what would then end the process into zeros
-and a mark, which `was_cut` tells: whoever looked at the mapping must not believe what it saw. A cut within the last
+and a mark, which `was_cut` tells: the caller must not trust what it has read from the mapping. A cut within the last
 page that is left ends no process; it is told from the file's size.
 """
 
@@ -74,7 +74,7 @@ class _Guard:
         return int(row[self._guard.HITS])
 
 
-_guards: dict[int, _Guard] = {}  # by process: a child has the handler, and needs to know that it has
+_guards: dict[int, _Guard] = {}  # by process id: a forked child inherits the handler, and must detect that
 
 
 def _guard_of_process() -> _Guard:
@@ -94,7 +94,7 @@ class Mapping:
         self._descriptor = descriptor
         self._start, self._end = position, position + length
         start = position - position % mmap.ALLOCATIONGRANULARITY
-        # Private and writable, although nobody writes: numba compiles once more for arrays that cannot be written.
+        # Writable, because numba would compile all functions again for read-only arrays.
         access = mmap.PROT_READ | mmap.PROT_WRITE
         size = position + length - start
         self._memory = mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=access, offset=start)
@@ -113,7 +113,7 @@ class Mapping:
             return None
         try:
             mapping = cls(descriptor, position, length, _guard_of_process())
-        except (ValueError, OSError):  # cut just now, or a file system that maps nothing
+        except (ValueError, OSError):  # truncated just now, or a file system without memory maps
             return None
         return None if mapping._row is None else mapping
 
@@ -122,7 +122,7 @@ class Mapping:
         """True if a part of the window was, or may have been, accessed that the file no longer contains."""
         if self._row is None:
             return False
-        # A file that ends within a page has zeros behind its end there, and nobody is told of a look at them.
+        # Reading the zeros after the end of the file within its last page raises no signal.
         size = os.fstat(self._descriptor).st_size
         return self._guard.hits(self._row) > 0 or max(size, self._start) < min(size + -size % mmap.PAGESIZE, self._end)
 

@@ -83,7 +83,7 @@ class BodyForm(StrEnum):
 
 
 class Content(StrEnum):
-    """Content of a stream's rows."""
+    """The content of a stream's rows."""
 
     ROWS = "rows"
     RANGES = "ranges"
@@ -140,7 +140,7 @@ class Options:
             raise OptionError("the option 'path' is missing: load(PATH), a broker's store folder or a glob")
         if "keys" in values and "topics" not in values:
             raise OptionError(
-                "option keys: expected the option topics with it, as a broker's index knows keys by topic"
+                "option keys: expected the option topics with it, because a broker's index has keys by topic"
             )
         read = OptionValues(values)
         start = read.start("startingOffset")

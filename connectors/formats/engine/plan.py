@@ -1,6 +1,6 @@
 """Conversion of stores to splits: the data to read, its end, and its division.
 
-A snapshot fixes, for each store, the range to read: it ends behind the last record of the newest segment that proves
+A snapshot fixes, for each store, the range to read: it ends after the last record of the newest segment that proves
 itself. What comes after that is the tail: zeros that are not written yet, or the torn end of a write, which the next
 read takes up again. So within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of
 one snapshot give the same.
@@ -54,8 +54,8 @@ class StoreRange:
 
     Attributes:
         start: physical offset of the first byte.
-        end: physical offset behind the last record that proves itself.
-        tail: what lies behind it.
+        end: physical offset after the last record that proves itself.
+        tail: the bytes after it.
         tail_bytes: how many bytes of a torn tail are not taken.
         last_record: physical offset of the newest segment's last record that proves itself, where it is in the range.
     """
@@ -149,7 +149,7 @@ def _range_of(
         if first >= segment.base_offset + size:
             break
         if begin >= segment.base_offset + segment.file_size:
-            continue  # made, or copied, without a byte of what is looked for
+            continue  # created or copied without any data
         with OpenSegment(segment.path) as file:
             if (
                 until is not None
@@ -222,7 +222,7 @@ def end_of_segment(
         size: bytes of this segment, see `stores.segment_sizes`.
         max_record_bytes: larger sizes are faults.
         log_format: what its records are.
-        reach: a physical offset behind which nobody looks, but for the rest of a record that begins before it.
+        reach: a physical offset after which nobody looks, but for the rest of a record that begins before it.
         is_stopped: see `take_snapshot`.
     """
     file_end = segment.base_offset + segment.file_size
@@ -367,7 +367,7 @@ def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
         end = min(segment_end, store_range.end)
         file_end = segment.base_offset + min(segment.file_size, size)
         if segment.file_size > size:
-            logger.warning("%s has %d bytes, %d more than its neighbours leave room for: they are not read",
+            logger.warning("%s has %d bytes, %d more than fit before the next segment: they are not read",
                            segment.path, segment.file_size, segment.file_size - size)  # fmt: skip
         base, path = segment.base_offset, segment.path
         yield Split(store.broker, path, base, start, end, segment_end, file_end, format=store.format)
@@ -389,7 +389,7 @@ def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until:
         whole: from `segment_ranges`.
         max_partition_bytes: they are cut at multiples of this.
         max_record_bytes: larger sizes are faults.
-        until: a physical offset that ends what is wanted: nothing behind the first cut from there on is looked at, and
+        until: a physical offset that ends what is wanted: nothing after the first cut from there on is examined, and
             the last split ends at that cut.
     """
     if (
@@ -402,7 +402,7 @@ def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until:
         with OpenSegment(whole.path) as file:
             cuts = find_cuts(file, whole, max_partition_bytes, max_record_bytes, whole.end if until is None else until)
     except FileNotFoundError:
-        return [whole]  # the task will find the same, and say so
+        return [whole]  # the task will find the same problem, and report it
     edges = [whole.start, *cuts]
     if until is None or edges[-1] < until:
         edges.append(whole.end)
@@ -418,4 +418,6 @@ def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:
     known = {store.broker for store in stores}
     for broker in snapshot.ranges:
         if broker not in known:
-            raise StoreError(f"the snapshot has a store {broker!r}, the path has {', '.join(sorted(known)) or 'none'}")
+            raise StoreError(
+                f"the snapshot has a store {broker!r}, but the path has {', '.join(sorted(known)) or 'none'}"
+            )

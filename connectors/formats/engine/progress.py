@@ -35,7 +35,7 @@ class WalkProgress:
 
         Args:
             before: the hop's state before it.
-            state: behind it.
+            state: after it.
 
         Raises:
             NoProgressError: if it found nothing and stands where it stood.

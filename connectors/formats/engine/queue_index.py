@@ -53,10 +53,10 @@ class QueueIndex:
         self._format = queues
         self._filters = filters
         self._max_record_bytes = max_record_bytes
-        # A topic that is not UTF-8 in the log has U+FFFD in its name here, and another name as a folder.
-        odd = sorted(name for name in filters.topics or () if not queues.topics.fullmatch(str(name)))
-        if odd:
-            raise IndexUnusable(f"no broker has a topic {odd[0]!r}")
+        # A topic that is not UTF-8 has U+FFFD in its name here, but its folder has another name.
+        irregular = sorted(name for name in filters.topics or () if not queues.topics.fullmatch(str(name)))
+        if irregular:
+            raise IndexUnusable(f"no broker has a topic {irregular[0]!r}")
         try:
             self._queues = list(_queues(store_folder / queues.folder, queues))
         except OSError as error:
@@ -149,7 +149,7 @@ def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int
 
 
 def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
-    folder.stat()  # one that is missing is no empty index
+    folder.stat()  # a missing folder is not an empty index
     for topic in folders_in(folder):
         if not (queues.no_queues and topic.startswith(queues.no_queues)):
             for queue in folders_in(folder / topic, below=folder):

@@ -10,7 +10,7 @@ A plan is made on the driver, from the options and the filters, in this order:
    (`queue_index`), segment by segment, where the index is sound and it pays; else the segment is scanned.
 
 A place where a segment is missing is left out only where it could hold nothing that is wanted. Damage in what is left
-out fails no read: nobody looks at it.
+out fails no read, because it is not read.
 """
 
 from __future__ import annotations

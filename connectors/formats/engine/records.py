@@ -51,7 +51,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
         size = own_size(segment, following, segment_bytes)
         for found in _walk_segment(store.format, segment, name, size):
             if found.span.kind is SpanKind.UNWRITTEN:
-                if not (torn and found.span.start == base):  # a segment made ahead hides no torn end
+                if not (torn and found.span.start == base):  # a preallocated segment may follow a torn end
                     zeros = zeros or found
                 continue
             torn = found.span.kind is SpanKind.FAULT
@@ -113,11 +113,16 @@ def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes
             if scanner.position == origin:
                 if len(window) < min(size, file_end - origin):
                     yield _fault(
-                        name, origin, file_end, Fault.CUT, f"{file_end - base} bytes", "a file cut while it was read"
+                        name,
+                        origin,
+                        file_end,
+                        Fault.CUT,
+                        f"{file_end - base} bytes",
+                        "a file that was truncated during the read",
                     )
                     return
                 if size >= file_end - origin:
-                    expected = "a record, or what is none, in all that the file has"
+                    expected = "bytes of a record, or other bytes, in the rest of the file"
                     raise no_progress(segment.path, base, origin, expected, "neither")
                 size *= 2
 

@@ -44,7 +44,7 @@ class Refused:
             raise DamagedLogError(
                 f"{self._split.path}, byte {start - self._split.base_offset} (physical offset {start}, to {end}): "
                 f"{fault}: expected {expected}, found {found}. "
-                "Mode PERMISSIVE gives such ranges as rows, DROPMALFORMED counts them in the log"
+                "Mode PERMISSIVE returns such ranges as rows, DROPMALFORMED counts them in the log"
             )
         self.counts[fault] = self.counts.get(fault, 0) + 1
         return {
@@ -75,7 +75,7 @@ def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, r
     elif finding.fault is bad.fault:
         expected, found = finding.expected, finding.found
     else:
-        expected, found = f"{bad.end - bad.start} bytes", f"the file cut to {len(view)} bytes behind this offset"
+        expected, found = f"{bad.end - bad.start} bytes", f"the file truncated to {len(view)} bytes after this offset"
     return refused.take(bad.start, bad.end, bad.fault, expected, found, first)
 
 

@@ -16,7 +16,7 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED
 
-MAX_TIMESTAMP_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z: what Python, Spark and SQL all can hold
+MAX_TIMESTAMP_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the limit of Python, Spark and SQL
 BATCH_BYTES = 32 << 20
 """Size of decompressed bodies in one batch; a few KiB of log can become gigabytes."""
 Notes = dict[int, dict[str, object]]
@@ -84,7 +84,7 @@ class RowBatch:
 
     def _timestamps(self, field: pa.Field) -> pa.Array:
         milliseconds = self._decoded.int64(field.name)
-        outside = milliseconds.view(np.uint64) > MAX_TIMESTAMP_MS  # a negative one is a large one
+        outside = milliseconds.view(np.uint64) > MAX_TIMESTAMP_MS  # negative times become large numbers
         if not outside.any():
             return self._decoded.column(field.name)
         for row in np.flatnonzero(outside):

@@ -20,9 +20,9 @@ class Split:
         path: path or URI of the segment; of a missing one, where it should be.
         base_offset: physical offset of the segment's first byte.
         start: physical offset of the range's first byte.
-        end: physical offset behind the range.
-        segment_end: physical offset behind the segment.
-        file_end: physical offset behind the bytes that the file has.
+        end: physical offset after the range.
+        segment_end: physical offset after the segment.
+        file_end: physical offset after the bytes that the file has.
         format: what its records are.
         missing: there is no such segment: all of the range is a gap.
     """

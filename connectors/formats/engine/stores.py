@@ -29,7 +29,7 @@ from commitlake.schemas.store_files import UnsafeFileError, files_in
 logger = logging.getLogger(__name__)
 
 _GENERIC_STORE_NAME = "store"
-_MAX_PARTS = 1000  # segments between two that are there; more than that says nothing about their size
+_MAX_PARTS = 1000  # largest number of segments in a distance from which their size is derived
 _PLACEHOLDER = "{broker}"
 _PERMISSION_HINT = "run as the broker's user, or give read permission"
 _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
@@ -141,12 +141,12 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
             except EmptyStoreError as error:
                 if not is_glob(pattern):
                     raise
-                logger.warning("%s: passed over", error)  # a new broker must not keep a cluster from being read
+                logger.warning("%s: skipped", error)  # one new broker must not prevent the read of a cluster
                 continue
             if store.broker in found:
                 raise OptionError(
                     f"two stores are named {store.broker!r}: {found[store.broker].root} and {store.root}; "
-                    f"put {_PLACEHOLDER} into the path where the names differ"
+                    f"use {_PLACEHOLDER} in the path where the names differ"
                 )
             found[store.broker] = store
     if not found:
@@ -191,7 +191,7 @@ def _check_one(folder: str, found: Sequence[str]) -> None:
         names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in found)
         choices = ", ".join(f"--layout {log_format.folder}" for log_format in all_formats())
         raise StoreError(
-            f"{folder} holds {names}: expected one of them. Say which one is meant ({choices}; the source's option "
+            f"{folder} holds {names}: expected one of them. Choose one ({choices}; the source's option "
             "layout), or name the folder itself"
         )
 
@@ -204,7 +204,7 @@ def _matcher(parts: list[str]) -> re.Pattern[str]:
         elif part == _PLACEHOLDER:
             pieces.append("(?P<broker>[^/]+)/")
         else:
-            # fnmatch's own pattern of one component, kept from crossing a slash
+            # fnmatch's pattern for one component, restricted so that it does not match a slash
             pieces.append(translate(part).removeprefix("(?s:").removesuffix(")\\Z").replace(".*", "[^/]*") + "/")
     return re.compile("".join(pieces).removesuffix("/"))
 
@@ -234,7 +234,7 @@ def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.Fi
             entry.path  # noqa: B018 (it is decoded when it is asked for)
         except UnicodeDecodeError as error:
             if entry.type == pafs.FileType.Directory:
-                logger.warning("%s: the name of a folder is not UTF-8: passed over %r", folder, error.object)
+                logger.warning("%s: the name of a folder is not UTF-8: skipped %r", folder, error.object)
             continue
         yield entry
 
@@ -289,13 +289,13 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
         if base_offset is not None and entry.type == pafs.FileType.File:
             segments.append(Segment(prefix + entry.path, base_offset, entry.size))
     if not segments:
-        raise EmptyStoreError(f"{prefix}{root} holds no segment: the broker has not stored a message yet")
+        raise EmptyStoreError(f"{prefix}{root} has no segment: the broker has not stored a message yet")
     in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
     for segment, following in pairwise(in_order):
         if segment.base_offset == following.base_offset:
             raise StoreError(
-                f"{segment.path} and {following.path} have one name in digits of two scripts: expected one file that "
-                f"begins at {segment.base_offset}; move the one away that the broker does not write"
+                f"{segment.path} and {following.path} have the same number in digits of two scripts: expected one file "
+                f"that begins at {segment.base_offset}; move the one away that the broker does not write"
             )
     log_format = next(each for each in formats if each.folder == root.rsplit("/", 1)[1])
     return Store(broker, prefix + root, in_order, log_format)
@@ -306,5 +306,5 @@ def _check_files(root: str) -> None:
     try:
         files_in(Path(root), is_segment_name)
     except UnsafeFileError as error:
-        hint = "links are followed for the store and its log's folder only; copy the file to its place"
+        hint = "only the store and its log's folder may be links; copy the file to its place"
         raise StoreError(f"{error}; {hint}") from None

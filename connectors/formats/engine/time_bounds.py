@@ -1,7 +1,7 @@
 """Bounds of a segment's store times, from a few of its records and one of the next segment.
 
 A broker stamps records in the order of its log. So nothing in a segment is older than its first record, and nothing is
-newer than the first record of the segment behind it (or, in the newest segment, than the last record that the snapshot
+newer than the first record of the next segment (or, in the newest segment, than the last record that the snapshot
 knows), as long as the broker's clock is right. A clock can be set back, or run ahead for a while and be set right:
 bounds are wider by a tolerance on both sides (the option `clockTolerance`), and where two neighbours show a step back
 that is larger than it, the segment between them has no bounds at all.
@@ -30,11 +30,11 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import End, Step, walk
 from commitlake.connectors.formats.format import Format
 
-_READERS = 16  # behind a URI every look is a request, and they are waited for together
+_READERS = 16  # on remote filesystems each read is a request, so several run in parallel
 PROBES = 16
 """Number of positions in a segment that are examined before it is skipped."""
 _PROBE_BYTES = 64 << 10
-_MAX_END_BYTES = 4 << 20  # after the last record there may be a BLANK as long as the largest message
+_MAX_END_BYTES = 4 << 20  # the last record may be followed by a BLANK of the size of the largest message
 
 
 class TimeBounds(NamedTuple):
@@ -115,7 +115,7 @@ def _probe(whole: Split, max_record_bytes: int) -> tuple[int | None, int | None]
                     times += _extremes(file, replace(whole, start=start, end=end), max_record_bytes)
                 times += _last(file, whole, max_record_bytes)
     except FileNotFoundError:
-        pass  # deleted since it was listed; whoever reads it will say so
+        pass  # deleted since it was listed; the read will report it
     return min(times, default=None), max(times, default=None)
 
 
@@ -150,7 +150,7 @@ def _time_at(whole: Split, offset: int, max_record_bytes: int) -> int | None:
         with OpenSegment(whole.path) as file:
             message = message_at(file, whole, offset, max_record_bytes)
     except FileNotFoundError:
-        return None  # deleted since it was listed; whoever reads it will say so
+        return None  # deleted since it was listed; the read will report it
     return None if message is None else message.store_timestamp
 
 

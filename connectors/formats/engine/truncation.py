@@ -1,8 +1,8 @@
 """Check that a segment was not truncated after its log was divided.
 
-A read tells what is missing behind a cut as a bad range. That is right for a log that was cut before: what is gone
-stays gone. A file that is cut between the plan and the read may be whole again in a minute, or be written anew from
-there, as a broker that recovers does: whoever takes note of how far a log has been read must not do so then.
+A read reports the missing part of a truncated file as a bad range. That is right for a log that was cut before: what is
+gone stays gone. A file that is cut between the plan and the read may be whole again in a minute, or be written anew
+from there, as a broker that recovers does: whoever takes note of how far a log has been read must not do so then.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ def check_not_truncated(split: Split) -> None:
     with suppress(FileNotFoundError), OpenSegment(split.path) as file:
         if file.read_into(np.empty(1, np.uint8), size - 1) == 0:
             raise SegmentCutError(
-                f"{split.path} is shorter than the {size} bytes it had when this run began: nothing was archived. Does "
-                "a broker recover there? Run again when it is done"
+                f"{split.path} is shorter than the {size} bytes it had when this run began: nothing was archived. Is "
+                "a broker recovering there? Run again when it is done"
             )

@@ -59,7 +59,7 @@ class End:
 
     Attributes:
         stop: `STOP_LIMIT`, `STOP_BLANK`, `STOP_UNWRITTEN`.
-        position: physical offset behind the last byte that was taken; with STOP_UNWRITTEN, of the first zero.
+        position: physical offset after the last byte that was taken; with STOP_UNWRITTEN, of the first zero.
     """
 
     stop: int = kernel.STOP_LIMIT
@@ -139,7 +139,7 @@ def walk(
                 state[kernel.RECORDS] = state[kernel.FAULTS] = 0
                 parts = hop(arguments, state, faults)
                 progress.check_hop(before, state)
-                if opened.was_cut:  # what the kernel saw of it are zeros: look again, by reading
+                if opened.was_cut:  # the kernel saw zeros, so read the window again without a mapping
                     state[:] = before
                     state[kernel.STOP] = kernel.STOP_WINDOW
                     windows.only_read()
@@ -147,13 +147,11 @@ def walk(
                 if parts.shape[1] or state[kernel.FAULTS]:
                     yield Step(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
                     if opened.was_cut:
-                        raise SegmentCutError(
-                            f"{split.path} was cut to a smaller size while it was read: read it again"
-                        )
+                        raise SegmentCutError(f"{split.path} was truncated while it was read: read it again")
             else:
                 if state[kernel.STOP] == kernel.STOP_WINDOW and int(state[kernel.POSITION]) == origin:
                     if origin + length == reach:
-                        reach = file_end  # a record that goes on behind the range
+                        reach = file_end  # a record that extends beyond the range
                     else:
                         windows.grow()
     end.stop = int(state[kernel.STOP])

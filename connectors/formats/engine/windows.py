@@ -1,7 +1,7 @@
 """Windows of a segment: mapped if the file is local and large, otherwise read.
 
 Mapping saves the copy, which costs as much as everything else that is done to a record. Windows follow one another;
-each has `PADDING` readable bytes behind what counts, because the kernel looks at 64 bytes at a time.
+each has `PADDING` readable bytes after the bytes that count, because the kernel looks at 64 bytes at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from commitlake.connectors.formats.engine.mapping import Mapping
 MAP_BYTES = 32 << 20
 """Number of bytes of a file that are mapped at a time."""
 _MIN_MAP_BYTES = 1 << 20
-_MIN_READ_BYTES = 8  # bytes: size and magic, with which every format's records and fillers begin
+_MIN_READ_BYTES = 8  # size and magic, with which records and fillers of every format begin
 
 
 class OpenWindow:
@@ -99,7 +99,7 @@ class Windows:
     def grow(self) -> None:
         """Enlarge the windows, because the next record does not fit."""
         self._size = max(self._size, 2 * self._last)
-        self._map_bytes = 0  # a mapping ends with the file, and PADDING bytes of it do not count: it may never grow
+        self._map_bytes = 0  # a mapping ends with the file and must include PADDING bytes, so it may never grow
 
 
 def numbers_at(window: Window, positions: Array, code: str) -> Array:

@@ -1,6 +1,6 @@
 """Check that the last records of a log are completely written: distinguishes NULs in texts from missing bytes.
 
-No CRC covers topic and properties, which lie behind the body. A record whose head and body are there can lack them:
+No CRC covers topic and properties, which follow the body. A record whose head and body are there can lack them:
 
     it is being written        its last bytes are zeros, and only the log's last record can be so
     pages were lost            whole blocks of it are zeros: with a log on a network, or after a power cut

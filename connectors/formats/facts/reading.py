@@ -50,7 +50,7 @@ def read_facts(
     """Yield the records of a range in contiguous chunks.
 
     A range without its file is one bad range, MISSING_SEGMENT. Zeros up to the range's end are a HOLE, as a snapshot's
-    range ends behind the last record.
+    range ends after the last record.
 
     Args:
         split: from `plan.segment_ranges`, or divided from one.

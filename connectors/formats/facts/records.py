@@ -15,7 +15,7 @@ from commitlake.connectors.formats.engine.kernel.strings import DISTINCT
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
 
-SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashes could make topics collide
+SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew the hashes could make topics collide
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Facts:
 
     Attributes:
         start: physical offset of the first byte that was looked at.
-        end: physical offset behind the last.
+        end: physical offset after the last.
         topics: names that `topic` counts.
         physical_offset: int64, bytes.
         size: int32, bytes.

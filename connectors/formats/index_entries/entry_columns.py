@@ -40,7 +40,9 @@ def _column(field: pa.Field, rows: int, value: Any) -> pa.Array:
 
 def is_timestamp(milliseconds: Array) -> Array:
     """Return which times, in ms since 1970, a column of timestamps can store."""
-    fits: Array = milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS  # a negative one is a large one
+    fits: Array = (
+        milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS
+    )  # negative times become large numbers
     return fits
 
 

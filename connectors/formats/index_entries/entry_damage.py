@@ -83,7 +83,7 @@ class DamageCounter:
         if self.mode is Mode.FAILFAST:
             raise DamagedIndexError(
                 f"{path}, bytes {bad.start} to {bad.end}: {bad.reason}: expected {bad.expected}, found {bad.found}. "
-                "'commitlake rebuild' makes a stopped broker's indexes anew from its log. Mode PERMISSIVE gives such "
+                "'commitlake rebuild' rebuilds a stopped broker's indexes from its log. Mode PERMISSIVE returns such "
                 "ranges as rows, DROPMALFORMED counts them in the log"
             )
         self.counts[bad.reason] += 1

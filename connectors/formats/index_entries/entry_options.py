@@ -143,7 +143,7 @@ def _key_hashes(read: OptionValues) -> frozenset[int] | None:
     topics, keys = read.names("topics"), read.names("keys")
     if (topics is None) != (keys is None):
         raise OptionError(
-            "options topics and keys: expected both or none, as an index has hashes of topic and key only"
+            "options topics and keys: expected both or none, because an index has only hashes of topic and key"
         )
     if topics is None or keys is None:
         return None

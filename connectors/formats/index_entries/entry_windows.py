@@ -208,7 +208,7 @@ class _Walk:
         if position < end:
             if self._unwritten is not None:
                 yield from self._bad_before(position)
-            expected, found = f"{end} bytes", f"{position}, or some more: it was cut just now"
+            expected, found = f"{end} bytes", f"{position}, or a few more: the file was truncated just now"
             yield BadEntries(position, end, Reason.CUT, expected, found)
         elif self._unwritten is not None:
             yield from self._bad_before_end(self._unwritten)

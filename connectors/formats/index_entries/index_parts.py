@@ -95,7 +95,7 @@ def _parts_of_store(store: Store, options: IndexFileOptions) -> Iterator[IndexPa
     if not folder.is_dir():
         raise StoreError(f"{root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker")
     if options.key_hashes is not None and (reason := store.format.why_no_key_index(store)) is not None:
-        raise StoreError(f"{folder}: no key can be looked up in this index: {reason}. Read it without the option keys")
+        raise StoreError(f"{folder}: keys cannot be looked up in this index: {reason}. Read it without the option keys")
     for name in files_in(folder, str.isdecimal):
         try:
             yield from _parts_of_file(store.broker, folder / name, options)
@@ -140,7 +140,7 @@ def _wrong_size(size: int, geometry: Geometry) -> BadEntries:
 
 def _header_fault(header: Header, geometry: Geometry) -> str | None:
     """Return the expected value of an invalid header field, or None if the header is possible."""
-    # A broker that is killed leaves the counts behind the entries, never before them.
+    # A killed broker may leave counts that are too low, but never too high.
     if not 0 <= header.index_count <= geometry.entries:
         return f"an index_count of 0 to {geometry.entries}"
     if not 0 <= header.used_slots <= geometry.slots:

@@ -78,7 +78,7 @@ class _Reader:
         try:
             file = LocalFile(part.file.path)
         except FileNotFoundError:
-            found = "none: it was deleted just now"
+            found = "none: the file was deleted just now"
             yield from self._bad(part, [BadEntries(part.start, part.end, Reason.MISSING, "a file", found)])
             return
         except UnsafeFileError as error:
@@ -161,7 +161,7 @@ def _entries_of(part: IndexPart) -> EntryRange:
         file_end=part.file.geometry.file_size,
         written_end=written_end(part.file),
         is_sound=is_sound,
-        expected="an entry whose numbers are at least 0, and which leads to an older one",
+        expected="an entry with numbers of at least 0, which links to an older one",
     )
 
 

@@ -63,7 +63,7 @@ def local_root(store: Store) -> Path:
         StoreError: if it is not on a local disk.
     """
     if _LOCAL_MARK in store.root:
-        raise StoreError(f"{store.root}: expected a store on a local disk, as indexes are only read from there")
+        raise StoreError(f"{store.root}: expected a store on a local disk, because indexes can only be read from there")
     return Path(store.root).parent
 
 

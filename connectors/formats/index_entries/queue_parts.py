@@ -115,7 +115,7 @@ def _parts_of_store(store: Store, narrowing: Narrowing) -> Iterator[QueuePart]:
             "when it starts"
         )
     if store.format.has_rocksdb_queues(root):
-        raise StoreError(f"{root}: expected queues in files, found queues in RocksDB, which are not read")
+        raise StoreError(f"{root}: expected queues in files, found queues in RocksDB, which cannot be read")
     for layout in layouts:
         for queue in _queues(store.broker, root / layout.folder, layout, narrowing):
             yield from _parts_of_queue(queue)

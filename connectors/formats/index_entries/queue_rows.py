@@ -66,7 +66,7 @@ class _Reader:
             file = LocalFile(str(part.path), Path(part.queue.root))
         except FileNotFoundError:
             yield from self._bad(
-                [BadEntries(part.start, part.end, Reason.MISSING, "a file", "none: it was deleted just now")]
+                [BadEntries(part.start, part.end, Reason.MISSING, "a file", "none: the file was deleted just now")]
             )
             return
         except UnsafeFileError as error:

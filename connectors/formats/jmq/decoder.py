@@ -18,7 +18,7 @@ from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE
 from commitlake.connectors.formats.jmq.kernel import records
 from commitlake.connectors.formats.jmq.kernel.columns import ADDRESS_SIZE, NO_DELAY
-from commitlake.connectors.formats.jmq.kernel.properties import MOST_ENTRIES, OWN_NAMES
+from commitlake.connectors.formats.jmq.kernel.properties import MAX_PROPERTIES, OWN_NAMES
 from commitlake.connectors.formats.jmq.rows import APP, RECEIVE_TIMESTAMP, shown_name, unique_key
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.properties import parse_properties
@@ -26,7 +26,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 
-_LAST_BYTE = 3  # of four that are looked at together
+_LAST_BYTE = 3  # index of the last of four bytes that are read together
 _ALL_BITS, _BYTE = -1, 0xFF
 _AT_CRC = HEAD.offset_of("body_crc") + 4  # the upper half is zero
 FIELDS32 = {
@@ -153,7 +153,7 @@ class JournalDecoder(Decoder):
     _fields32: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS32
     _fields64: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS64
     _bits: ClassVar[Mapping[str, int]] = _BITS
-    _most_entries: ClassVar[int] = MOST_ENTRIES
+    _max_entries: ClassVar[int] = MAX_PROPERTIES
     _batch: ClassVar[type[DecodedBatch]] = JournalBatch
 
     def _make_distinct(self, seed: np.uint64) -> DistinctValues:

@@ -100,7 +100,7 @@ class JournalReader:
             end=self._behind if end is None else end,
             topics=topic_names(self._topics),
             tags_code=np.zeros(self._found, np.int64),
-            sys_flag=nothing,  # no bit of it keeps a record from its queue
+            sys_flag=nothing,  # journal records have no flag that excludes them from queues
             batch_size=nothing,
             tags_hash=np.full(self._found, -1, np.int32),
             key_ends=nothing,

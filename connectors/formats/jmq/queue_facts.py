@@ -24,7 +24,7 @@ def _note_crcs(data: Array, crcs: Array) -> None:
     """Write the CRC-32 of the bytes that each entry's CRC covers.
 
     Args:
-        data: uint8, entries one behind the other.
+        data: uint8, entries one after the other.
         crcs: uint64 out, one for each.
     """
     for row in range(len(crcs)):

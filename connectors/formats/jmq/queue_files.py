@@ -25,7 +25,8 @@ def walk_queue_files(
 ) -> Iterator[QueueEntry[Entry]]:
     """Yield every valid entry of a store's queues, in order of topic, queue and offset.
 
-    A broker ends a queue at the first entry that is not sound. Here those behind it follow: each has its own CRC.
+    A broker ends a queue at the first entry that is not sound. This function continues after it, because each entry has
+    its own CRC.
 
     Args:
         journal_folder: of the store.
@@ -47,7 +48,7 @@ def _walk_queue(queue: QueueFolder, damage: Callable[[str], None]) -> Iterator[Q
     for base, name in files_by_start(folder, below=folder.parent.parent).items():
         for number, entry in _walk_file(folder / name, base // ENTRY.size, damage):
             if following not in (None, number):
-                damage(f"{folder}: no entries {following} to {number - 1}, and some behind them")
+                damage(f"{folder}: no entries {following} to {number - 1}, but some after them")
             following = number + 1
             if entry is not None:
                 yield QueueEntry(queue.topic, queue.queue_id, number, entry)

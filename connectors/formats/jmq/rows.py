@@ -16,7 +16,7 @@
                        `jmq.app`, the producer's application, where it is not empty, and
                        `jmq.receive_timestamp`, ms
 
-A stored property that has one of these two names, behind any number of underscores, is shown with one underscore more:
+A stored property that has one of these two names, after any number of underscores, is shown with one underscore more:
 so none hides another.
 """
 

@@ -57,7 +57,7 @@ def _read_checkpoint(root: Path, problems: Problems, *, is_live: bool) -> Journa
     checkpoint = None if data is None else parse_journal_checkpoint(data)
     if data is not None and checkpoint is None:
         found = f"{len(data)} bytes" if len(data) < LAYOUT.size else "other bytes"
-        expected = f"{LAYOUT.size} bytes that have their CRC"
+        expected = f"{LAYOUT.size} bytes with a valid CRC"
         problems.note("checkpoint_unreadable", FILE_NAME, 0, found=found, expected=expected)
     return checkpoint
 
@@ -98,14 +98,16 @@ def check_checkpoint(log: CheckedLog, files: SmallFiles, problems: Problems) -> 
             found=f"at {files.last_record} {found}",
             expected=f"a record up to {files.log_end}",
         )
-    is_counted = not log.may_lag and "queue_beyond_log" not in problems.codes  # these a broker drops before it counts
+    is_counted = (
+        not log.may_lag and "queue_beyond_log" not in problems.codes
+    )  # a broker drops such entries before it counts
     if is_counted and files.entries != log.entries:
         problems.note(
             "checkpoint_disagrees",
             FILE_NAME,
             LAYOUT.offset_of("entries"),
             found=f"{files.entries} entries",
-            expected=f"{log.entries}, the ends of all queues added up",
+            expected=f"{log.entries}, the sum of the ends of all queues",
         )
 
 

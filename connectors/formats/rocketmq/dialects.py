@@ -38,6 +38,6 @@ def why_no_key_index(store: Store) -> str | None:
     """Return why the IndexFiles of a store cannot be searched for keys, for a plan; None if they can."""
     dialects = dialects_of(store)
     if not dialects:
-        return "no segment begins with records, which would tell whose index it is"
+        return "no segment begins with records, so its dialect is not known"
     without = sorted(dialect.name for dialect in dialects if not dialect.has_key_index)
     return f"{without[0]} writes no chains of keys into its own" if without else None

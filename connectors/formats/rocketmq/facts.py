@@ -45,7 +45,7 @@ class CommitLogReader:
         self._renew()
 
     def _renew(self) -> None:
-        # Memory that is not touched is not taken: only a chunk that fills its arrays has their size.
+        # Untouched memory is not allocated, so only a full chunk takes the size of its arrays.
         self._topics = make_interner()
         self._out = k.Out(
             used=np.zeros(3, np.int64),
@@ -53,7 +53,7 @@ class CommitLogReader:
             ints=np.empty((8, self._rows), np.int32),
             key_hashes=np.empty(_KEYS, np.int32),
             tags_key=_TAGS_KEY,
-            odd=np.empty((6, self._rows), np.int64),
+            irregular=np.empty((6, self._rows), np.int64),
             topic_hashes=np.empty(self._rows, np.uint64),
             topic_kinds=np.empty(self._rows, np.uint8),
         )
@@ -70,7 +70,9 @@ class CommitLogReader:
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Keep the records of the last `hop`, while its window exists."""
-        for row, topic, topic_length, properties, length, magic in self._out.odd[:, : self._out.used[k.ODD]].T.tolist():
+        for row, topic, topic_length, properties, length, magic in self._out.irregular[
+            :, : self._out.used[k.ODD]
+        ].T.tolist():
             self._irregular[row] = irregular_record(
                 window[topic : topic + topic_length].tobytes(),
                 window[properties : properties + length].tobytes(),

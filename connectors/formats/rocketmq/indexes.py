@@ -72,7 +72,7 @@ def _walk_queue(queue: QueueFolder, root: Path) -> Iterator[QueueEntry[consumequ
 def walk_index_files(store_root: Path, geometry: indexfile.Geometry | None = None) -> Iterator[IndexEntry]:
     """Yield every entry of a store's index files, oldest file first.
 
-    The counts in a header can be behind the entries after a crash: entries are read on until one is all zeros.
+    The counts in a header can be too low after a crash: entries are read on until one is all zeros.
 
     Args:
         store_root: the store.
@@ -118,5 +118,7 @@ def _read_all(path: Path, descriptor: int, size: int, position: int) -> bytes:
     """Read a piece of a file, without a memory map, because truncation of a mapped file would kill the process."""
     data = os.pread(descriptor, size, position)
     if len(data) < size:
-        raise StoreError(f"{path}: expected {size} bytes at {position}, found {len(data)}: the file was cut just now")
+        raise StoreError(
+            f"{path}: expected {size} bytes at {position}, found {len(data)}: the file was truncated just now"
+        )
     return data

@@ -3,7 +3,7 @@
 A file is believed for the part of the log between its first and its last entry's record, if its header fits the file,
 no slot is lost, every chain that is followed is what a chain must be, and every entry leads to a record of its hash.
 Within that part entries must not lie more than 1 MiB of log apart: what lies between two that do (a broker with its
-index switched off) is left open, as are the places between the files, before the first, and behind the last. What is
+index switched off) is left open, as are the places between the files, before the first, and after the last. What is
 open is scanned.
 
 What that cannot see is a stretch of less than 1 MiB that a broker did not index, and a record that was stored as
@@ -100,12 +100,12 @@ class IndexFiles:
         self._hashes = frozenset(key_hash(topic, key) for topic in topics for key in keys)
         try:
             folder = store_folder / FOLDER
-            folder.stat()  # one that is missing is no empty index
+            folder.stat()  # a missing folder is not an empty index
             paths = [folder / name for name in files_in(folder, str.isdecimal)]
             parts = [part for path in paths if (part := self._part_of(path, self._hashes)) is not None]
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
-        # Not by their names, which are local times: an hour comes twice in autumn.
+        # Not sorted by name, because names are local times, in which an hour repeats in autumn.
         self._parts = sorted(parts, key=lambda part: part.start)
         if not self._parts:
             raise IndexUnusable(self.notes[0] if self.notes else f"{store_folder / FOLDER} holds no file with entries")
@@ -133,7 +133,7 @@ class IndexFiles:
         own = {message.unique_key for message in found if message.topic in (filters.topics or ())}
         unknown = [message_id for message_id in ids if message_id not in own]
         if unknown:
-            raise IndexUnusable(f"it does not contain {unknown[0]}, and contains messages of a batch under another id")
+            raise IndexUnusable(f"it does not contain {unknown[0]}, but contains messages of a batch under another id")
 
     def answer(self, whole: Split) -> Answer:
         """Return the records of entries in a segment's range, and the ranges that no file answers for."""
@@ -226,16 +226,16 @@ class _IndexFile:
     def _used_slots(self) -> None:
         """Check that no page of slots is lost, as after a power failure, because its chains would seem empty."""
         slots, header = self._geometry.slots, self._header
-        # Counts may be behind the entries, never before them.
+        # Counts may be too low, but never too high.
         if not (0 <= header.index_count <= self._geometry.entries and 0 <= header.used_slots <= slots):
             raise _FileUnusable(f"has {header.index_count} entries and {header.used_slots} slots in its header")
         data = os.pread(self._descriptor, SLOT.size * slots, self._geometry.slot_position(0))
         if len(data) < SLOT.size * slots:
-            raise _FileUnusable(f"has {len(data)} bytes of slots, and was cut just now")
+            raise _FileUnusable(f"has {len(data)} bytes of slots, and was truncated just now")
         table = np.frombuffer(data, ">i4")
         used = int(np.count_nonzero(table))
         if used < header.used_slots:
-            raise _FileUnusable(f"has {used} slots that are used, and {header.used_slots} in its header")
+            raise _FileUnusable(f"has {used} used slots, but {header.used_slots} in its header")
 
     def part(self, hashes: Iterable[int]) -> _Part | None:
         """Return the range that the file answers for, or None if it has no entry."""
@@ -245,8 +245,8 @@ class _IndexFile:
         first, last = self._entry(1).physical_offset, self._entry(count - 1).physical_offset
         begin, end = self._header.begin_physical_offset, self._header.end_physical_offset
         if first != begin or not first <= last <= end:
-            raise _FileUnusable(f"has entries for {first} to {last}, and {begin} to {end} in its header")
-        # The first record's other keys may be in the file before, and the last one's in the file behind.
+            raise _FileUnusable(f"has entries for {first} to {last}, but {begin} to {end} in its header")
+        # Other keys of the first and last record may be in the neighbouring files.
         start = self._behind(first, count)
         hits = frozenset(offset for wanted in hashes for offset in self._chain(wanted))
         return _Part(start, max(start, last), tuple(self._holes(1, count - 1)), hits)
@@ -261,7 +261,7 @@ class _IndexFile:
     def _chain(self, wanted: int) -> Iterator[int]:
         """Yield the records of a hash, newest first.
 
-        Entries behind the header's count are followed, too: a crash leaves the count behind.
+        Entries beyond the header's count are followed, too, because a crash leaves the count too low.
         """
         slots = self._geometry.slots
         position = self._geometry.slot_position(wanted % slots)
@@ -280,7 +280,7 @@ class _IndexFile:
 
     def _check_place(self, number: int, offset: int) -> None:
         header = self._header
-        is_known = number < header.index_count  # entries behind the count are newer than the header that was read
+        is_known = number < header.index_count  # entries beyond the count are newer than the header
         if is_known and not header.begin_physical_offset <= offset <= header.end_physical_offset:
             raise _FileUnusable(
                 f"has an entry {number} that refers to offset {offset}, which is not in its part of the log"

@@ -121,7 +121,7 @@ class PulledRecords:
         self.cut: Cut | None = None
         self._look = look
         self._request = request
-        # Where a store's split has a path, messages of errors get the broker's name.
+        # Error messages contain the broker's name in place of a path.
         self._split = Split(broker, f"broker {broker}", 0, 0, 0, 0, 0, FORMAT)
         self._refused = Refused(self._split, request)
         self._reader = RowReader(self._split, request, self._refused, _PulledDecoder)
@@ -159,7 +159,7 @@ class PulledRecords:
                     chosen, cut_at = _choose(window, found, wanted, by_number=by_number)
                     found, intact = found[:, chosen], intact[chosen]
                     self._take(window, found, intact)
-                else:  # behind the wanted ones: only counted
+                else:  # after the wanted ones: only counted
                     found, intact = found[:, :0], intact[:0]
             if intact.all():
                 yield from self._reader.batches_of(window, 0, found, self._look)
@@ -178,7 +178,7 @@ class PulledRecords:
 
     def _damaged(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
         first = int(np.argmin(intact))
-        if first:  # in mode FAILFAST, what precedes the damage has been given
+        if first:  # in mode FAILFAST, rows before the damage are returned
             yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, :first]), self._look)
         values = [self._refuse(window, int(start)) for start in parts[START, ~intact]]
         yield from bad_rows(values, self._split, self._request)
@@ -199,7 +199,7 @@ class PulledRecords:
     def _refuse(self, window: Array, start: int) -> dict[str, object]:
         begin, end = _own_extent(window, start)
         first = window[start : start + min(FIRST_BYTES, end - begin)].tobytes()
-        expected, found = "a body that agrees with its checksum", "another body"
+        expected, found = "a body that matches its checksum", "another body"
         return self._refused.take(begin, end, Fault.BODY_CRC, expected, found, first)
 
     def _count(self, window: Array, parts: Array) -> int:

@@ -38,7 +38,7 @@ class RocketmqQueueWriter:
         self._file_size = queue.file_size
         self._state = np.zeros(rules.STATE_SIZE, np.int64)
         self._state[rules.BEHIND] = -1
-        self._position = -1  # of the next entry, in bytes; none before the first
+        self._position = -1  # byte position of the next entry; -1 before the first
 
     @property
     def skipped(self) -> int:
@@ -68,7 +68,7 @@ class RocketmqQueueWriter:
             self._state[rules.END] += len(entries)
             self._state[rules.BEHIND] = int(last["physical_offset"]) + int(last["size"])
         else:
-            following = np.arange(len(entries), dtype=np.int64)  # `arange` from a large number on gives floats
+            following = np.arange(len(entries), dtype=np.int64)  # `arange` with a large start returns floats
             entries = self._chosen(entries, first + following if numbers is None else numbers)
         self._append(entries)
 

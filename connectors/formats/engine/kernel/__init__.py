@@ -14,7 +14,7 @@
 
 A format's own loops are in its package: `formats.rocketmq.kernel`, `formats.jmq.kernel`.
 
-All functions take the window as a uint8 array, with `memory.PADDING` readable bytes behind what counts, and positions
-as int64. They trust positions that `hop` has checked, and only those. Nothing here allocates, and nothing counts
-references: what a function is given, its caller keeps.
+All functions take the window as a uint8 array, with `memory.PADDING` readable bytes after the bytes that count, and
+positions as int64. They trust positions that `hop` has checked, and only those. Nothing here allocates, and nothing
+counts references: what a function is given, its caller keeps.
 """

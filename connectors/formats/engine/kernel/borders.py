@@ -1,7 +1,7 @@
 """Proof that a record begins at a position, from the bytes before it, without scanning from the start.
 
-What proves itself may lie in a body, and records in bodies may follow one another for as long as somebody sends such
-bodies. But a place inside of a record is spanned by that record, which begins before it and ends behind it. So a
+A valid record may lie in a body, and records in bodies may follow one another as long as clients send such
+bodies. But a place inside of a record is spanned by that record, which begins before it and ends after it. So a
 record that proves itself, and that is spanned by nothing that looks like a record, is one of the log's.
 """
 
@@ -29,8 +29,8 @@ def find_border(layout, window, length, origin, at, segment_end, file_end, max_r
         length: bytes of the window that count.
         origin: physical offset of the window's first byte.
         at: physical offset from which on a record is wanted.
-        segment_end: physical offset behind the segment, which a BLANK must reach.
-        file_end: physical offset behind the file's last byte.
+        segment_end: physical offset after the segment, which a BLANK must reach.
+        file_end: physical offset after the file's last byte.
         max_record: larger sizes are faults.
         parts: int64[PART_COUNT, 1], scratch.
 

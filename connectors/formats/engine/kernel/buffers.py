@@ -32,7 +32,7 @@ assert (
 )
 MESSAGE_ID_SIZE = 56
 """Length of the longest message id: host of 20 bytes, offset of 8."""
-MOST_ENTRIES = layout.MAX_SIZE // 4 + 1
+MAX_PROPERTIES = layout.MAX_SIZE // 4 + 1
 """Number of properties of one record: each has a key, 0x01, a value, 0x02; the last may lack its 0x02."""
 
 # Rows of `used`: how much of the outputs is filled.
@@ -49,7 +49,7 @@ WANT_TOPIC, WANT_BORN_HOST, WANT_STORE_HOST, WANT_MESSAGE_ID = 1, 2, 4, 8
 WANT_TEXT, WANT_ENTRIES, WANT_UNIQUE_KEY, WANT_KEYS, WANT_TAGS, WANT_PRIORITY = 16, 32, 64, 128, 256, 512
 WANT_ORIGIN, WANT_PRODUCER_GROUP = 1024, 2048
 
-# Numbers that the names below have in every interner of property names.
+# Numbers of the names below in every interner of property names.
 NAMES = (
     layout.TAGS, layout.KEYS, layout.UNIQ_KEY, layout.PRIORITY, layout.PGROUP, layout.REAL_TOPIC, layout.RETRY_TOPIC,
     layout.DLQ_ORIGIN_TOPIC, layout.ORIGIN_GROUP,
@@ -104,7 +104,7 @@ class Columns(NamedTuple):
             are numbered with the topics, and -1 where no property names one.
         message_id_size: int64[1], bytes of `message_ids` that are filled.
         message_id_offsets: int32[rows + 1], Arrow's.
-        message_ids: message ids, one behind the other.
+        message_ids: message ids, one after the other.
     """
 
     numbers32: Array
@@ -158,7 +158,7 @@ class Choice(NamedTuple):
         chooses: whether there is anything to compare.
         bounds: int64[4], first and end of physical offsets, and of store times in ms.
         queue_ids: int32, none for all.
-        topics: wanted topics, one behind the other; with PADDING bytes more.
+        topics: wanted topics, one after the other; with PADDING bytes more.
         topic_offsets: int64[n + 1], where each begins; one element for all topics.
     """
 
@@ -176,14 +176,14 @@ class Text(NamedTuple):
         used: int64[7], how much of the others is filled.
         present: bool[2, rows], whether there is a unique key, and keys.
         unique_offsets: int32[rows + 1], Arrow's, into `unique`.
-        unique: unique keys, one behind the other.
+        unique: unique keys, one after the other.
         list_offsets: int32[rows + 1], Arrow's, into the keys.
         key_offsets: int32, Arrow's, into `keys`.
-        keys: business keys, one behind the other.
+        keys: business keys, one after the other.
         map_offsets: int32[rows + 1], Arrow's, into the entries.
         names: int32, the number of each entry's name.
         value_offsets: int32, Arrow's, into `values`.
-        values: the entries' values, one behind the other.
+        values: the entries' values, one after the other.
         not_utf8: int64[rows], rows whose properties are not UTF-8; they count as having none.
         priorities: int64[3, rows]: row, position and length of a priority.
     """
@@ -243,12 +243,12 @@ class Scratch(NamedTuple):
     named: Array
 
 
-def make_scratch(most_entries: int = MOST_ENTRIES) -> Scratch:
+def make_scratch(max_entries: int = MAX_PROPERTIES) -> Scratch:
     """Create working memory for records with a maximum number of properties."""
     return Scratch(
         serial=np.zeros(1, np.int64),
         seen=_fresh_zeros(_DISTINCT, np.int64),
-        likely=np.full(most_entries, -1, np.int64),
-        values=np.empty((2, most_entries), np.int64),
+        likely=np.full(max_entries, -1, np.int64),
+        values=np.empty((2, max_entries), np.int64),
         named=np.zeros((2, len(NAMES)), np.int64),
     )

@@ -21,7 +21,7 @@ _R = TypeVar("_R")
 
 LINKED_OPTIONS: dict[str, Any] = {
     "nogil": True,
-    # Nothing here allocates. Counting references would cost more than all the rest of a record.
+    # The kernel never allocates, and counting references would cost more than all other work on a record.
     "_nrt": False,
     "error_model": "numpy",
 }
@@ -37,7 +37,7 @@ class _Decorator(Protocol):
 def _cached_njit(**options: Any) -> _Decorator:
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         dispatcher: Any = njit(**options)(function)
-        is_compiled = isinstance(dispatcher, Dispatcher)  # not with NUMBA_DISABLE_JIT
+        is_compiled = isinstance(dispatcher, Dispatcher)  # false with NUMBA_DISABLE_JIT
         if is_compiled and (cache := function_cache(function)) is not None:
             dispatcher._cache = cache  # noqa: SLF001 (like Dispatcher.enable_caching does, in numba's own folder)
         return cast("Callable[_P, _R]", dispatcher)

@@ -18,12 +18,12 @@ from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_E
 CHUNK = 256
 """Number of records that are located before they are decoded: few enough to stay in the cache."""
 
-# Places in `bounds`: of the records wanted, the first that is and the first that is not.
+# Places in `bounds`: the first wanted record, and the first one after all wanted ones.
 MIN_OFFSET, END_OFFSET, MIN_STORE_TIME, END_STORE_TIME = range(4)
 
 _NO_LIMIT = np.iinfo(np.int64).max
-_ENTRY_SIZE = 4  # of its text that a record needs for each property at least, as `text_size` counts
-_KEY_SIZE = 2  # of the smallest key and its space
+_ENTRY_SIZE = 4  # minimum text size of a property, as counted by `text_size`
+_KEY_SIZE = 2  # size of the shortest key and its space
 
 
 @compiled

@@ -249,4 +249,4 @@ def _folding(blocks: int) -> Callable[..., Any]:
 fold_crc_narrow = emitted(_folding(1))
 """Inverted CRC of at least one block, from the inverted CRC before it; needs PCLMULQDQ."""
 fold_crc_wide = emitted(_folding(4))
-"""Same, and needs VPCLMULQDQ and AVX-512."""
+"""Same, but also needs VPCLMULQDQ and AVX-512."""

@@ -59,7 +59,7 @@ def _roots() -> Iterator[Path]:
     if chosen := os.environ.get("XDG_CACHE_HOME"):
         yield Path(chosen) / "commitlake"
     else:
-        with contextlib.suppress(RuntimeError):  # a user without a home
+        with contextlib.suppress(RuntimeError):  # a user without a home folder
             yield Path.home() / ".cache" / "commitlake"
 
 
@@ -125,7 +125,7 @@ class KernelCacheFile(IndexDataCacheFile):
         try:
             return super().load(key)
         except Exception as error:  # noqa: BLE001 (unpickling what an older version wrote may raise anything)
-            _logger.warning("%s is damaged and will be made again (%s)", self._index_path, type(error).__name__)
+            _logger.warning("%s is damaged and will be compiled again (%s)", self._index_path, type(error).__name__)
             return None
 
     def save(self, key: object, data: object) -> None:
@@ -206,4 +206,4 @@ class KernelFunctionCache(FunctionCache):
 @functools.cache
 def _warn_of_folder(folder: str, reason: str | None) -> None:
     """Log one warning, because there may be a hundred functions."""
-    _logger.warning("compiled functions cannot be kept in %s, and are compiled in every process: %s", folder, reason)
+    _logger.warning("compiled functions cannot be stored in %s, and are compiled in every process: %s", folder, reason)

@@ -20,18 +20,18 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 # Rows of `parts`.
 START, BODY, BODY_LENGTH, TOPIC, TOPIC_LENGTH, PROPERTIES, PROPERTIES_LENGTH = range(7)
-PART_COUNT = 7  # more, in a format that has more parts
+PART_COUNT = 7  # formats may have more
 
 # Places in `state`.
-POSITION = 0  # physical offset to go on at
-BAD_START = 1  # of the bad range under way, -1 for none
+POSITION = 0  # physical offset at which to continue
+BAD_START = 1  # start of the current bad range, -1 for none
 BAD_CODE = 2
 BAD_ALL_ZEROS = 3
 RECORDS = 4  # columns of `parts` that are filled
 FAULTS = 5  # rows of `faults` that are filled
 STOP = 6
 UNWRITTEN_START = 7  # where the zeros begin, when STOP is STOP_UNWRITTEN
-BLANK_AT = 8  # the first BLANK met in the bad range under way, -1 for none
+BLANK_AT = 8  # first BLANK in the current bad range, -1 for none
 STATE_SIZE = 9
 
 STOP_WINDOW, STOP_ROOM, STOP_LIMIT, STOP_BLANK, STOP_UNWRITTEN = range(5)
@@ -93,7 +93,7 @@ def _search(layout, window, length, origin, limit, segment_end, file_end, max_re
         if ends_bad_range(layout, kind):
             end = origin + candidate
         else:
-            if kind == BLANK and state[BLANK_AT] < 0:  # it may be in a body: only if no record follows
+            if kind == BLANK and state[BLANK_AT] < 0:  # it may be in a body, so it only counts if no record follows
                 state[BLANK_AT] = origin + candidate
             state[POSITION] += 1
     start = state[BAD_START]
@@ -131,8 +131,8 @@ def hop(layout, window, length, origin, limit, segment_end, file_end, max_record
         length: bytes of the window that count.
         origin: physical offset of the window's first byte.
         limit: physical offset at which the range ends; a record that begins before it belongs to it.
-        segment_end: physical offset behind the segment, which a BLANK must reach.
-        file_end: physical offset behind the file's last byte.
+        segment_end: physical offset after the segment, which a BLANK must reach.
+        file_end: physical offset after the file's last byte.
         max_record: larger sizes are faults.
         verify: compare bodies with their CRC; without it only what follows a bad range is checked so.
         state: int64[STATE_SIZE], see the constants; the caller empties RECORDS and FAULTS.

@@ -28,7 +28,7 @@ MAX_ENTRIES = (1 << 15) - 1
 """Maximum number of properties in one record."""
 _NONE = np.int64(-1)
 _LOOK_BYTES = 64
-_ENTRY_BITS = 15  # of a mark in `seen`
+_ENTRY_BITS = 15  # bits for the number of an entry in `seen`
 _ENTRY_MASK = (1 << _ENTRY_BITS) - 1
 assert MAX_ENTRIES <= _ENTRY_MASK
 
@@ -37,7 +37,7 @@ class Grammar(NamedTuple):
     """Separators of a format's properties.
 
     Attributes:
-        entry_end: behind each entry.
+        entry_end: byte after each entry.
         separator: between a name and its value; more of them in a value are part of it.
         escape: before a byte that is not a mark there; the separator in a format that escapes nothing.
     """
@@ -72,9 +72,10 @@ class Entry(NamedTuple):
         is_there: false after the last one.
         begin: of its name.
         separator: its place, -1 where there is none.
-        end: behind its value.
+        end: position after its value.
         has_escapes: whether there are some in its value.
-        name_is_odd: whether an escape in its name stands before what is no mark, so that the name has another form.
+        has_irregular_name: whether an escape in its name stands before what is no mark, so that the name has another
+            form.
     """
 
     is_there: bool
@@ -82,7 +83,7 @@ class Entry(NamedTuple):
     separator: np.int64
     end: np.int64
     has_escapes: bool
-    name_is_odd: bool
+    has_irregular_name: bool
 
 
 @inlined
@@ -104,13 +105,13 @@ def next_entry(grammar, window, end, cursor):
     """Return the next entry of properties that end at `end`, and the cursor after it."""
     block, marks, others, begin, escaped = cursor
     separator = _NONE
-    has_escapes, name_is_odd = False, False
+    has_escapes, has_irregular_name = False, False
     while True:
         if marks == 0:
             block += _LOOK_BYTES
             if block >= end:
                 # The last entry may lack its mark.
-                entry = Entry(begin < end, begin, separator, end, has_escapes, name_is_odd)
+                entry = Entry(begin < end, begin, separator, end, has_escapes, has_irregular_name)
                 return entry, Cursor(block - _LOOK_BYTES, marks, others, end, escaped)
             marks, not_ascii = find_marks(window, block, grammar.entry_end, grammar.separator, grammar.escape)
             if end - block < _LOOK_BYTES:
@@ -132,9 +133,9 @@ def next_entry(grammar, window, end, cursor):
             if separator >= 0:
                 has_escapes = True
             elif not _is_mark(grammar, window, escaped, end):
-                name_is_odd = True
+                has_irregular_name = True
         else:
-            entry = Entry(True, begin, separator, at, has_escapes, name_is_odd)
+            entry = Entry(True, begin, separator, at, has_escapes, has_irregular_name)
             return entry, Cursor(block, marks, others, at + 1, escaped)
 
 

@@ -11,8 +11,8 @@ from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlin
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, copy_block, load_le_u64
 
 # Rows of `counts`, of an interner.
-DISTINCT = 0  # how many values it holds
-TEXT_END = 1  # bytes of `texts` that are used
+DISTINCT = 0  # number of values
+TEXT_END = 1  # used bytes of `texts`
 
 
 @inlined

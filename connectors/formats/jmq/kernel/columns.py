@@ -17,8 +17,8 @@ from commitlake.connectors.formats.jmq.kernel.records import APP_LENGTH, BUSINES
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.properties import MAX_SIZE
 
-# Columns of `fields32`: where four bytes begin, and which bits of them count; of `fields64`: where a number is, and
-# where the delay that is added to it, NO_DELAY for none. All from the record's first byte.
+# Columns of `fields32`: position of four bytes, and a mask of the bits that count; of `fields64`: position of a number,
+# and of a delay that is added to it, NO_DELAY for none. All positions are relative to the record's first byte.
 FIELD_OFFSET, FIELD_MASK = range(2)
 FIELD_DELAY = 1
 NO_DELAY = -1
@@ -29,11 +29,11 @@ _CLIENT, _SERVER = HEAD.offset_of("client_ip"), HEAD.offset_of("server_ip")
 ADDRESS_SIZE = _SERVER - _CLIENT
 _TAG, _TAG_SIZE = HEAD.offset_of("business_tag"), 2
 _FLAGS = HEAD.offset_of("sys_flag")
-_FIXED_NEED = 96  # bytes that a record may need besides its texts: addresses, tag, three numbers
+_FIXED_NEED = 96  # output bytes of a record besides its texts: addresses, tag, three numbers
 _SLASH = np.uint8(ord("/"))
-_MOST_MENDED = 3  # bytes of U+FFFD, which stands for one that is not UTF-8
-_MOST_NAME = 1 << 16  # of a broker
-assert _MOST_MENDED * (3 * 0xFF + MAX_SIZE + MAX_SIZE // 2) + _MOST_NAME + _FIXED_NEED < b.MAX_RECORD_TEXT
+_REPLACEMENT_BYTES = 3  # size of U+FFFD, which replaces each invalid byte
+_MAX_BROKER_NAME = 1 << 16
+assert _REPLACEMENT_BYTES * (3 * 0xFF + MAX_SIZE + MAX_SIZE // 2) + _MAX_BROKER_NAME + _FIXED_NEED < b.MAX_RECORD_TEXT
 
 
 @compiled

@@ -29,7 +29,7 @@ from commitlake.connectors.formats.jmq.kernel.records import APP, APP_LENGTH, BU
 from commitlake.schemas.layouts.jmq import properties as layout
 from commitlake.schemas.layouts.jmq.journal import HEAD
 
-MOST_ENTRIES = layout.MAX_SIZE // 3 + 1
+MAX_PROPERTIES = layout.MAX_SIZE // 3 + 1
 """Number of properties of one record: each has a name, `=`, a value and a newline, which the last one lacks."""
 OWN_NAMES = ("=app", "=receive_timestamp")
 """Names of the added properties, which no record can store, because a name ends at the `=`."""
@@ -37,7 +37,7 @@ NAME_APP, NAME_RECEIVE_TIMESTAMP = range(len(OWN_NAMES))
 
 GRAMMAR = Grammar(ord("\n"), ord("="), escape=ord("\\"))
 _SENT, _RECEIVE_DELAY = HEAD.offset_of("send_timestamp"), HEAD.offset_of("receive_delay")
-assert MOST_ENTRIES <= MAX_ENTRIES
+assert MAX_PROPERTIES <= MAX_ENTRIES
 
 
 @compiled
@@ -62,7 +62,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
         group_codes: int32 out, the number of each record's producer group, -1 where it has none.
         text: see `buffers.Text`; there is room for these records.
     """
-    # Taken out of their tuples once: within the loop numba would count references.
+    # Unpacked once, because numba would count references within the loop.
     name_counts, name_table, name_starts, name_texts = names
     group_counts, group_table, group_starts, group_texts = groups
     serials, seen, likely_names, spans, _ = scratch
@@ -79,7 +79,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
         serials[0] = serial
         first = used[b.ENTRIES]
         entries = np.int64(0)
-        is_odd = False
+        is_irregular = False
         cursor = first_entry(position)
         while True:
             entry, cursor = next_entry(GRAMMAR, window, end, cursor)
@@ -87,7 +87,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
                 break
             begin, separator = entry.begin, entry.separator
             if separator > begin:
-                is_odd |= entry.name_is_odd
+                is_irregular |= entry.has_irregular_name
                 if wanted & b.WANT_ENTRIES:
                     name = intern_name(
                         window, begin, separator - begin, seed, entries, likely_names, name_counts, name_table,
@@ -99,7 +99,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
         app, app_length = parts[APP, row], parts[APP_LENGTH, row]
         is_text = cursor.others == 0 or is_utf8(window, position, end - position)
         is_text = is_text and is_utf8(window, key, key_length) and is_utf8(window, app, app_length)
-        if is_odd or not is_text:
+        if is_irregular or not is_text:
             not_utf8[used[b.NOT_UTF8]] = row
             used[b.NOT_UTF8] += 1
             entries = np.int64(0)
@@ -113,7 +113,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
                 group_codes[row] = likely_group
         if wanted & b.WANT_ENTRIES:
             target = copy_values(GRAMMAR, window, spans, entries, first, values, value_offsets, used[b.VALUE_BYTES])
-            if is_text and not is_odd:
+            if is_text and not is_irregular:
                 if app_length > 0:
                     copy_span(window, app, app_length, values, target)
                     target += app_length

@@ -22,8 +22,8 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST
 FROM_START, FROM_STORE_HOST, FROM_BODY = h.START, STORE_HOST, h.BODY
 """Rows of `parts` from which fields are located."""
 
-# Columns of `fields32` and `fields64`: a row of `parts`, and how far from there the field lies; of `fields32` also
-# which of its bits count.
+# Columns of `fields32` and `fields64`: a row of `parts`, and the distance of the field from there; in `fields32` also
+# a mask of the bits that count.
 FIELD_BASE, FIELD_OFFSET, FIELD_MASK = range(3)
 ALL_BITS = -1
 
@@ -32,7 +32,7 @@ _PHYSICAL_OFFSET = HEAD.offset_of("physical_offset")
 _QUEUE_ID = HEAD.offset_of("queue_id")
 _STORE_TIME = -STORED.size
 _HEAD_SIZE = HEAD.size
-_FIXED_NEED = 64  # bytes that a record may need besides its topic and properties: hosts
+_FIXED_NEED = 64  # output bytes of a record besides its topic and properties: hosts
 
 
 @compiled

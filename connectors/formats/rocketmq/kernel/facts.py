@@ -3,8 +3,8 @@
 Java's `String.hashCode` is 31 * h + unit over UTF-16 units; in arithmetic modulo 2^64 its low 32 bits are the same. A
 record in BoltMQ's dialect has FNV-1 as the code of its tags, and no keys, as nothing can be found in BoltMQ's index.
 What the kernel does not do itself (text that is not UTF-8, numbers in an unusual form, messages for several queues) it
-lists as odd, for Python to look at. All that is called here and is not the source's kernel is in this file, because
-numba keeps what it compiled by the file's time.
+lists as irregular, for Python to look at. All that is called here and is not the source's kernel is in this file,
+because numba keeps what it compiled by the file's time.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Out(NamedTuple):
         ints: int32[8, rows].
         key_hashes: int32, the hashes of UNIQ_KEY and KEYS of all records, in the order in which brokers enter them.
         tags_key: the bytes of `T#`, the prefix of a tag's key.
-        odd: int64[6, rows]: row, place and length of topic and of properties, and magic, for Python to look at.
+        irregular: int64[6, rows]: row, place and length of topic and of properties, and magic, for Python to look at.
         topic_hashes: uint64, for each topic the hash of `topic#` so far.
         topic_kinds: uint8, see PLAIN.
     """
@@ -91,7 +91,7 @@ class Out(NamedTuple):
     ints: Array
     key_hashes: Array
     tags_key: Array
-    odd: Array
+    irregular: Array
     topic_hashes: Array
     topic_kinds: Array
 
@@ -184,7 +184,7 @@ def _kind_of(window: Array, position: int, length: int) -> Any:
 def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any, topics: Any, out: Any) -> Any:
     """Write the index data of these records, and return how many of them fit."""
     counts, table, starts, texts = topics
-    used, longs, ints, key_hashes, tags_key, odd, topic_hashes, topic_kinds = out
+    used, longs, ints, key_hashes, tags_key, irregular, topic_hashes, topic_kinds = out
     row, key = used[ROWS], used[KEYS]
     likely = np.int64(-1)
     taken = 0
@@ -221,7 +221,7 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
         keys, keys_length = np.int64(0), np.int64(0)
         unique, unique_length = np.int64(0), np.int64(0)
         level, batch = np.int64(0), np.int64(0)
-        is_odd = kind == NOT_TEXT
+        is_irregular = kind == NOT_TEXT
         cursor = first_entry(properties)
         while True:
             entry, cursor = next_entry(GRAMMAR, window, end, cursor)
@@ -243,20 +243,20 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
                 elif name_length == 5:
                     if word & _FIVE_BYTES == _DELAY and waits:
                         level = _number(window, value, length)
-                        is_odd |= level < 0
+                        is_irregular |= level < 0
                 elif name_length == _INNER_LENGTH:
                     if word == _INNER:
                         batch = _number(window, value, length)
-                        is_odd |= batch < 0
+                        is_irregular |= batch < 0
                 elif name_length == _MULTI_LENGTH and word == _MULTI:
-                    is_odd = True
-        is_odd |= cursor.others != 0 and not is_utf8(window, properties, properties_length)
+                    is_irregular = True
+        is_irregular |= cursor.others != 0 and not is_utf8(window, properties, properties_length)
         code = np.int64(0)
         tags_hash = np.int64(-1)
-        if is_odd:
+        if is_irregular:
             at = used[ODD]
-            odd[0, at], odd[1, at], odd[2, at] = row, topic, topic_length
-            odd[3, at], odd[4, at], odd[5, at] = properties, properties_length, magic
+            irregular[0, at], irregular[1, at], irregular[2, at] = row, topic, topic_length
+            irregular[3, at], irregular[4, at], irregular[5, at] = properties, properties_length, magic
             used[ODD] = at + 1
         elif magic == _BOLTMQ:
             if tags_length > 0:

@@ -59,7 +59,7 @@ def write_message_ids(window, parts, first_row, count, sys_flags, v6_bit, physic
             target += 2 * V6_SIZE
         else:
             word = load_le_u64(window, host)
-            if last_text >= 0 and word == last_host:  # one broker's log: nearly always
+            if last_text >= 0 and word == last_host:  # the common case: all records of one broker
                 copy_block(out, last_text, out, target)
             else:
                 _write_hex(window, host, V4_SIZE, out, target)

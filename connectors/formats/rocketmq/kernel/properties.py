@@ -74,7 +74,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
         codes: see `buffers.Columns`; -1 where a record has no tag, origin or producer group.
         text: see `buffers.Text`; there is room for these records.
     """
-    # Taken out of their tuples once: within the loop numba would count references.
+    # Unpacked once, because numba would count references within the loop.
     name_counts, name_table, name_starts, name_texts = names
     topic_counts, topic_table, topic_starts, topic_texts = topics
     tag_counts, tag_table, tag_starts, tag_texts = tags
@@ -114,7 +114,9 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
                 if name >= _KNOWN_NAMES:
                     pass
                 elif name == b.NAME_UNIQ_KEY:
-                    if unique_length < 0:  # the first is the message's own, see schemas.layouts.rocketmq.properties
+                    if (
+                        unique_length < 0
+                    ):  # the first one belongs to the message itself, see schemas.layouts.rocketmq.properties
                         unique, unique_length = value, length
                 elif name == b.NAME_TAGS:
                     tag, tag_length = value, length

@@ -25,7 +25,7 @@ def locate_records(window, position, length, parts, intact):
     """Locate complete records one after another.
 
     Args:
-        window: uint8 array, with PADDING bytes behind what counts.
+        window: uint8 array, with PADDING bytes after the bytes that count.
         position: of the first record.
         length: bytes of the window that count.
         parts: int64[COMMITLOG_PART_COUNT, room] out: where the parts of each record lie.

@@ -60,5 +60,5 @@ def test_index_that_is_cut_while_it_is_dumped_is_an_error(store: Path, monkeypat
     next(entries)
     path = min((store / "index").iterdir())
     os.truncate(path, path.stat().st_size - 100)
-    with pytest.raises(StoreError, match=f"{path.name}: expected .* the file was cut just now"):
+    with pytest.raises(StoreError, match=f"{path.name}: expected .* the file was truncated just now"):
         list(entries)

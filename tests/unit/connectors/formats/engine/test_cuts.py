@@ -224,7 +224,7 @@ def test_a_body_longer_than_a_look_back_is_an_error_and_an_undivided_read_is_not
     (store,) = find_stores(str(root), "b")
     ranges = take_snapshot([store]).ranges["b"]
     splits = plan_splits(store, ranges, PARTITION)
-    with pytest.raises(SplitError, match=r"goes on to .*maxPartitionBytes; commitlake archive: --partition-mib 1\)"):
+    with pytest.raises(SplitError, match=r"extends to .*maxPartitionBytes; commitlake archive: --partition-mib 1\)"):
         list(read_split(splits[0], REQUEST))
     (whole,) = plan_splits(store, ranges, SIZE)
     rows = offsets_of([whole])

@@ -110,10 +110,10 @@ def test_a_file_that_was_cut_is_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"offsets": (1, 8)}, "expected a record of .* bytes, as entry .*, found magic"),
-        ({"sizes": (1, -8)}, "expected a record of .* bytes, as entry .*, found a larger one"),
-        ({"sizes": (1, 8)}, "expected a record of .* bytes, as entry .*, found one of"),
-        ({"queue_numbers": (2, 4)}, "expected topic 'topic-1', as entry 1 of the ConsumeQueue topic-1/2 says"),
+        ({"offsets": (1, 8)}, "expected a record of .* bytes, according to entry .*, found magic"),
+        ({"sizes": (1, -8)}, "expected a record of .* bytes, according to entry .*, found a larger one"),
+        ({"sizes": (1, 8)}, "expected a record of .* bytes, according to entry .*, found one of"),
+        ({"queue_numbers": (2, 4)}, "expected topic 'topic-1', according to entry 1 of the ConsumeQueue topic-1/2"),
         ({"queue_numbers": (2, 1)}, "expected queue id 3, .* found 2"),
         ({"queue_offsets": (0, 5)}, "expected queue offset 5, .* found 0"),
     ],

@@ -74,7 +74,7 @@ def test_file_that_is_cut_within_a_page_of_a_step_is_an_error(split: Split, kept
         steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, End())
         next(steps)
         os.truncate(split.path, kept)
-        with pytest.raises(StoreError, match="was cut to a smaller size while it was read"):
+        with pytest.raises(StoreError, match="was truncated while it was read"):
             next(steps)
 
 
@@ -103,7 +103,7 @@ def test_truncating_a_file_while_its_steps_are_read_is_an_error(split: Split) ->
         step = next(steps)
         os.truncate(split.path, 0)
         assert not step.window[: 1 << 20].any()
-        with pytest.raises(StoreError, match="was cut to a smaller size while it was read"):
+        with pytest.raises(StoreError, match="was truncated while it was read"):
             next(steps)
 
 

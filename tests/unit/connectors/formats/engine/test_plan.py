@@ -175,7 +175,7 @@ def test_text_that_is_no_snapshot_is_refused(text: str) -> None:
 
 def test_snapshot_of_a_store_that_is_not_there_is_refused(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
-    with pytest.raises(StoreError, match="has a store 'other', the path has b"):
+    with pytest.raises(StoreError, match="has a store 'other', but the path has b"):
         check_ranges([store], Snapshot({"other": StoreRange(0, 1)}))
 
 

@@ -53,7 +53,7 @@ def test_what_lies_too_close_together_is_scanned(plain: Path, monkeypatch: pytes
     monkeypatch.undo()
     (plan,) = plan_of(plain, topics=RARE).stores
     assert {segment.way for segment in plan.segments[:3]} == {Way.SCAN}
-    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster: the wanted records lie too close together"]
+    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster, because the wanted records are close together"]
 
 
 def test_a_lookup_is_cheaper_where_few_of_many_records_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,7 @@ def test_a_plan_tells_its_counts(store: Path, caplog: pytest.LogCaptureFixture) 
 def test_a_plan_tells_why_an_index_was_not_used(store: Path) -> None:
     (plan,) = plan_of(store, topics="topic-0,topic-1,topic-2").stores
     assert plan.ways == [Way.SCAN]
-    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster: the wanted records lie too close together"]
+    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster, because the wanted records are close together"]
     (plan,) = plan_of(store, topics=RARE, useIndexes="false").stores
     assert list(plan.reasons) == ["the option useIndexes is false"]
     assert plan.ways == [Way.SCAN]

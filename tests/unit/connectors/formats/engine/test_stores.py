@@ -38,7 +38,7 @@ def test_two_names_of_one_offset_are_an_error(tmp_path: Path) -> None:
     root = make_store(tmp_path / "broker-a")
     other = "".join(chr(0x660 + int(digit)) for digit in segment_name(SIZE))
     (root / "commitlog" / other).write_bytes(b"")
-    with pytest.raises(StoreError, match=f"have one name in digits of two scripts: .* begins at {SIZE}"):
+    with pytest.raises(StoreError, match=f"have the same number in digits of two scripts: .* begins at {SIZE}"):
         find_stores(str(root))
 
 
@@ -124,7 +124,7 @@ def test_empty_store_among_others_is_passed_over(tmp_path: Path, caplog: pytest.
     make_store(tmp_path / "a")
     (tmp_path / "new" / "commitlog").mkdir(parents=True)
     assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
-    assert "new/commitlog holds no segment" in caplog.text
+    assert "new/commitlog has no segment" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["store[1]", "st*r?", "a,b", " a", "store {broker}"])
@@ -183,6 +183,6 @@ def test_a_folder_whose_name_is_not_utf8_is_passed_over(tmp_path: Path, caplog: 
     make_store(tmp_path / "a")
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker")) / "commitlog").mkdir(parents=True)
     assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
-    assert r"the name of a folder is not UTF-8: passed over b'bro\xffker'" in caplog.text.replace(f"{tmp_path}/", "")
+    assert r"the name of a folder is not UTF-8: skipped b'bro\xffker'" in caplog.text.replace(f"{tmp_path}/", "")
     with pytest.raises(StoreError, match="cannot be read: expected a path in UTF-8"):
         find_stores(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker"))

@@ -21,7 +21,7 @@ def typed(cursor: Cursor) -> Cursor:
 
 
 def entries_of(grammar: Grammar, data: bytes) -> list[tuple[bytes, bytes | None, bool, bool]]:
-    """Return each entry's name, value, whether that has escapes, and whether the name is odd."""
+    """Return each entry's name, value, and flags for escapes and for an irregular name."""
     window = np.frombuffer(BEFORE + data + b"\n=\\\x01\x02" + bytes(PADDING), np.uint8)
     end = len(BEFORE) + len(data)
     cursor = first_entry(len(BEFORE))
@@ -33,7 +33,7 @@ def entries_of(grammar: Grammar, data: bytes) -> list[tuple[bytes, bytes | None,
         has_value = entry.separator >= 0
         name = window[entry.begin : entry.separator if has_value else entry.end].tobytes()
         value = window[entry.separator + 1 : entry.end].tobytes() if has_value else None
-        found.append((name, value, bool(entry.has_escapes), bool(entry.name_is_odd)))
+        found.append((name, value, bool(entry.has_escapes), bool(entry.has_irregular_name)))
 
 
 @pytest.mark.parametrize(
