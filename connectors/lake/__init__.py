@@ -1,1 +1,1 @@
-"""The lake: a folder of Delta tables, written by Spark, read with and without it."""
+"""The lake: a folder of Delta tables, written by Spark or without it, read with and without Spark."""

@@ -1,4 +1,4 @@
-"""How far the archive has come, read from the table that it writes.
+"""The progress of the archive, stored in the commits of the table `messages`.
 
 Every archive commit to `messages` carries, as one atomic thing, the rows, a sequence number (Delta's `txnVersion`
 under the application id below) and, in its metadata, the end offset of every store. There is no second place that
@@ -6,7 +6,7 @@ could disagree. The sequence number makes the commit a compare-and-set: a run wr
 read before it planned; of two runs that read the same n, Delta lets one commit and refuses the other.
 
 The metadata also names the files that the run has written for the tables that follow `messages`, and what it counted:
-a run that is stopped behind its commit is finished by the next one from the commit alone, even if the log is gone then.
+if a run is killed after its commit, the next one completes it from the commit alone, even without the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEY = "commitlake"
 
 @dataclass(frozen=True, slots=True)
 class StoreProgress:
-    """How much of one store is in the lake: everything before `end`.
+    """The part of a store that is in the lake: everything before `end`.
 
     Attributes:
         end: physical offset.
@@ -46,13 +46,13 @@ class StoreProgress:
 
     @property
     def topics(self) -> tuple[str, ...] | None:
-        """The topics that the last run took; None for all that the store has."""
+        """Return the topics that the last run read; None for all topics of the store."""
         return None if self.pulled is None else self.pulled.topics
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedRange:
-    """What one run took of one store."""
+    """The range of a store's log that one run archived."""
 
     start: int
     end: int
@@ -60,7 +60,7 @@ class CommittedRange:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """What a run counted, for its row in `archive_runs`.
+    """The counts of a run, for its row in `archive_runs`.
 
     Attributes:
         started_at: UTC, ISO 8601.
@@ -77,7 +77,7 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveCommit:
-    """What the metadata of an archive commit says.
+    """The metadata of an archive commit.
 
     Attributes:
         sequence: 1 for the first run.
@@ -101,25 +101,25 @@ class ArchiveCommit:
 
     @property
     def bytes(self) -> int:
-        """Log bytes from the first to the last offset of each range."""
+        """Return the number of log bytes from the first to the last offset of each range."""
         return sum(part.end - part.start for part in self.ranges.values())
 
     def with_written(self, counts: RunCounts, files: Mapping[str, Iterable[DataFile]]) -> ArchiveCommit:
-        """The same commit, once the run has written its files."""
+        """Return the same commit with the counts and files that the run has written."""
         return replace(self, counts=counts, files={table: tuple(found) for table, found in files.items()})
 
     def after(self, last: ArchiveCommit) -> ArchiveCommit:
-        """The same run's commit, but behind another one, which took nothing of the same stores."""
+        """Return the same run's commit, based on another run's commit that read other stores."""
         own = {broker: self.stores[broker] for broker in self.ranges}
         return replace(self, sequence=last.sequence + 1, stores={**last.stores, **own})
 
     def to_metadata(self) -> str:
-        """The text for Delta's `userMetadata`."""
+        """Return the text for Delta's `userMetadata`."""
         return json.dumps({_KEY: asdict(self)}, sort_keys=True)
 
     @classmethod
     def from_metadata(cls, text: str | None) -> ArchiveCommit | None:
-        """The commit that such a text describes, or None where it is somebody else's."""
+        """Parse a commit's metadata; return None for the commit of another program."""
         try:
             value = json.loads(text or "")[_KEY]
         except (ValueError, KeyError, TypeError):
@@ -146,7 +146,7 @@ def _progress(entry: dict[str, Any]) -> StoreProgress:
 
 
 def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
-    """The newest archive commit of a `messages` table, or None where there is no table or none was made.
+    """Return the newest archive commit of a `messages` table, or None if the table or a commit does not exist.
 
     Raises:
         LogDamagedError: where the table's log no longer tells, although it knows that there was one.
@@ -162,12 +162,12 @@ def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
     if found is not None and found[1].sequence == sequence:
         return found[1]
     raise LogDamagedError(
-        f"the log of {messages_uri} no longer holds archive commit {sequence}: its end offsets are not known. {WAY_OUT}"
+        f"the log of {messages_uri} no longer holds archive commit {sequence}: its end offsets are lost. {WAY_OUT}"
     )
 
 
 def newest_commit(table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
-    """The newest archive commit that a version of `messages` holds, and the version that it made."""
+    """Return the newest archive commit in a version of `messages`, and the version that it created."""
     for note in read_history(table):
         commit = ArchiveCommit.from_metadata(note.metadata)
         if commit is not None:
@@ -176,12 +176,12 @@ def newest_commit(table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
 
 
 def commits_after(messages_uri: str, sequence: int) -> list[ArchiveCommit]:
-    """The archive commits with larger numbers, oldest first, as far as the log goes back."""
+    """Return the archive commits with larger numbers, oldest first, as far as the log goes back."""
     return list(takewhile(lambda commit: commit.sequence > sequence, read_commits(messages_uri)))[::-1]
 
 
 def read_commits(messages_uri: str) -> Iterator[ArchiveCommit]:
-    """The archive commits, newest first, as far as the log goes back."""
+    """Yield the archive commits, newest first, as far as the log goes back."""
     for note in read_history(delta_table(messages_uri)):
         commit = ArchiveCommit.from_metadata(note.metadata)
         if commit is not None:

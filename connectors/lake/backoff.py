@@ -1,4 +1,4 @@
-"""How often, and after how long, a commit is tried again that another run has kept from being made."""
+"""Waiting times before a commit is tried again after a conflict with another run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _FIRST_SECONDS, _LONGEST_SECONDS = 0.25, 8.0
 
 
 def wait_seconds(attempt: int) -> float:
-    """Return how long to wait after a try: longer each time, and for each process another time.
+    """Return the waiting time after a failed attempt: it grows with each attempt, and is random per process.
 
     Args:
         attempt: number of the try that has failed, from 0.

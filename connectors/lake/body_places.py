@@ -1,4 +1,4 @@
-"""Where a lake's bodies may not lie: in its own folders, of which `maintain` deletes what no table names."""
+"""Check for the place of a lake's bodies: not in a table's folder, where `maintain` would delete them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAY_OUT = (
 
 
 def folder_around(lake: LakePaths, bodies: str) -> str | None:
-    """Return the folder of a lake that a place for bodies lies in, or None where bodies may be there.
+    """Return the folder of a lake that contains a place for bodies, or None if bodies may be stored there.
 
     Only `bodies` is meant for them, and what is below it. Links and `..` are followed; of a table that is a link to
     another disk, its target counts, too.
@@ -42,11 +42,11 @@ def folder_around(lake: LakePaths, bodies: str) -> str | None:
 
 
 def _normal(place: str) -> Path:
-    """Return a folder's path without `..`; links are not followed."""
+    """Return a folder's path without `..`; links are not resolved."""
     return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
 
 
 def _own_folders(root: Path) -> list[Path]:
-    """Return the folders in a lake, where they are links their targets, and the lake's own folder."""
+    """Return the lake's own folder and the folders in it, with links resolved."""
     tables = [path for path in root.iterdir() if path.is_dir() and path.name != "bodies"] if root.is_dir() else []
     return [*tables, *(path.resolve() for path in tables), root, root.resolve()]

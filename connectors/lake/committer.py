@@ -1,4 +1,4 @@
-"""The commit of an archive run to `messages`: files, sequence number and end offsets in one Delta commit, or nothing.
+"""The commit of an archive run to `messages`: files, sequence number and end offsets, atomically in one Delta commit.
 
 The commit is a compare-and-set, see `archive_log`: it fails where another run has written since this one read how far
 the archive had come. That is decided by Delta's own conflict detection, on the application id.
@@ -33,18 +33,18 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
-_MOST_TRIES = 50  # each says that somebody else went on
+_MAX_ATTEMPTS = 50  # errors after which another writer has committed
 
 
 class ConcurrentArchiveError(CommitLakeError):
-    """Another run has written to this lake since this one read how far it had come; nothing of this one was kept."""
+    """Another run has committed to this lake since this one read its progress; nothing of this run was kept."""
 
     exit_code = ExitCode.REFUSED
     is_transient = True
 
 
 def open_for_append(messages_uri: str) -> DeltaTable:
-    """The table `messages` as it is now, made where there is none.
+    """Open the table `messages`, or create it.
 
     A run opens it before it writes its first file: what a run that was killed leaves then lies in a lake.
     """
@@ -56,7 +56,7 @@ def commit_run(
 ) -> ArchiveCommit:
     """Add the files of a run, and its progress, to the table.
 
-    Another run that was first does no harm where it took other stores: this one's commit is then put behind it.
+    If another run of other stores has committed first, this run's commit follows that one.
 
     Args:
         messages_uri: path or URI of the table.
@@ -70,29 +70,31 @@ def commit_run(
     Raises:
         ConcurrentArchiveError: if another run took something of the same stores meanwhile.
     """
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         table = delta_table(messages_uri)
         try:
             commit_messages(table, files, commit)
         except ConcurrentArchiveError:
             last = read_last_commit(messages_uri)
-            if last is None:  # the table went and came back
+            if last is None:  # the table was deleted and created again
                 raise
             own = [made for made in commits_after(messages_uri, commit.sequence - 1) if made.run_id == commit.run_id]
-            if own:  # an object store did make the commit, but its answer was lost, and the second try refused
+            if (
+                own
+            ):  # the commit succeeded, but the object store's answer was lost, and the repeated request was refused
                 return own[0]
             taken = [broker for broker in commit.ranges if last.stores.get(broker) != started_from.get(broker)]
             if taken:
                 raise ConcurrentArchiveError(
                     f"another run has archived {_names(taken)} meanwhile (archive commit {last.sequence}); nothing of "
-                    "this run was kept. Run it again if there is more"
+                    "this run was kept. Run it again to archive the rest"
                 ) from None
             commit = commit.after(last)
         else:
             seal(messages_uri)
             return commit
     raise ConcurrentArchiveError(
-        f"other runs were first {_MOST_TRIES} times; nothing of this run was kept. Run it again"
+        f"other runs committed first {_MAX_ATTEMPTS} times; nothing of this run was kept. Run it again"
     )
 
 
@@ -101,7 +103,7 @@ def _names(brokers: Sequence[str]) -> str:
 
 
 def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: ArchiveCommit) -> None:
-    """Try one sequence number.
+    """Try to commit one sequence number.
 
     Args:
         table: as it is now.
@@ -124,7 +126,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
 
 
 def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], sequence: int) -> None:
-    """Add a run's files to a table that follows `messages`, once: again under the same number changes nothing.
+    """Add a run's files to a table that follows `messages`; a repetition with the same number changes nothing.
 
     Args:
         table_uri: path or URI of the table; made where there is none.
@@ -134,13 +136,13 @@ def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], 
     """
     table = open_or_create(table_uri, schema)
     properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
-    for attempt in range(_MOST_TRIES):
+    for attempt in range(_MAX_ATTEMPTS):
         if sequence <= (table.transaction_version(APPLICATION_ID) or 0):
             return
         try:
             _add_files(table, files, (), properties)
-        except CommitFailedError:  # another run makes this one good, or has written its own
-            if attempt == _MOST_TRIES - 1:
+        except CommitFailedError:  # another run finishes this one, or has appended its own files
+            if attempt == _MAX_ATTEMPTS - 1:
                 raise
             table = delta_table(table_uri)
         else:
@@ -149,7 +151,7 @@ def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], 
 
 
 def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
-    """Add a few rows to a table that follows nothing; again is once more.
+    """Append a few rows to a table that does not follow `messages`; a repetition appends them again.
 
     Args:
         table_uri: path or URI of the Delta table; made where there is none.
@@ -180,7 +182,7 @@ def advance(
     beside: Mapping[str, tuple[int, int]] | None = None,
     removed: Iterable[tuple[str, int]] = (),
 ) -> bool:
-    """Add files to a table whose progress is an application's number, if it is still where this one began.
+    """Add files to a table and raise an application's progress number, if no other process has changed it meanwhile.
 
     Args:
         table_uri: path or URI of the Delta table; made where there is none.
@@ -231,12 +233,12 @@ def _add_files(
 
 
 def open_or_create(table_uri: str, schema: StructType, partitions: Sequence[str] = ()) -> DeltaTable:
-    """A table as it is now, made where there is none, with columns that an earlier version did not know."""
+    """Open a table, or create it; columns that an earlier version did not have are added."""
     wanted = Schema.from_json(schema.json())
     table = _open_or_create(table_uri, wanted, partitions)
     known = {field.name for field in table.schema().fields}
     missing = [field for field in wanted.fields if field.name not in known]
-    if missing:  # its rows have nulls there
+    if missing:  # existing rows have nulls there
         table.alter.add_columns(missing)
     return table
 
@@ -248,8 +250,8 @@ def _open_or_create(table_uri: str, schema: Schema, partitions: Sequence[str]) -
         pass
     options = storage_options(table_uri)
     if "://" not in table_uri:
-        make_folders(Path(table_uri))  # deltalake would let everybody enter them
+        make_folders(Path(table_uri))  # deltalake would create folders that everybody can enter
     try:
         return DeltaTable.create(table_uri, schema, partition_by=list(partitions), storage_options=options)
-    except DeltaError:  # another run has made it meanwhile
+    except DeltaError:  # another run has created it meanwhile
         return delta_table(table_uri)

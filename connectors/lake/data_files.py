@@ -1,4 +1,4 @@
-"""Data files of `messages`: Parquet, sorted, with what Delta's log wants to know of them.
+"""Data files of `messages`: sorted Parquet files with the statistics that Delta's log needs.
 
 Written by the tasks themselves, because a row that goes through the JVM to become Parquet costs several times as much.
 Columns that repeat are dictionaries; those that rise, or share their beginnings, are written as differences.
@@ -24,8 +24,8 @@ from commitlake.schemas.store_files import make_folders
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 _ROW_GROUP_ROWS = 1 << 17
-_ROW_GROUP_BYTES = 32 << 20  # of rows in memory: the writer needs several times as much for a group
-_PAGE_BYTES = 256 << 10  # with the page index, what a reader of one topic may pass over
+_ROW_GROUP_BYTES = 32 << 20  # size of the rows in memory; the writer needs several times as much for a row group
+_PAGE_BYTES = 256 << 10  # unit that a reader of one topic can skip, by the page index
 _DIFFERENCES = {
     "physical_offset": "DELTA_BINARY_PACKED",
     "queue_offset": "DELTA_BINARY_PACKED",
@@ -34,18 +34,18 @@ _DIFFERENCES = {
     "msg_id": "DELTA_BYTE_ARRAY",
     "unique_key": "DELTA_BYTE_ARRAY",
     "keys.list.element": "DELTA_LENGTH_BYTE_ARRAY",
-    "properties.key_value.value": "PLAIN",  # as differences of lengths, a tenth smaller and half as slow again
+    "properties.key_value.value": "PLAIN",  # delta-encoded lengths: smaller by a tenth, but much slower to write
     "body_crc": "PLAIN",
     "body_ref.offset": "DELTA_BINARY_PACKED",
 }
 
 CloseLater = Callable[[Callable[[], None]], object]
-"""Takes a function that closes a file, and calls it later."""
+"""A function that takes a closing function and calls it later."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file that a commit may add to a table.
+    """A data file that a commit can add to a table.
 
     Attributes:
         path: relative to the table's folder.
@@ -63,7 +63,7 @@ class DataFile:
 
 
 def sort_rows(rows: pa.Table) -> pa.Table:
-    """By topic, queue and queue offset, see `schemas.tables.messages`.
+    """Sort rows by topic, queue and queue offset; see `schemas.tables.messages`.
 
     Args:
         rows: has these columns; the topic as a dictionary array, in one chunk.
@@ -86,7 +86,7 @@ def write_data_file(
     *,
     close_later: CloseLater | None = None,
 ) -> DataFile:
-    """One file in its partition's folder; no table knows of it until it is committed.
+    """Write a file into its partition's folder; it belongs to the table only after a commit.
 
     Args:
         rows: the table's columns without the partition.
@@ -112,7 +112,7 @@ def write_data_file(
 
 @contextmanager
 def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> Iterator[Any]:
-    """A file in a table's folder, to write to; it is there once the `with` has ended without an error.
+    """Open a file in a table's folder for writing; it appears once the block has ended without an error.
 
     Args:
         table_uri: path or URI of the table.
@@ -158,12 +158,12 @@ def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
 
 
 def _flat(schema: pa.Schema) -> list[str]:
-    """The columns that are asked for by value."""
+    """Return the columns that are not nested, for which statistics are written."""
     return [field.name for field in schema if not pa.types.is_nested(field.type)]
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """Paths of the columns that Parquet writes, in its words."""
+    """Return Parquet's paths of the columns that a file stores."""
     return [path for field in schema for path in _leaf_paths(field.name, field.type)]
 
 

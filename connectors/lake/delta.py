@@ -1,4 +1,4 @@
-"""Delta tables by path or URI, for the deltalake package: those in object stores with credentials."""
+"""Delta tables by path or URI, for the deltalake package, with credentials for object stores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import is_s3
 
 _OUTSIDE = re.compile(r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/|%2[fF])(\.|%2[eE]){2}(/|%2[fF]|$)")
-"""An absolute path, a URI, or one with `..` in it, also percent-encoded as Delta's paths are."""
+"""An absolute path, a URI, or a path with `..`, also percent-encoded as in Delta's log."""
 
 
 def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
-    """A table as it is now.
+    """Open a table at its newest version.
 
     Args:
         uri: path or URI of the table.
@@ -36,7 +36,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
     options = storage_options(uri, s3)
     try:
         table = DeltaTable(uri, storage_options=options)
-    except DeltaError:  # a damaged log is said so in words; TableNotFoundError is one of these, too
+    except DeltaError:  # report a damaged log by name; TableNotFoundError is a subclass
         check_log(uri, options)
         raise
     check_log(uri, options)
@@ -48,27 +48,27 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
 
 
 _checked_states: dict[str, tuple[str, int]] = {}
-"""Id and version of each table whose paths this process has checked: an archive opens its tables several times a run.
+"""Id and version of each table whose paths this process has checked; an archive opens its tables several times a run.
 
-A log that is changed without a new version is refused by `check_log` before it comes to this.
+Changes to a log without a new version are refused earlier, by `check_log`.
 """
 
 
 def _check_paths(uri: str, table: DeltaTable) -> None:
-    """Refuse a table whose log names files outside of its folder: an engine would read them.
+    """Refuse a table whose log names files outside its folder, because an engine would read them.
 
     A shallow clone, which does so by design, is no table of a lake.
     """
     outside = next(filter(_OUTSIDE.search, file_actions(table).column("path").to_pylist()), None)
     if outside is not None:
         raise LakeError(
-            f"{uri}: expected a log that names files of this table, found {outside!r}: somebody else has "
-            "written to it. 'commitlake maintain --repair' tells which versions are an archive's"
+            f"{uri}: expected a log that names files of this table, found {outside!r}: another program has "
+            "written to it. 'commitlake maintain --repair' shows which versions an archive run wrote"
         )
 
 
 def seal(uri: str, s3: S3Options | None = None) -> None:
-    """Seal a table's log after a commit, see `log_seals`; a commit is not undone by a seal that cannot be written.
+    """Seal a table's log after a commit, see `log_seals`; the commit stays valid if the seal cannot be written.
 
     Raises:
         LogDamagedError: if the log is damaged.
@@ -80,7 +80,7 @@ def seal(uri: str, s3: S3Options | None = None) -> None:
 
 
 def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | None:
-    """What deltalake's functions are to be told of a table: nothing, where it lies in a folder.
+    """Return deltalake's storage options for a table; None for a table in a folder.
 
     They hold credentials as they are now, which may expire: a long run asks again.
 

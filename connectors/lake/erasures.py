@@ -1,4 +1,4 @@
-"""Which messages of a lake were erased: asked by whoever writes messages, their keys or their counts anew.
+"""The erased messages of a lake, for code that rewrites messages or counts them again.
 
 The table `erasures` says it, see `schemas.tables.erasures`. An erasure is valid from the commit on that adds its row
 `begun`: that commit carries the number of the erasure as the number of an application's transaction. Each table that
@@ -23,7 +23,7 @@ from commitlake.connectors.lake.paths import LakePaths
 
 APPLICATION_ID = "commitlake.erasure"
 MARKER = "COMMITLAKE_ERASED"
-"""The property that an erased message has; its value is the erasure's id."""
+"""Property of an erased message; its value is the erasure's id."""
 _COLUMNS = ["broker", "physical_offset", "erasure_id", "number"]
 
 
@@ -42,7 +42,7 @@ class ErasedOffsets:
 
 @dataclass(frozen=True)
 class ErasedPlaces:
-    """The erased messages of a lake; it can be pickled.
+    """The erased messages of a lake; can be pickled.
 
     Attributes:
         number: of the newest erasure; 0 for none.
@@ -60,7 +60,7 @@ class ErasedPlaces:
         return bool(self.brokers)
 
     def of_range(self, broker: str, start: int, end: int) -> bool:
-        """Whether some messages of a part of a broker's log are erased."""
+        """Return True if messages in a range of a broker's log are erased."""
         found = self.brokers.get(broker)
         if found is None:
             return False
@@ -68,7 +68,7 @@ class ErasedPlaces:
         return bool(last > first)
 
     def beyond(self, ends: Mapping[str, int]) -> ErasedPlaces:
-        """Return those at or after an offset of each broker; of a broker without an offset all."""
+        """Return the erased messages at or after an offset of each broker; all of a broker without an offset."""
         kept = {}
         for broker, found in self.brokers.items():
             chosen = found.offsets >= ends.get(broker, 0)
@@ -77,7 +77,7 @@ class ErasedPlaces:
         return ErasedPlaces(self.number, self.ids, self.numbers, kept)
 
     def ids_of(self, broker: str, offsets: Array) -> Array:
-        """Return for each message of a broker which erasure has erased it: a number of `ids`, -1 for none."""
+        """Return the erasure of each message of a broker: an index into `ids`, -1 for none."""
         found = self.brokers.get(broker)
         result = np.full(len(offsets), -1, np.int64)
         if found is None or not len(found.offsets):
@@ -88,7 +88,7 @@ class ErasedPlaces:
         return result
 
     def ids_of_rows(self, brokers: pa.Array, offsets: pa.Array) -> Array:
-        """Return the same for rows of several brokers.
+        """Return the erasure of each row, for rows of several brokers.
 
         Args:
             brokers: texts, or a dictionary array of them.
@@ -121,24 +121,24 @@ NOTHING_ERASED = ErasedPlaces()
 
 
 def open_erasures(lake: LakePaths) -> DeltaTable | None:
-    """Open the table `erasures`; None where nothing was ever erased.
+    """Open the table `erasures`; None if nothing was ever erased.
 
     Raises:
-        LogDamagedError: where the table is damaged, or gone although `messages` knows of an erasure.
+        LogDamagedError: if the table is damaged, or missing although `messages` knows of an erasure.
     """
     try:
         return delta_table(lake.erasures, lake.s3)
     except TableNotFoundError:
         if lacks_erasures(lake):
             raise LogDamagedError(
-                f"{lake.erasures}: expected the table of what was erased, as {lake.messages} tells of erasures, found "
+                f"{lake.erasures}: expected the table of erasures, because {lake.messages} records erasures, found "
                 f"none. {WAY_OUT}"
             ) from None
         return None
 
 
 def lacks_erasures(lake: LakePaths) -> bool:
-    """Whether `messages` tells of erasures, and the lake has no table of them."""
+    """Return True if `messages` records erasures, but the lake has no table of them."""
     try:
         known = erasure_number(delta_table(lake.messages, lake.s3))
     except TableNotFoundError:
@@ -149,18 +149,18 @@ def lacks_erasures(lake: LakePaths) -> bool:
         delta_table(lake.erasures, lake.s3)
     except TableNotFoundError:
         return True
-    except LogDamagedError:  # found as such
+    except LogDamagedError:  # reported by the check of that table
         return False
     return False
 
 
 def erasure_number(table: DeltaTable | None) -> int:
-    """Return the number of the newest erasure that a table tells of; 0 for none."""
+    """Return the number of the newest erasure recorded in a table's log; 0 for none."""
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
 def read_erased_places(lake: LakePaths) -> ErasedPlaces:
-    """Read which messages were erased.
+    """Read the places of all erased messages.
 
     Raises:
         LogDamagedError: where the table `erasures` is damaged.
@@ -173,7 +173,7 @@ def read_erased_places(lake: LakePaths) -> ErasedPlaces:
 
 
 def erased_places(rows: pa.Table, number: int) -> ErasedPlaces:
-    """Return the places of rows of `erasures`.
+    """Return the places in rows of `erasures`.
 
     Args:
         rows: of the event `message`; of a message that was erased twice, the first erasure counts.

@@ -1,4 +1,4 @@
-"""The data files of a Delta table, as its log names them.
+"""The data files of a Delta table, as its log lists them.
 
 This module passes no Python value to Arrow, because the first one makes Arrow import pandas; see `plain_arrays`. It
 does not call `pyarrow.compute` either, whose import takes a tenth of the time of a small question.
@@ -18,7 +18,7 @@ def file_actions(table: DeltaTable) -> pa.Table:
 
 
 def file_bounds(actions: pa.Table, column: str, data_type: pa.DataType) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Return the least and the greatest value that each file has of a column; null where the log does not tell.
+    """Return the smallest and largest value of a column in each file; null if the log does not have them.
 
     Args:
         actions: of `file_actions`.
@@ -30,7 +30,7 @@ def file_bounds(actions: pa.Table, column: str, data_type: pa.DataType) -> tuple
 
 
 def one_value_each(actions: pa.Table, column: str) -> pa.ChunkedArray | None:
-    """Return the one text that each file has in a column; None where some file may have several, or nulls.
+    """Return the single text of a column in each file; None if a file may have several texts, or nulls.
 
     Args:
         actions: of `file_actions`.

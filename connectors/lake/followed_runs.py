@@ -1,4 +1,4 @@
-"""How far the tables that follow `messages` have come, and whether one of them, or `messages`, has lost what it had.
+"""The progress of the tables that follow `messages`, and checks that no table has lost commits.
 
 Needs no schema: look-ups, which start at once, ask it.
 """
@@ -16,11 +16,11 @@ from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
 
 _LOOKED_AT = 64
-"""Commits of `messages` that a question to another table reads at most."""
+"""Largest number of commits of `messages` that a query to another table reads."""
 
 
 def last_finished(table_uri: str) -> int:
-    """The sequence number of the newest run that `archive_runs`, or another table that follows, has; 0 for none."""
+    """Return the sequence number of the newest run that `archive_runs` or another table records; 0 for none."""
     try:
         return delta_table(table_uri).transaction_version(APPLICATION_ID) or 0
     except TableNotFoundError:
@@ -28,7 +28,7 @@ def last_finished(table_uri: str) -> int:
 
 
 def check_not_ahead(lake: LakePaths, finished: int, newest: int) -> None:
-    """Refuse a lake in which more runs are finished than `messages` has commits of.
+    """Refuse a lake with more finished runs than commits in `messages`.
 
     Args:
         lake: where the tables lie.
@@ -49,7 +49,7 @@ def check_not_ahead(lake: LakePaths, finished: int, newest: int) -> None:
 
 
 def missing_runs(lake: LakePaths, table: str, commits: Iterable[ArchiveCommit]) -> list[int]:
-    """Return the finished runs whose files a table that follows does not have, by their sequence numbers.
+    """Return the sequence numbers of finished runs whose files a following table does not have.
 
     Args:
         lake: where the tables lie.
@@ -62,14 +62,14 @@ def missing_runs(lake: LakePaths, table: str, commits: Iterable[ArchiveCommit]) 
 
 
 def check_follows(lake: LakePaths, table: str) -> None:
-    """Refuse a table that does not have what the newest commits of `messages` name for it.
+    """Refuse a table that lacks rows which the newest commits of `messages` added to it.
 
     Raises:
         LogDamagedError: if it has lost that.
     """
     try:
         newest = list(islice(read_commits(lake.messages), _LOOKED_AT))
-    except (TableNotFoundError, LogDamagedError):  # said where messages is asked
+    except (TableNotFoundError, LogDamagedError):  # reported when messages is read
         return
     missing = missing_runs(lake, table, newest)
     if missing:

@@ -1,6 +1,6 @@
-"""The tables that follow `messages` by its sequence number: what a commit names for them is added, once and in order.
+"""The tables that follow `messages`: files named by each commit are added to them, once and in order.
 
-A run that was stopped behind its commit is made good by the next one, from the commit alone.
+If a run is killed after its commit, the next run completes it from the commit alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FOLLOWING: dict[str, StructType] = {
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRun:
-    """A row of `archive_runs`: what one run did, once all of it is done."""
+    """A row of `archive_runs`, which records a completed run."""
 
     sequence: int
     run_id: str
@@ -58,7 +58,7 @@ class ArchiveRun:
 
 
 def unfinished_commits(lake: LakePaths, newest: int) -> list[ArchiveCommit]:
-    """The commits that other tables do not follow yet, oldest first.
+    """Return the commits that other tables do not have yet, oldest first.
 
     Args:
         lake: where the tables lie.
@@ -73,7 +73,7 @@ def unfinished_commits(lake: LakePaths, newest: int) -> list[ArchiveCommit]:
 
 
 def finish_runs(lake: LakePaths, run_id: str, parser_version: str) -> list[ArchiveCommit]:
-    """Let the tables follow up to the newest commit.
+    """Bring the following tables up to the newest commit.
 
     Args:
         lake: where the tables lie.
@@ -95,7 +95,7 @@ def finish_runs(lake: LakePaths, run_id: str, parser_version: str) -> list[Archi
 
 
 def lacking_runs(lake: LakePaths) -> list[ArchiveCommit]:
-    """Return the commits of finished runs of which `archive_runs` has no row, oldest first."""
+    """Return the commits of finished runs without a row in `archive_runs`, oldest first."""
     try:
         there = delta_table(lake.archive_runs).to_pyarrow_table(columns=["run_id"]).column("run_id").to_pylist()
     except TableNotFoundError:
@@ -106,7 +106,7 @@ def lacking_runs(lake: LakePaths) -> list[ArchiveCommit]:
 
 
 def restore_runs(lake: LakePaths, parser_version: str) -> int:
-    """Write the rows of `archive_runs` again that are not there, as far as the commits of `messages` tell; how many.
+    """Restore missing rows of `archive_runs` from the commits of `messages`, and return their number.
 
     Args:
         lake: where the tables lie.
@@ -142,8 +142,8 @@ def _run_of(commit: ArchiveCommit, recovered: bool, parser_version: str) -> Arch
 
 
 def _append_run(run: ArchiveRun, runs_uri: str) -> None:
-    """Say that a run is finished; until then the next one makes good what follows the commit."""
+    """Record that a run is finished; without this row, the next run repeats the steps after the commit."""
     row = pa.Table.from_pylist([asdict(run)], schema=to_arrow_schema(ARCHIVE_RUNS, timezone="UTC"))
-    # Another run may finish the same one at this moment, with another time: each writes a file of its own.
+    # Two processes may finish the same run at once, so each writes a file of its own.
     file = write_plain_file(row, runs_uri, f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet")
     append_files(runs_uri, ARCHIVE_RUNS, [file], run.sequence)

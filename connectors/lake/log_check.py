@@ -1,4 +1,4 @@
-"""Whether a Delta table's log is whole, and what is wrong with it where it is not.
+"""Checks of a Delta table's log for damage.
 
     LogDamagedError: /data/lake/messages: entry 7 of the log, _delta_log/00000000000000000007.json, is damaged: expected
     2,511 bytes with SHA-256 4c31…, found 0 bytes. …
@@ -28,23 +28,24 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int64
 
 WAY_OUT = (
-    "'commitlake maintain --lake LAKE --repair --dry-run' tells what can be brought back, and without --dry-run does it"
+    "'commitlake maintain --lake LAKE --repair --dry-run' shows what can be recovered, and without --dry-run recovers "
+    "it"
 )
 
-_MOST_LOOKS = 20
+_MAX_LISTINGS = 20
 MAX_MISSING = 1000
-"""Missing entries that are told at most: anybody can make up a note of a table's newest version."""
+"""Largest number of reported missing entries; a forged note of the newest version could cause very many."""
 
 
 class LogDamagedError(LakeError):
-    """A table whose log is damaged; the message is for a user."""
+    """A table's log is damaged; the message is for a user."""
 
     exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)
 class LogDamage:
-    """One file of a log that is not as it should be.
+    """A damaged file of a log.
 
     Attributes:
         name: of the file.
@@ -71,7 +72,7 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> None:
     """
     try:
         folder = LogFolder(table_uri, storage_options)
-    except TableNotFoundError:  # no such folder
+    except TableNotFoundError:  # the folder does not exist
         damage = missing_log(read_newest(table_uri, storage_options))
     else:
         damage = next(find_damage(folder), None)
@@ -80,7 +81,7 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> None:
 
 
 def missing_log(newest: int) -> LogDamage | None:
-    """The damage of a table that has no log; None where it never had one.
+    """Return the damage of a table without a log; None if it never had one.
 
     Args:
         newest: the newest version that is known of it, -1 for none.
@@ -91,12 +92,12 @@ def missing_log(newest: int) -> LogDamage | None:
 
 
 def damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
-    """The error to raise for a damage."""
+    """Return the error for a damage."""
     return LogDamagedError(f"{table_uri}: {damage}. {WAY_OUT}")
 
 
 def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Options | None = None) -> None:
-    """Seal what has come to a log since the last seal, see `log_seals`.
+    """Seal the entries that were added to a log since the last seal; see `log_seals`.
 
     Args:
         table_uri: path or URI of the table.
@@ -121,7 +122,7 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
 
 
 def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterator[LogDamage]:
-    """Find what is wrong with the files that a reader of the newest version reads; oldest first.
+    """Find damage in the files that a reader of the newest version needs; oldest first.
 
     A file that a writer deletes during the look is not damage, nor is a pointer to a checkpoint that came since the log
     was listed: the log is listed again, until it is the same before and after.
@@ -136,7 +137,7 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterato
                 raise
             listing = None
             continue
-        if found and attempt < _MOST_LOOKS and folder.read_listing() != listing:
+        if found and attempt < _MAX_LISTINGS and folder.read_listing() != listing:
             listing = None
             continue
         yield from sorted(found, key=lambda damage: damage.version)
@@ -144,7 +145,7 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterato
 
 
 def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
-    """Entries that must be there."""
+    """Yield the missing entries."""
     newest = newest_version(listing, seal)
     if listing.newest < 0:
         gone = missing_log(newest)
@@ -160,17 +161,17 @@ def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]
 
 
 def missing_versions(listing: LogListing, newest: int) -> Iterator[int]:
-    """Versions up to the newest one that a reader needs the entries of, and that have none; oldest first."""
+    """Yield the versions up to the newest whose entries readers need but which do not exist; oldest first."""
     return (version for version in range(listing.base + 1, newest + 1) if version not in listing.entries)
 
 
 def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
-    """Files that are not what they were, or cannot be read."""
+    """Yield the files that have changed or cannot be read."""
     sealed = seal.files if seal else {}
     for file in read_files(listing):
         is_entry = file.version in listing.entries and listing.entries[file.version] == file
         if is_entry and file.version == listing.base and file.name not in sealed:
-            continue  # readers need the checkpoint alone
+            continue  # readers need only the checkpoint
         if file.name in sealed:
             size, digest = sealed[file.name]
             reason = ""
@@ -186,7 +187,7 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None) -> 
 
 
 def _find_lost(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
-    """A pointer to a checkpoint that is not there, which stops Delta's readers."""
+    """Yield a pointer to a missing checkpoint, which would stop Delta's readers."""
     if not listing.has_pointer:
         return
     found = re.search(rb'"version"\s*:\s*(\d+)', folder.read(POINTER))
@@ -194,12 +195,12 @@ def _find_lost(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
         return
     version = parse_int64(str(found[1], "ascii"))
     if version is None or version > listing.base:
-        reason = f"expected the version of a checkpoint that is there, found {str(found[1][:40], 'ascii')}"
+        reason = f"expected the version of an existing checkpoint, found {str(found[1][:40], 'ascii')}"
         yield LogDamage(POINTER, INT64_MAX if version is None else version, reason, is_entry=False)
 
 
 def check_entry(data: bytes) -> str:
-    """Say why bytes are no entry of a log; nothing where they are one."""
+    """Return the reason why bytes are not an entry of a log; empty for a valid entry."""
     if not data.strip():
         return f"expected lines of JSON, found {'nothing' if not data else f'{len(data):,} blank bytes'}"
     for number, line in enumerate(data.splitlines(), 1):
@@ -219,5 +220,5 @@ def _check_checkpoint(file: LogFile, data: bytes) -> str:
         else:
             return check_entry(data)
     except (pa.ArrowException, OSError) as error:
-        return f"expected a Parquet file, found {len(data):,} bytes that are none: {str(error).splitlines()[0]}"
+        return f"expected a Parquet file, found {len(data):,} other bytes: {str(error).splitlines()[0]}"
     return ""

@@ -1,4 +1,4 @@
-"""The files of a Delta table's log: listed, read and replaced, in a folder or in an object store alike."""
+"""The files of a Delta table's log: listed, read and replaced in a folder or in an object store."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class LogListing:
 
     @property
     def base(self) -> int:
-        """The version of the newest checkpoint, -1 where there is none: readers read it, and the entries after it."""
+        """Return the version of the newest checkpoint, from which readers start; -1 if there is none."""
         return max(self.checkpoints, default=-1)
 
     @property
     def newest(self) -> int:
-        """The newest version, -1 for an empty log."""
+        """Return the newest version; -1 for an empty log."""
         return max([self.base, *self.entries])
 
 
@@ -85,10 +85,10 @@ class LogFolder:
         self.files = table_files(table_uri, storage_options)
 
     def read_listing(self) -> LogListing:
-        """List the log; a table without one has an empty listing."""
+        """List the log; the listing is empty for a table without one."""
         found = LogListing()
         has_pointer = False
-        # Before the entries: a seal or a note that a writer adds meanwhile would seem to have lost its entry.
+        # Read before the entries; otherwise, a seal or note added meanwhile would seem to lack its entry.
         noted = read_newest(self.table_uri, self._options)
         seals = sorted(
             (info.base_name for info in self._infos(SEALS) if _ENTRY.fullmatch(info.base_name)), reverse=True
@@ -114,7 +114,7 @@ class LogFolder:
 
     def write(self, name: str, data: bytes, folder: str = LOG) -> None:
         """Write a file of the log, or replace it as a whole."""
-        if is_s3(self.table_uri):  # deltalake's own streams take no bytes from pyarrow
+        if is_s3(self.table_uri):  # deltalake's own streams do not accept bytes from pyarrow
             from commitlake.connectors.object_store.access import write_object
             from commitlake.connectors.object_store.finding import s3_options
 
@@ -141,7 +141,7 @@ class LogFolder:
 
 
 def entry_name(version: int) -> str:
-    """Name of a version's entry, and of its seal."""
+    """Return the name of a version's entry, and of its seal."""
     return f"{version:020d}.json"
 
 

@@ -1,4 +1,4 @@
-"""What the commits of a Delta table say of themselves, newest first, as far as its log goes back.
+"""The commits of a Delta table as recorded in its log, newest first.
 
 Read entry by entry, and only as far as it is asked for. An entry that is damaged is passed over: readers of the table
 need it no more, or the table could not have been opened.
@@ -19,7 +19,7 @@ from commitlake.connectors.lake.log_files import LogFolder, entry_name
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """What one commit says.
+    """The record of one commit.
 
     Attributes:
         version: that it made.
@@ -33,14 +33,14 @@ class CommitNote:
 
 
 def read_history(table: DeltaTable) -> Iterator[CommitNote]:
-    """Read the commits of a table, from the version that it was opened at."""
+    """Read the commits of a table, from the opened version back."""
     folder = LogFolder(table.table_uri, storage_options(table.table_uri))
     for version in sorted(folder.read_listing().entries, reverse=True):
         if version > table.version():
             continue
         try:
             data = folder.read(entry_name(version))
-        except FileNotFoundError:  # cleaned meanwhile
+        except FileNotFoundError:  # deleted by a cleanup meanwhile
             continue
         info = _commit_info(data)
         if info is not None:

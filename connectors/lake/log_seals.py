@@ -1,4 +1,4 @@
-"""Seals of a Delta table's log: digests of the files that a reader reads, written after each commit.
+"""Seals of a Delta table's log: digests of the files that a reader needs, written after each commit.
 
 Delta's own readers notice an entry that is not JSON. They do not notice one that is empty, that is cut at the end of a
 line, or in which a value has changed, nor that the newest one is gone: the table is a smaller one then, and nobody says
@@ -22,12 +22,12 @@ from commitlake.schemas.layouts.numbers import parse_int64
 
 _KEPT = 2
 _FAR = 1000
-"""Versions behind the newest one that a damaged seal is believed to have been of."""
+"""A damaged seal's version is believed if it is at most this far after the newest known one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Digests of a log's files as they were at one version.
+    """The digests of a log's files at one version.
 
     Attributes:
         version: of the table.
@@ -40,13 +40,13 @@ class Seal:
     files: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """The seal's file: a line with the seal, and one with its own digest."""
+        """Return the seal's file: a line with the seal, and one with its own digest."""
         text = json.dumps({"version": self.version, "base": self.base, "files": self.files}, sort_keys=True).encode()
         return with_digest(text)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Seal | None:
-        """Parse a seal's file; None for one that is damaged."""
+        """Parse a seal's file; return None if it is damaged."""
         text = without_digest(data)
         if text is None:
             return None
@@ -55,11 +55,11 @@ class Seal:
 
 
 _known_digests: dict[tuple[str, str, int, int], str] = {}
-"""By table, name, size and time: what this process has read, which a long run opens again and again."""
+"""Cache of digests by table, name, size and time, because a long run opens the same logs repeatedly."""
 
 
 def digest_of(folder: LogFolder, file: LogFile) -> str:
-    """SHA-256 of a file of the log.
+    """Return the SHA-256 of a file of the log.
 
     Raises:
         FileNotFoundError: if it went meanwhile.
@@ -76,12 +76,12 @@ def digest_of(folder: LogFolder, file: LogFile) -> str:
 
 
 def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, list[str]]:
-    """Read the newest whole seal, and name those that are newer and damaged."""
+    """Read the newest intact seal, and return the names of newer, damaged ones."""
     damaged: list[str] = []
     for name in listing.seals:
         try:
             seal = Seal.from_bytes(folder.read(name, SEALS))
-        except FileNotFoundError:  # a writer has deleted it meanwhile
+        except FileNotFoundError:  # deleted by a writer meanwhile
             continue
         if seal is not None:
             return seal, damaged
@@ -90,7 +90,7 @@ def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, li
 
 
 def newest_version(listing: LogListing, seal: Seal | None) -> int:
-    """The newest version that a log has, or had: a damaged seal tells it by its name, and so does the lake's note.
+    """Return the newest version that a log has, or had, according to names of damaged seals and the lake's note.
 
     The name of a damaged seal counts only near the versions that are known: anybody can make up a name.
     """
@@ -100,13 +100,13 @@ def newest_version(listing: LogListing, seal: Seal | None) -> int:
 
 
 def read_files(listing: LogListing) -> list[LogFile]:
-    """The files that a reader of the newest version reads, in order."""
+    """Return the files that a reader of the newest version needs, in order."""
     entries = [listing.entries[version] for version in sorted(listing.entries) if version >= listing.base]
     return [*listing.checkpoints.get(listing.base, []), *entries]
 
 
 def write_seal(folder: LogFolder, listing: LogListing, *, anew: bool = False) -> None:
-    """Seal a log that was found to be whole, and delete older seals.
+    """Seal an intact log, and delete older seals.
 
     Args:
         folder: of the log.

@@ -1,4 +1,4 @@
-"""Tables that are gone from a lake although other tables of it tell that they were there."""
+"""Detection of tables that are missing from a lake although other tables show that they existed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def followers_of(lake: LakePaths) -> list[str]:
     """Return the tables that follow `messages` and have a log."""
     try:
         files = table_files(lake.root, storage_options(lake.root, lake.s3))
-    except TableNotFoundError:  # no such folder
+    except TableNotFoundError:  # the folder does not exist
         return []
     return [
         table
@@ -27,7 +27,7 @@ def followers_of(lake: LakePaths) -> list[str]:
 
 
 def has_log(lake: LakePaths, table: str) -> bool:
-    """Whether a table has any file of a log."""
+    """Return True if a table has any file of a log."""
     try:
         files = table_files(lake.root, storage_options(lake.root, lake.s3))
     except TableNotFoundError:
@@ -51,7 +51,7 @@ def check_writable(lake: LakePaths) -> None:
 
 
 def check_messages_are_there(lake: LakePaths) -> None:
-    """Refuse a lake whose table `messages` has no log, while tables that follow it have one.
+    """Refuse a lake whose table `messages` has no log, although following tables have one.
 
     Raises:
         LogDamagedError: if that is so.

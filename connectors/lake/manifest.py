@@ -1,4 +1,4 @@
-"""What a task of an archive run tells the driver: the files that it has written, and what it could not read.
+"""The report of an archive task to the driver: the files it wrote, and what it could not read.
 
 Rows are few and small, whatever the log's size and state: a data file holds some ten thousand rows or more, and a
 profile that is large is in a file, see `pipelines.archive.staged`.
@@ -17,7 +17,7 @@ from commitlake.connectors.lake.refusal_counts import RefusalCounts
 
 @dataclass(frozen=True, slots=True)
 class TaskProfile:
-    """A task's profile as the driver is told of it.
+    """A task's profile as sent to the driver.
 
     Attributes:
         data: the profile; or, where it is in a file, that file's index: see `pipelines.quality.partitions`.
@@ -30,7 +30,7 @@ class TaskProfile:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One data file, or, with an empty path, what else a task did.
+    """One data file, or, with an empty path, another result of a task.
 
     Attributes:
         table: the one that the file is for: messages, topic_minutes, quarantine or gaps.
@@ -64,12 +64,12 @@ class ManifestRow:
 
     @classmethod
     def of_queue(cls, report: QueueReport) -> ManifestRow:
-        """The row for a part of a queue that was pulled from a broker."""
+        """Return the row for a part of a queue that was pulled from a broker."""
         return cls(pulled=report.to_json())
 
     @classmethod
     def of_file(cls, file: DataFile, table: str) -> ManifestRow:
-        """The row for a file of a table."""
+        """Return the row for a file of a table."""
         return cls(table, file.path, file.store_date, file.size, file.rows, file.statistics)
 
     @classmethod
@@ -81,7 +81,7 @@ class ManifestRow:
         profile: TaskProfile | None,
         left_out: int = 0,
     ) -> ManifestRow:
-        """The row for what goes with all files of a task."""
+        """Return the row for the results of a task that do not belong to a single file."""
         counts = {broker: asdict(count) for broker, count in refused.items()}
         return cls(
             pack_bytes=pack_bytes,
@@ -94,20 +94,20 @@ class ManifestRow:
 
     @property
     def refusal_counts(self) -> dict[str, RefusalCounts]:
-        """What could not be read, by broker."""
+        """Return the counts of what could not be read, by broker."""
         return {broker: RefusalCounts(**counts) for broker, counts in json.loads(self.refused or "{}").items()}
 
     @property
     def queue_report(self) -> QueueReport | None:
-        """What a task has pulled of a queue; None where the row is of something else."""
+        """Return the report of a pulled queue; None if the row is about something else."""
         return QueueReport.from_json(self.pulled) if self.pulled else None
 
     @property
     def told_profile(self) -> TaskProfile | None:
-        """The task's profile, where it was wanted."""
+        """Return the task's profile, if it was wanted."""
         return None if self.profile is None else TaskProfile(self.profile, self.profile_path)
 
     @property
     def data_file(self) -> DataFile:
-        """The file, for the commit."""
+        """Return the file, for the commit."""
         return DataFile(self.path, self.store_date, self.size, self.rows, self.statistics)

@@ -1,4 +1,4 @@
-"""The newest version of each table of a lake, noted beside the tables: `_newest/<table>.json` in the lake.
+"""The newest version of each table of a lake, stored beside the tables in `_newest/<table>.json`.
 
 A log that has lost its newest entry together with its seal looks like the whole log of an older table, and a table
 without a log looks like one that was never made. The note tells that there was more.
@@ -24,11 +24,11 @@ from commitlake.schemas.layouts.numbers import INT64_MAX
 from commitlake.schemas.store_files import make_folders, read_file
 
 NOTES = "_newest"
-"""Folder of a lake."""
+"""Name of a folder in the lake."""
 
 
 def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
-    """Return the newest version that is noted of a table, -1 where none is.
+    """Return the stored newest version of a table; -1 if there is none.
 
     Args:
         table_uri: path or URI of the table.
@@ -47,7 +47,7 @@ def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
 
 
 def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> None:
-    """Note a table's newest version.
+    """Store a table's newest version.
 
     Args:
         table_uri: path or URI of the table.
@@ -70,14 +70,14 @@ def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> N
 
 
 def delete_newest(table_uri: str, storage_options: StorageOptions = None) -> None:
-    """Delete the note of a table that goes."""
+    """Delete the stored version of a table that is being removed."""
     root, name = _place(table_uri)
     with suppress(FileNotFoundError):
         table_files(root, storage_options).delete_file(f"{NOTES}/{name}.json")
 
 
 def _place(table_uri: str) -> tuple[str, str]:
-    """The folder that holds a table, and the table's name."""
+    """Return the folder that holds a table, and the table's name."""
     if is_s3(table_uri):
         root, _, name = table_uri.rstrip("/").rpartition("/")
         return root, name

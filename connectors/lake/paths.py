@@ -1,4 +1,4 @@
-"""Where the tables and packs of a lake lie, and whether a folder is one."""
+"""The locations of a lake's tables and packs, and checks of its folder."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 STREAMS = "_streams"
-"""Folder of the checkpoints of streams into a lake; it may be there before the first table."""
+"""Folder with the checkpoints of streams into a lake; it may exist before the first table."""
 _TABLE_MARK = "_delta_log"
-_NAME = "Name an empty or a new one"
-# A URL of such a folder is another folder's to deltalake, which then finds no log, no files, or nothing at all.
+_NAME = "Name an empty folder or a new one"
+# deltalake misreads URLs of folders with these characters.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\\[\]^|#?]|%[0-9A-Fa-f]{2}")
 
 
 class LakeError(CommitLakeError):
-    """A folder that is not, or cannot become, a lake; the message is for a user."""
+    """A folder is not, or cannot become, a lake; the message is for a user."""
 
     exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)
 class LakePaths:
-    """A lake's tables and packs, by the folder or URI that holds them.
+    """The locations of a lake's tables and packs, by the folder or URI that holds them.
 
     Attributes:
         root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`.
@@ -46,120 +46,120 @@ class LakePaths:
 
     def __post_init__(self) -> None:
         if is_s3(self.root):
-            object.__setattr__(self, "root", str(parse_s3_uri(self.root)))  # a frozen one has no other way
+            object.__setattr__(self, "root", str(parse_s3_uri(self.root)))  # the class is frozen
             object.__setattr__(self, "s3", self.s3 or _finding().s3_options())
             return
         if self.root.startswith("file:"):
             object.__setattr__(self, "root", unquote(urlsplit(self.root).path))
         if "://" in self.root:
-            raise LakeError(f"{self.root!r} is no place for a lake: expected a folder, or s3://bucket/prefix")
+            raise LakeError(f"{self.root!r} cannot hold a lake: expected a folder, or s3://bucket/prefix")
         unsafe = _UNSAFE.search(os.path.abspath(self.root))  # noqa: PTH100 (pathlib has no such function)
         if unsafe is not None:
             raise LakeError(
-                f"{self.root!r} is no place for a lake: its path holds {unsafe[0]!r}, with which the library of its "
-                "tables does not find them again. Name another folder"
+                f"{self.root!r} cannot hold a lake: its path has {unsafe[0]!r}, which the library for Delta tables "
+                "does not support. Name another folder"
             )
 
     @property
     def messages(self) -> str:
-        """One row per message."""
+        """Table with one row per message."""
         return self._table("messages")
 
     @property
     def bodies(self) -> str:
-        """Packs of bodies."""
+        """Folder of the packs of bodies."""
         return self._table("bodies")
 
     @property
     def quarantine(self) -> str:
-        """What could not be read."""
+        """Table of damaged ranges of logs."""
         return self._table("quarantine")
 
     @property
     def gaps(self) -> str:
-        """What was not there to be read."""
+        """Table of missing ranges of logs."""
         return self._table("gaps")
 
     @property
     def message_keys(self) -> str:
-        """Where the messages of a business key are."""
+        """Table of the places of messages by business key."""
         return self._table("message_keys")
 
     @property
     def edges(self) -> str:
-        """What brokers and clients did with each message."""
+        """Table of the steps of each message through brokers and clients."""
         return self._table("edges")
 
     @property
     def profiles(self) -> str:
-        """Counts and checksums of what was archived, by topic, queue and window."""
+        """Table of counts and checksums of archived messages, by topic, queue and window."""
         return self._table("profiles")
 
     @property
     def topic_minutes(self) -> str:
-        """Messages counted by topic, queue, tag, kind and minute."""
+        """Table of messages counted by topic, queue, tag, kind and minute."""
         return self._table("topic_minutes")
 
     @property
     def quality_results(self) -> str:
-        """What the suites said of each run."""
+        """Table of the results of each run's expectations."""
         return self._table("quality_results")
 
     @property
     def store_config(self) -> str:
-        """Settings of the stores, by time."""
+        """Table of the stores' settings over time."""
         return self._table("store_config")
 
     @property
     def consumer_offsets(self) -> str:
-        """How far groups had come, by time."""
+        """Table of group offsets over time."""
         return self._table("consumer_offsets")
 
     @property
     def subscriptions(self) -> str:
-        """Which messages groups wanted, by time."""
+        """Table of the groups' subscriptions over time."""
         return self._table("subscriptions")
 
     @property
     def replays(self) -> str:
-        """What happened to each replay."""
+        """Table of the events of each replay."""
         return self._table("replays")
 
     @property
     def replay_messages(self) -> str:
-        """Where each message of a replay landed."""
+        """Table of the outcome of each replayed message."""
         return self._table("replay_messages")
 
     @property
     def replay_rows(self) -> str:
-        """Messages that replays change on the way."""
+        """Table of messages that replays change or copy."""
         return self._table("replay_rows")
 
     @property
     def erasures(self) -> str:
-        """What was erased."""
+        """Table of erasures."""
         return self._table("erasures")
 
     @property
     def evidence(self) -> str:
-        """Signed documents on what was done."""
+        """Table of signed documents about runs, audits and erasures."""
         return self._table("evidence")
 
     @property
     def archive_runs(self) -> str:
-        """One row per finished run."""
+        """Table with one row per finished run."""
         return self._table("archive_runs")
 
     @property
     def streams(self) -> str:
-        """Checkpoints of the streams that archive into it."""
+        """Folder of the checkpoints of streams that archive into the lake."""
         return self._table(STREAMS)
 
     def _table(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
 
     def check_readable(self) -> None:
-        """See whether an object store lets its objects be listed; the engines' own errors are many lines long.
+        """Check that an object store can be listed; the engines' own errors have many lines.
 
         Raises:
             S3Error: if it cannot be reached, or does not let this user in.
@@ -168,7 +168,7 @@ class LakePaths:
             _access().first_names(self.s3, self.root, "")
 
     def check_writable(self) -> None:
-        """Refuse a folder that holds something else, before anything is written beside it.
+        """Refuse a folder that holds other files, before anything is written into it.
 
         Raises:
             LakeError: if the folder holds files but no lake, or may not be written.

@@ -1,4 +1,4 @@
-"""Data files of the small tables beside `messages`: Parquet as it comes, without partitions."""
+"""Data files of the small tables beside `messages`: unsorted Parquet files without partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write_plain_file(
     statistics: Sequence[str] | None = None,
     footer_statistics: Sequence[str] = (),
 ) -> DataFile:
-    """One file in a table's folder; no table knows of it until it is committed.
+    """Write a file into a table's folder; it belongs to the table only after a commit.
 
     Args:
         rows: the table's columns.

@@ -1,4 +1,4 @@
-"""What tasks tell of the queues that they have pulled from a broker, on its way to the driver in a manifest."""
+"""Reports of tasks about queues that they pulled from a broker, as stored in a manifest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.connectors.lake.store_progress import LastRecord
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """What a task has pulled of a part of a queue.
+    """The report of a task about a part of a queue.
 
     Attributes:
         broker: the store's name.
@@ -22,7 +22,7 @@ class QueueReport:
         rows: rows for `messages`.
         lost: messages that the broker has deleted, or does not send.
         lost_where: the first of them, in words.
-        is_new_queue: whether the topic was made anew since the last run, so that the queue begins from its first
+        is_new_queue: whether the topic was recreated since the last run, so that the queue begins from its first
             message again.
         last_record: the newest record of the part.
     """
@@ -45,7 +45,7 @@ class QueueReport:
 
     @classmethod
     def from_json(cls, text: str) -> QueueReport:
-        """Return the report in such a text."""
+        """Parse a report."""
         value = json.loads(text)
         last = value.pop("last_record")
         return cls(**value, last_record=LastRecord(**last) if last else None)

@@ -1,4 +1,4 @@
-"""Questions to a lake without a JVM: the deltalake package opens the table, its SQL engine answers.
+"""SQL queries to a lake without a JVM, by the deltalake package.
 
 Good for results that fit into one process; it opens a table in tens of milliseconds.
 """
@@ -26,15 +26,15 @@ _ONE_SORT = {"datafusion.execution.target_partitions": "1"}
 
 
 class QueryError(CommitLakeError):
-    """A question that the engine does not understand; the message is the engine's, for a user."""
+    """A query is invalid; the message is the engine's, for a user."""
 
 
 class NoTableError(LakeError):
-    """A lake to which nothing of a table has been written yet."""
+    """A table of the lake does not exist yet, because nothing was written to it."""
 
 
 def open_table(lake: LakePaths, table: str) -> DeltaTable:
-    """A table of a lake.
+    """Open a table of a lake.
 
     Args:
         lake: where it lies.
@@ -52,23 +52,23 @@ def open_table(lake: LakePaths, table: str) -> DeltaTable:
         _check_folder(Path(lake.root))
     try:
         return delta_table(uri, lake.s3)
-    except OSError as error:  # one of an object store: its text would hold all that the server said
+    except OSError as error:  # an object store's error contains the server's whole answer
         raise LakeError(f"{uri} cannot be read: {clean_message(str(error))}") from None
     except TableNotFoundError:
         if table != "messages":
-            open_table(lake, "messages")  # says so where this is no lake at all
+            open_table(lake, "messages")  # raises an error if this is not a lake
             raise NoTableError(
                 f"the lake {lake.root} has no table {table!r} yet: nothing has been written to it"
             ) from None
         check_messages_are_there(lake)
         raise LakeError(
-            f"{lake.root} is not a lake: expected a Delta table in {uri}; 'commitlake archive' makes one"
+            f"{lake.root} is not a lake: expected a Delta table in {uri}; 'commitlake archive' creates one"
         ) from None
 
 
 def _check_folder(root: Path) -> None:
     if not root.exists():
-        raise LakeError(f"{root} does not exist: expected the folder of a lake, which 'commitlake archive' makes")
+        raise LakeError(f"{root} does not exist: expected the folder of a lake, which 'commitlake archive' creates")
     if not root.is_dir():
         raise LakeError(f"{root} is a file: expected the folder of a lake")
     if not os.access(root, os.R_OK | os.X_OK):
@@ -76,7 +76,7 @@ def _check_folder(root: Path) -> None:
 
 
 def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:
-    """Answer a SQL question about one table, as `run_sql_over` does about several.
+    """Run a SQL query over one table, as `run_sql_over` does over several.
 
     Args:
         table: what is asked.
@@ -88,7 +88,7 @@ def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) 
 
 
 def run_sql_over(tables: Mapping[str, DeltaTable], sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:
-    """Return the answer to a SQL question as a stream of batches; each can still raise the same.
+    """Return the result of a SQL query as a stream of batches; reading a batch can raise the same errors.
 
     Args:
         tables: what is asked, by the names that the question has for them.
@@ -128,6 +128,6 @@ def _engine_errors() -> Iterator[None]:
 
 
 def clean_message(text: str) -> str:
-    """The first line of an engine's message, without the names of its error classes."""
+    """Return the first line of an engine's message, without the names of its error classes."""
     lines = _ENGINE_PREFIX.sub("", text.strip()).removesuffix('")').replace("\\n", " ").splitlines()
     return lines[0] if lines else "no message"

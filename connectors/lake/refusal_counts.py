@@ -1,4 +1,4 @@
-"""How much of a broker's log could not be read."""
+"""Counts of the parts of a broker's log that could not be read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RefusalCounts:
-    """What could not be read of one broker's log.
+    """The counts of one broker's log.
 
     Attributes:
         bad_ranges: stretches without an intact record.
@@ -21,11 +21,11 @@ class RefusalCounts:
 
     @property
     def quarantined(self) -> int:
-        """Rows of `quarantine`."""
+        """Return the number of rows for `quarantine`."""
         return self.bad_ranges + self.marked_rows
 
     def __add__(self, other: RefusalCounts) -> RefusalCounts:
-        """Both together."""
+        """Return the sum of two counts."""
         return RefusalCounts(
             self.bad_ranges + other.bad_ranges,
             self.marked_rows + other.marked_rows,

@@ -1,7 +1,7 @@
-"""The tables `consumer_offsets` and `subscriptions`: their newest rows, their history, and how rows are added to them.
+"""The tables `consumer_offsets` and `subscriptions`: reading their newest rows and history, and adding rows.
 
 Rows of one store are added by compare-and-set on Delta's transaction number of that store, as each row only says what
-has changed since the last one: of two snapshots at once, one is taken anew.
+has changed since the last one: of two snapshots at once, one is repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEYS = {
 
 
 def open_snapshots(lake: LakePaths, name: str) -> DeltaTable | None:
-    """Return a table of snapshots as it is now; None where the lake has none yet.
+    """Open a table of snapshots; return None if the lake does not have it yet.
 
     Raises:
         LakeError: There is no lake.
@@ -43,12 +43,12 @@ def open_snapshots(lake: LakePaths, name: str) -> DeltaTable | None:
 
 
 def version_of(table: DeltaTable | None, broker: str) -> int | None:
-    """Return a store's transaction number; None where the table has no row of it."""
+    """Return a store's transaction number; None if the table has no row of the store."""
     return None if table is None else table.transaction_version(_application(broker))
 
 
 def newest_rows(table: DeltaTable, name: str, broker: str, until: datetime.datetime | None = None) -> pa.Table:
-    """Return the last row of each key of a store, at or before a time."""
+    """Return the last row of each key of a store at or before a time."""
     before = [] if until is None else [f"as_of <= {timestamp_literal(until)}"]
     return _ranked(table, name, [_of(broker), *before], "DESC")
 
@@ -61,7 +61,7 @@ def next_rows(table: DeltaTable, name: str, broker: str, after: datetime.datetim
 def rows_between(
     table: DeltaTable, name: str, broker: str, start: datetime.datetime, end: datetime.datetime
 ) -> pa.Table:
-    """Return a store's rows from a time to another, both included, oldest first."""
+    """Return a store's rows in an inclusive time range, oldest first."""
     times = f"as_of >= {timestamp_literal(start)} AND as_of <= {timestamp_literal(end)}"
     sql = f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of"
     # The engine gives texts in a form that Arrow's functions do not all know.
@@ -69,7 +69,7 @@ def rows_between(
 
 
 def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:
-    """Return the names of the stores that a table has snapshots of, sorted."""
+    """Return the sorted names of the stores that have snapshots in a table."""
     found = run_sql(table, name, f"SELECT DISTINCT broker FROM {name} ORDER BY broker").read_all()
     names: list[str] = found.column("broker").to_pylist()
     return names
@@ -90,7 +90,7 @@ def _ranked(table: DeltaTable, name: str, conditions: list[str], order: str) -> 
 
 
 def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, version: int | None) -> bool:
-    """Add rows of one store.
+    """Add rows of one store, unless another process has added some first.
 
     Args:
         lake: where the tables lie.

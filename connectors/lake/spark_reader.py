@@ -1,4 +1,4 @@
-"""Questions to a lake by Spark: for results that outgrow one process. They arrive batch by batch, as Arrow."""
+"""SQL queries to a lake by Spark, for results too large for one process; they arrive as Arrow batches."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
 from commitlake.connectors.runtime.spark_plan_check import why_refused
 
-# Spark ends its messages with a SQLSTATE; those of class 22 are about data: a division by zero, say.
+# Spark's messages end with a SQLSTATE; class 22 means errors in data, such as a division by zero.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)
 
 _SUBSTITUTE = "spark.sql.variable.substitute"
 
 
 def table_name(uri: str) -> str:
-    """What a Delta table is called in Spark's SQL."""
+    """Return the name of a Delta table in Spark's SQL."""
     return "delta.`" + _absolute(uri).replace("`", "``") + "`"
 
 
@@ -32,7 +32,7 @@ def _absolute(uri: str) -> str:
 
 
 def run_spark_sql(spark: SparkSession, sql: str, reads: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
-    """The answer to a SQL question, one partition at a time, in order.
+    """Run a SQL query, and yield its result partition by partition, in order.
 
     Args:
         spark: the session.
@@ -48,7 +48,7 @@ def run_spark_sql(spark: SparkSession, sql: str, reads: Collection[str] = ()) ->
 def run_spark_select(
     spark: SparkSession, sql: str, tables: Mapping[str, str], limit: int = 0, *, reads: Collection[str] = ()
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
-    """Return the names of the columns of a SELECT's answer, and its batches, one partition at a time, in order.
+    """Run a SELECT, and return its column names and its batches, partition by partition, in order.
 
     Rows would come as Python objects, a time in the zone of this process; so workers hand over whole batches, as bytes.
 
@@ -101,7 +101,7 @@ def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _text_as_it_is(spark: SparkSession) -> Iterator[None]:
-    """Keep Spark from replacing `${...}` in SQL, also in a session that somebody else has set up."""
+    """Keep Spark from replacing `${...}` in SQL, also in a session with other settings."""
     before = spark.conf.get(_SUBSTITUTE)
     spark.conf.set(_SUBSTITUTE, "false")
     try:

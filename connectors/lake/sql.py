@@ -1,4 +1,4 @@
-"""Literals and names in SQL, for the two engines that answer questions about a lake.
+"""Literals and names in SQL for the two query engines.
 
 The engines differ: in a Spark literal a backslash is an escape, in DataFusion's it is itself; and DataFusion's own
 timestamp literals end in the year 2262.
@@ -13,7 +13,7 @@ from enum import StrEnum
 from commitlake.schemas.times import epoch_us
 
 _MAX_PRUNED = 20
-"""Values of an IN for which DataFusion looks at the bounds of files, row groups and pages; with more, it reads all."""
+"""Largest number of values of an IN for which DataFusion prunes files, row groups and pages."""
 
 
 class Engine(StrEnum):
@@ -35,14 +35,14 @@ def timestamp_literal(moment: datetime.datetime, engine: Engine = Engine.DELTALA
 
 
 def microseconds_literal(count: int, engine: Engine = Engine.DELTALAKE) -> str:
-    """Return the time so many microseconds after 1970 as a SQL value of a timestamp column's type."""
+    """Return a time, given in microseconds since 1970, as a SQL value of a timestamp column's type."""
     if engine is Engine.SPARK:
         return f"timestamp_micros({count})"
     return f"arrow_cast({count}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
 def date_literal(date: datetime.date) -> str:
-    """Return a date as a SQL literal; of a time, the date in UTC."""
+    """Return a date, or the UTC date of a time, as a SQL literal."""
     if isinstance(date, datetime.datetime):
         date = date.astimezone(datetime.UTC).date()
     return f"DATE '{date.isoformat()}'"
@@ -54,7 +54,7 @@ def column_name(name: str, engine: Engine = Engine.DELTALAKE) -> str:
 
 
 def is_one_of(column: str, literals: Iterable[str]) -> str:
-    """Return the condition that a column has one of some values, in a form by which DataFusion skips what has none.
+    """Return a condition that a column has one of some values, in a form that lets DataFusion skip files.
 
     Args:
         column: its name, quoted where it has to be.
@@ -74,7 +74,7 @@ def is_one_of(column: str, literals: Iterable[str]) -> str:
 
 
 def any_of(conditions: Sequence[str]) -> str:
-    """Return the condition that one of several holds, nested in halves.
+    """Return a condition that one of several conditions holds, nested in halves.
 
     DataFusion nests a chain of ORs once for each: of thousands it takes minutes, and then its stack overflows.
 
@@ -90,7 +90,7 @@ def any_of(conditions: Sequence[str]) -> str:
 
 
 def has_any(column: str, values: Sequence[str], engine: Engine = Engine.DELTALAKE) -> str:
-    """Return the condition that a column of arrays has one of some texts.
+    """Return a condition that an array column contains one of some texts.
 
     >>> has_any("keys", ["a", "b"])
     "array_has_any(keys, make_array('a', 'b'))"

@@ -1,4 +1,4 @@
-"""What a Delta table's log says of a data file, so that readers can pass it over: rows, least, greatest, nulls.
+"""Statistics of a data file in a Delta table's log, with which readers skip files: rows, minimum, maximum, nulls.
 
 Taken from the Parquet file's own footer, which has them for every column chunk. Source: the Delta protocol,
 "Per-file Statistics".
@@ -21,7 +21,7 @@ _HIGHEST_CHARACTER = "\U0010ffff"
 
 
 def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = frozenset()) -> str:
-    """The JSON for an add action's `stats`; nested columns are left out, as Delta's own writers leave them out.
+    """Return the JSON of an add action's `stats`; nested columns are left out, as in Delta's own writers.
 
     Characters are written as they are: Delta's Rust library reads the escapes of some (U+20000 is one) as another one.
 
@@ -71,9 +71,9 @@ def _floor(value: Any) -> Any:
 
 
 def _ceiling(value: Any) -> Any:
-    """A value that none of the column's is above; None where there is no short one."""
+    """Return a short upper bound of a column's values; None if there is none."""
     if isinstance(value, datetime.datetime):
-        return iso_text(value, "milliseconds")  # our times have no more than milliseconds
+        return iso_text(value, "milliseconds")  # times in the lake have millisecond precision
     if isinstance(value, str) and len(value) > _PREFIX_CHARACTERS:
         ceiling = value[:_PREFIX_CHARACTERS] + _HIGHEST_CHARACTER
         return ceiling if ceiling > value else None

@@ -1,4 +1,4 @@
-"""The table `store_config`: what a lake knows of a store's configuration at a time."""
+"""The table `store_config`: a store's configuration at a given time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPIC, GROUP, SETTING = "topic", "group", "setting"
 _NAME = "store_config"
 
 Key = tuple[str, str]
-"""Kind and name."""
+"""Kind and name of a setting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a commit says of one store beside its end: the last record, and the offsets of queues that were pulled."""
+"""The progress of one store in a commit: its last record, and the offsets of pulled queues."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Offsets = Mapping[str, Mapping[str, int]]
-"""By topic and by the queue's number, which is a text as in JSON: the offset that comes next."""
+"""Next offset by topic and queue id, which is text as in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The last archived record of a store: what must still stand there when the next run begins.
+    """The last archived record of a store, which must be unchanged when the next run begins.
 
     Attributes:
         physical_offset: where it begins.
@@ -27,7 +27,7 @@ class LastRecord:
 
 @dataclass(frozen=True, slots=True)
 class PulledProgress:
-    """How far a store is archived that is pulled from its broker.
+    """The progress of a store that is pulled from its broker.
 
     Attributes:
         offsets: of all queues that a run has looked at.
@@ -40,11 +40,11 @@ class PulledProgress:
     files_end: int = 0
 
     def next_offset(self, topic: str, queue_id: int) -> int | None:
-        """Return the offset that comes next in a queue; None for a queue that no run has looked at."""
+        """Return the next offset of a queue; None for a queue that no run has read."""
         return self.offsets.get(topic, {}).get(str(queue_id))
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> PulledProgress:
-        """Return the progress in a commit's JSON."""
+        """Parse the progress from a commit's JSON."""
         topics = value["topics"]
         return cls(value["offsets"], None if topics is None else tuple(topics), value["files_end"])

@@ -1,4 +1,4 @@
-"""Rows of a table's data files as Arrow, some ten thousands at a time, for tasks that read a file each."""
+"""Rows of a table's data files as Arrow, in parts of about ten thousand, for tasks that read a file each."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Constants = dict[str, str | int | bool]
 
 
 class DataFileError(LakeError):
-    """A data file that cannot be read: it is gone, cut, or a page of it is not what its checksum says."""
+    """A data file cannot be read: it is missing, truncated, or fails a checksum."""
 
     exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """Columns of a table, and how its files are read; it can be pickled.
+    """The columns to read from a table's files, and the way to read them; can be pickled.
 
     Attributes:
         uri: path or URI of the table.
@@ -49,7 +49,7 @@ class TableRows:
     skips_constants: bool = False
 
     def read(self, file: AddedFile) -> Iterator[pa.Table]:
-        """Read a file.
+        """Yield the rows of a file.
 
         Yields:
             Tables of `schema`, but for the dictionaries; each column in one chunk.
@@ -63,7 +63,8 @@ class TableRows:
                 names = set(parquet.schema_arrow.names)
                 wanted = [name for name in self.schema.names if name in names]
                 flat = {name: there[name] for name in wanted[1:] if name in there}
-                # Group by group, as Arrow cannot give a batch of nested texts with the dictionaries of two groups.
+                # One row group at a time, because Arrow cannot return nested texts with dictionaries of two groups in
+                # one batch.
                 for group in range(parquet.num_row_groups):
                     constants = self._constants(parquet.metadata.row_group(group), flat)
                     read = [name for name in wanted if name not in constants]
@@ -77,7 +78,7 @@ class TableRows:
             ) from None
 
     def _parquet(self, source: pa.NativeFile, there: dict[str, int]) -> pq.ParquetFile:
-        """Open a file; `there` gets the number of each of its columns."""
+        """Open a file; `there` receives the number of each of its columns."""
         metadata = pq.read_metadata(source)
         schema = metadata.schema
         there |= {schema.column(number).path: number for number in range(metadata.num_columns)}
@@ -87,10 +88,10 @@ class TableRows:
     def _open(self, file: AddedFile) -> pa.NativeFile:
         if "://" in self.uri:
             return table_files(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
-        return pa.OSFile(str(Path(self.uri, file.name)))  # each read of the other is a call of Python
+        return pa.OSFile(str(Path(self.uri, file.name)))  # with other sources, each read would be a call of Python
 
     def _constants(self, group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> Constants:
-        """Return the one value of each column of a row group that has no other; the numbers of columns are given."""
+        """Return the value of each column that is constant in a row group."""
         found: Constants = {}
         if not self.skips_constants:
             return found
@@ -125,5 +126,5 @@ def _has_one_value(statistics: pq.Statistics) -> bool:
 
 
 def _as_type(column: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """A column as its table has it: other writers have texts, lists and times of other types of Arrow's."""
+    """Convert a column to its table's type, because other writers use other Arrow types."""
     return column if column.type.equals(data_type) else column.cast(data_type)

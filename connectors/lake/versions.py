@@ -1,4 +1,4 @@
-"""What each version of a Delta table added and took away: for tables that follow another one, version by version.
+"""The changes of each version of a Delta table, for tables that follow another one version by version.
 
     for version in added_versions(lake.messages, after=progress):
         write(version.files)                       # each read through `table_files(lake.messages)`
@@ -16,7 +16,7 @@ No library does this: `deltalake` lists the files of one version, but not what a
 changed data; its `load_cdf` and Spark's change data feed return rows, and only of tables that were told to record them.
 
 VersionsError
-├── VersionGoneError      the log no longer holds a version, or never did: a table that was made anew
+├── VersionGoneError      the log no longer holds a version, or never did: a table that was recreated
 ├── NotAppendOnlyError    a version took rows away, where a follower cannot
 └── NotReadableError      files that do not hold just the table's rows: deletion vectors, a shallow clone
 """
@@ -46,25 +46,25 @@ StorageOptions = Mapping[str, str] | None
 PARTITION, _TIME = "store_date", "store_timestamp"
 _TIME_TYPE = pa.timestamp("us", "UTC")
 ERASURE_KEY = "commitlake.erase"
-"""Marks the commits of erasures in `userMetadata`."""
+"""Mark of an erasure's commit in `userMetadata`."""
 
 
 class VersionsError(CommitLakeError):
-    """Root of the module's errors; the message is for a user."""
+    """Base class of this module's errors; the message is for a user."""
 
     exit_code = ExitCode.FAILED
 
 
 class VersionGoneError(VersionsError):
-    """A version that the table's log cannot tell of."""
+    """A version is not in the table's log."""
 
 
 class NotAppendOnlyError(VersionsError):
-    """A version that took rows away, for a follower that only adds."""
+    """A version removed rows, but the follower can only add."""
 
 
 class NotReadableError(VersionsError):
-    """A file of the table that cannot be read by itself."""
+    """A file of the table cannot be read by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class AddedFile:
 
 @dataclass(frozen=True, slots=True)
 class AddedVersion:
-    """What one version changed.
+    """The changes of one version.
 
     Attributes:
         version: its number.
@@ -108,25 +108,25 @@ class AddedVersion:
 
     @property
     def rows(self) -> int | None:
-        """Rows added; None where one of the writers did not say."""
+        """Return the number of rows added; None if one of the writers did not state it."""
         counts = [file.rows for file in self.files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def check_append_only(self) -> None:
-        """Refuse a version that took rows away.
+        """Refuse a version that removed rows.
 
         Raises:
             NotAppendOnlyError: if it did.
         """
         if self.removed:
             raise NotAppendOnlyError(
-                f"version {self.version} takes away {len(self.removed)} files, expected only new ones: rows were "
-                "deleted or changed. Make what follows the table anew"
+                f"version {self.version} removes {len(self.removed)} files, expected only new ones: rows were "
+                "deleted or changed. Rebuild the tables that follow this one"
             )
 
 
 def added_versions(table_uri: str, after: int, storage_options: StorageOptions = None) -> Iterator[AddedVersion]:
-    """The versions of a table behind one, oldest first, to the newest at the time of the call; each read in its turn.
+    """Yield the versions after a given one, oldest first, up to the newest at the time of the call.
 
     Args:
         table_uri: path or URI of the table.
@@ -140,14 +140,14 @@ def added_versions(table_uri: str, after: int, storage_options: StorageOptions =
     newest = _open(table_uri, storage_options).version()
     if after > newest:
         raise VersionGoneError(
-            f"{table_uri} ends with version {newest}, expected {after} or later: it was made anew, or set back. "
-            "Make what follows it anew"
+            f"{table_uri} ends with version {newest}, expected {after} or later: it was recreated, or set back. "
+            "Rebuild the tables that follow it"
         )
     return _read_versions(table_uri, range(after + 1, newest + 1), storage_options)
 
 
 def snapshot_files(table_uri: str, storage_options: StorageOptions = None, version: int | None = None) -> AddedVersion:
-    """Return all that a table holds, as one big version that added it.
+    """Return the whole content of a table as a single version.
 
     Args:
         table_uri: path or URI of the table.
@@ -175,7 +175,7 @@ def snapshot_files(table_uri: str, storage_options: StorageOptions = None, versi
 def files_of_time(
     table_uri: str, table: DeltaTable, column: str, start: datetime.datetime, end: datetime.datetime
 ) -> list[AddedFile]:
-    """Return the files of a table that may have rows of a time, by what its log says of them.
+    """Return the files of a table that may have rows in a time range, according to its log.
 
     Args:
         table_uri: path or URI of the table.
@@ -190,7 +190,7 @@ def files_of_time(
     actions = file_actions(table)
     _check_deletion_vectors(actions)
     least, greatest = file_bounds(actions, column, _TIME_TYPE)
-    # A file of which the log does not tell may have rows of any time.
+    # A file without statistics may have rows of any time.
     firsts, lasts = numbers_of(least, null=epoch_us(start)), numbers_of(greatest, null=epoch_us(start))
     is_chosen = ((firsts < epoch_us(end)) & (lasts >= epoch_us(start))).tolist()
     paths, sizes, rows = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
@@ -207,12 +207,12 @@ def _check_deletion_vectors(actions: pa.Table) -> None:
 
 
 def table_id(table_uri: str, storage_options: StorageOptions = None) -> str:
-    """What tells this table from any other that lay, or will lie, in the same place."""
+    """Return an id that distinguishes this table from any other at the same place."""
     return str(_open(table_uri, storage_options).metadata().id)
 
 
 def table_files(table_uri: str, storage_options: StorageOptions = None) -> pafs.FileSystem:
-    """A filesystem whose root is the table's folder, local or in an object store; made anew in each process."""
+    """Return a filesystem whose root is the table's folder; it is created anew in each process."""
     options = None if storage_options is None else dict(storage_options)
     return pafs.PyFileSystem(DeltaStorageHandler(table_uri, options))
 
@@ -233,8 +233,8 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
             data = commit.readall()
     except FileNotFoundError:
         raise VersionGoneError(
-            f"version {version} of {table_uri} is no longer in its log: expected {version:020d}.json there. Make what "
-            "follows it anew, or let it follow more often than the log is cleaned (delta.logRetentionDuration)"
+            f"version {version} of {table_uri} is no longer in its log: expected {version:020d}.json there. Rebuild "
+            "the tables that follow it, or update them before the log is cleaned (delta.logRetentionDuration)"
         ) from None
     try:
         actions = [json.loads(line) for line in data.splitlines() if line.strip()]
@@ -253,17 +253,17 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
 
 
 def _is_of_erasure(info: object) -> bool:
-    """Whether what a commit says of itself is what `erase` says, see `erasures`."""
+    """Return True if a commit's metadata marks it as an erasure; see `erasures`."""
     try:
         return isinstance(info, dict) and ERASURE_KEY in json.loads(info.get("userMetadata") or "{}")
-    except (ValueError, TypeError):  # another program's
+    except (ValueError, TypeError):  # written by another program
         return False
 
 
 def _file_of(table_uri: str, action: dict[str, Any]) -> AddedFile:
     if action.get("deletionVector"):
         raise _deletion_vector(action["path"])
-    date = (action.get("partitionValues") or {}).get(PARTITION) or None  # an empty text is a null, too
+    date = (action.get("partitionValues") or {}).get(PARTITION) or None  # an empty text also means null
     rows = json.loads(action.get("stats") or "{}").get("numRecords")
     return _file(table_uri, action["path"], date, action.get("size") or 0, rows)
 

@@ -1,4 +1,4 @@
-"""The body of one row of `messages`: found by one ranged read, compared with its CRC, decompressed within limits."""
+"""The body of one row of `messages`: found by one ranged read, checked by its CRC, decompressed within limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fetch_body(
     max_bytes: int = DEFAULT_MAX_BYTES,
     max_ratio: int = DEFAULT_MAX_RATIO,
 ) -> bytes | None:
-    """The body of a message, by at most one ranged read.
+    """Fetch the body of a message with at most one ranged read.
 
     Args:
         store: of the lake's bodies, from `open_store`.

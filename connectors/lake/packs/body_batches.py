@@ -1,4 +1,4 @@
-"""Bodies of rows that come as Arrow batches, read from the packs in batches of bounded size."""
+"""Bodies of rows in Arrow batches, read from the packs in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.schemas.tables.messages import BODY_PLACE
 
-BATCH_BYTES = 64 << 20  # of bodies in one Arrow batch: what a worker and the JVM hold at once, for each task
+BATCH_BYTES = 64 << 20  # size of the bodies in one Arrow batch, which a worker and the JVM hold at once for each task
 
 
 def batches_with_bodies(
     batch: pa.RecordBatch, store: PackStore, cache: FrameCache, max_frame_bytes: int = MAX_FRAME_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """A batch's rows with their bodies, in as many batches as the bodies' size asks for.
+    """Yield a batch's rows with their bodies, split into several batches if the bodies are large.
 
     Args:
         batch: has `body_ref` and `body_crc`; rows of one pack stand together, or the pack is read more than once.
@@ -50,7 +50,7 @@ def batches_with_bodies(
 
 
 def _slices(lengths: Array) -> Iterator[tuple[int, int]]:
-    """Stretches of rows with at most `BATCH_BYTES` of bodies, or with one row."""
+    """Yield ranges of rows with at most `BATCH_BYTES` of bodies, or with a single row."""
     ends = np.cumsum(lengths)
     start = 0
     while start < len(lengths):
@@ -61,7 +61,7 @@ def _slices(lengths: Array) -> Iterator[tuple[int, int]]:
 
 
 def pack_runs(packs: pa.Array, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Stretches of the rows from `start` to `end` that are of one pack, or of none."""
+    """Yield ranges of rows, between `start` and `end`, of the same pack or without a pack."""
     codes = _numbers(packs.slice(start, end - start).dictionary_encode().indices, -1)
     changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1 + start
     yield from pairwise([start, *changes.tolist(), end])

@@ -1,4 +1,4 @@
-"""Bodies compared with what their rows say, for an audit: a body that cannot be had is a row, and no error.
+"""Comparison of bodies with their rows for an audit: a missing body gives a row with a reason, not an error.
 
 Each body is read where its message says, and measured: its size and its CRC as they are, null where it cannot be had.
 """
@@ -17,7 +17,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 
 KEPT = ("broker", "topic", "queue_id", "queue_offset", "physical_offset", "size", "store_timestamp")
 ERROR = "error"
-"""The column that says why a body cannot be had."""
+"""The column with the reason why a body is not available."""
 
 
 def check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> Iterator[pa.RecordBatch]:
@@ -37,7 +37,7 @@ def check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> I
 
 
 def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
-    """Rows of one pack; where that is gone as a whole, its rows are not tried one by one."""
+    """Check the rows of one pack; if the pack is missing, its rows are not tried one by one."""
     if pack is None:
         return [_missing(rows, "the message has no body_ref")]
     try:
@@ -48,9 +48,9 @@ def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache:
 
 
 def _check(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
-    """Rows are right as a whole, nearly always; else their halves are looked at, down to the row that is not."""
+    """Check rows together; if that fails, check each half, down to the faulty rows."""
     try:
-        # The reader compares each body with its CRC: what comes through is what the row says.
+        # The reader has compared each body with its CRC, so its size and CRC are those of the row.
         return [
             _found(part, pc.binary_length(part.column("body")), part.column("body_crc"), pa.nulls(part.num_rows))
             for part in batches_with_bodies(rows, store, cache)

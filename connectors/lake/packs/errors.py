@@ -1,4 +1,4 @@
-"""What can go wrong between a reference and its body.
+"""Errors between a reference and its body.
 
 PackError                   a pack, or a reference to it, that does not give the body: what was expected, what was found
 ├── PackNameError           a name that `pack_name` never gives: such a path is not opened
@@ -12,7 +12,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class PackError(CommitLakeError):
-    """A body that cannot be had; the message is for a user.
+    """A body is not available; the message is for a user.
 
     Attributes:
         pack: the pack's name, as the table has it.
@@ -25,7 +25,7 @@ class PackError(CommitLakeError):
     exit_code = ExitCode.USAGE
 
     def __init__(self, pack: str, offset: int | None, expected: str, found: str, advice: str) -> None:
-        super().__init__(pack, offset, expected, found, advice)  # all of them, so that the error can be pickled
+        super().__init__(pack, offset, expected, found, advice)  # all attributes, so that the error can be pickled
         self.pack = pack
         self.offset = offset
         self.expected = expected
@@ -38,11 +38,11 @@ class PackError(CommitLakeError):
 
 
 class PackNameError(PackError):
-    """A name of a pack that is not of the only shape that packs have."""
+    """A name does not have the form of a pack's name."""
 
 
 class PackStoreError(PackError):
-    """The place of all packs does not do what it should.
+    """The place of all packs fails as a whole.
 
     Attributes:
         root: the place.
@@ -50,7 +50,7 @@ class PackStoreError(PackError):
 
     def __init__(self, root: str, expected: str, found: str, advice: str) -> None:
         super().__init__("", None, expected, found, advice)
-        self.args = (root, expected, found, advice)  # what it is made of when it is unpickled
+        self.args = (root, expected, found, advice)  # arguments for unpickling
         self.root = root
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class PackStoreError(PackError):
 
 
 class PackStoreUnavailableError(PackStoreError):
-    """The place of all packs does not answer now: the same may go well later."""
+    """The place of all packs does not answer at present; a retry may succeed."""
 
     exit_code = ExitCode.FAILED
     is_transient = True

@@ -1,4 +1,4 @@
-"""What a pack is: a sequence of independent zstd frames (RFC 8878), each of bodies one behind the other.
+"""The format of a pack: a sequence of independent zstd frames (RFC 8878), each of consecutive bodies.
 
     pack  = frame*                      nothing before, between or behind: `zstd -d` gives all bodies, joined
     frame = zstd(body*), at most 256 KiB of bodies; a larger body has a frame of its own
@@ -25,21 +25,23 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.schemas.errors import CommitLakeError
 
-FRAME_BYTES = 256 << 10  # one ranged read of this much costs an object store no more than one of 1 KiB
-MAX_FRAME_BYTES = 64 << 20  # brokers refuse messages above a few MiB; whoever raised that limit can raise this one
-MAX_BODY_BYTES = (1 << 31) - 1  # an int32 has to hold the length
+FRAME_BYTES = 256 << 10  # a ranged read of this size costs no more than one of 1 KiB on an object store
+MAX_FRAME_BYTES = (
+    64 << 20
+)  # brokers refuse messages above a few MiB by default; if their limit is raised, raise this one
+MAX_BODY_BYTES = (1 << 31) - 1  # lengths are int32
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _SINGLE_SEGMENT = 0x20
 _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
 _CONTENT_SIZE_SIZES = (0, 2, 4, 8)
-_TWO_BYTE_BIAS = 256  # two bytes hold the size less what one byte can say
+_TWO_BYTE_BIAS = 256  # the format subtracts 256 from sizes stored in two bytes
 _CODEC = pa.Codec("zstd")
 
 
 @dataclass(frozen=True, slots=True)
 class BodyRef:
-    """One body's place, as a row of the table has it in `body_ref`."""
+    """The place of one body, as in a row's `body_ref`."""
 
     pack: str
     frame_offset: int
@@ -50,7 +52,7 @@ class BodyRef:
 
 @dataclass(frozen=True, slots=True)
 class PackRefs:
-    """Places of bodies in one pack, a row each: what `PackWriter` gives and `read_bodies` takes.
+    """Places of bodies in one pack, one per row: the result of `PackWriter` and the input of `read_bodies`.
 
     Attributes:
         frame_offsets: int64, where the frame begins in the pack.
@@ -69,16 +71,16 @@ class PackRefs:
 
     @property
     def end(self) -> int:
-        """Bytes of the pack up to the end of the last body's frame, of places in the order of the pack."""
+        """Return the size of the pack up to the end of the last body's frame, for places in the order of the pack."""
         return int((self.frame_offsets[-1:] + self.frame_lengths[-1:]).sum())
 
     def take(self, rows: Array | slice) -> PackRefs:
-        """Some of the places, by index, boolean or slice."""
+        """Return some of the places, selected by index, boolean or slice."""
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
 
 
 class FrameError(CommitLakeError, ValueError):
-    """Bytes that are not the frame they ought to be.
+    """Bytes are not the expected frame.
 
     Attributes:
         expected: what they ought to be.
@@ -86,7 +88,7 @@ class FrameError(CommitLakeError, ValueError):
     """
 
     def __init__(self, expected: str, found: str) -> None:
-        super().__init__(expected, found)  # both, so that the error can be pickled
+        super().__init__(expected, found)  # both attributes, so that the error can be pickled
         self.expected = expected
         self.found = found
 
@@ -95,12 +97,12 @@ class FrameError(CommitLakeError, ValueError):
 
 
 def max_stored_bytes(content_bytes: int) -> int:
-    """No frame of this much content is longer: zstd stores what it cannot compress in blocks, 3 bytes a block."""
+    """Return the largest stored size of a frame with this much content."""
     return content_bytes + (content_bytes >> 7) + 512
 
 
 def content_size(frame: bytes) -> int:
-    """The content size that a frame's header claims.
+    """Return the content size stated in a frame's header.
 
     Args:
         frame: the frame, or its first 18 bytes: no header is longer.
@@ -125,7 +127,7 @@ def content_size(frame: bytes) -> int:
 
 
 def decompress_frame(frame: pa.Buffer, needed: int) -> pa.Buffer:
-    """A frame's content.
+    """Decompress a frame.
 
     The claim is only believed where it is at most 256 KiB, or just what the largest reference needs: a larger frame
     holds one body. Exactly that much is allocated, and zstd fails where the content is any more or less.

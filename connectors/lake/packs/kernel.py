@@ -1,4 +1,4 @@
-"""Compiled: bodies from a window to a frame, from frames to an Arrow buffer, and their CRC.
+"""Compiled functions that copy bodies between windows, frames and Arrow buffers, and compare CRCs.
 
 `fill_frame` and `copy_from_frame` copy by memcpy, which numba has no name for: a loop over bytes takes 25 times as
 long, an assignment of slices 6 times.
@@ -16,7 +16,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled, emitted
 from commitlake.connectors.formats.engine.kernel.crc import crc32
 
-UNKNOWN_CRC = -(1 << 63)  # no int32, so that no table can hold it
+UNKNOWN_CRC = -(1 << 63)  # outside int32, so no table contains it
 
 
 def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, length: Any) -> Any:
@@ -30,14 +30,14 @@ def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, le
     return types.void(target, target_at, source, source_at, length), generate
 
 
-# copy(target, target_at, source, source_at, length): bytes between arrays, positions and length as int64. The caller
-# vouches for both ranges.
+# copy(target, target_at, source, source_at, length) copies bytes between arrays; numbers are int64. The caller
+# ensures that both ranges are valid.
 copy: Any = emitted(_memcpy)
 
 
 @compiled
 def spans_fit(size: int, positions: Array, lengths: Array, max_length: int) -> bool:
-    """Whether every span lies within `size` bytes and is no longer than allowed."""
+    """Return True if every span lies within `size` bytes and does not exceed the maximum length."""
     for row in range(len(positions)):
         position, length = positions[row], lengths[row]
         if position < 0 or length < 0 or length > max_length or position > size - length:
@@ -49,7 +49,7 @@ def spans_fit(size: int, positions: Array, lengths: Array, max_length: int) -> b
 def fill_frame(
     window: Array, positions: Array, lengths: Array, row: int, frame: Array, filled: int, offsets: Array
 ) -> tuple[int, int]:
-    """Copy bodies into the frame from `row` on, while they fit.
+    """Copy bodies into the frame from `row` on, as long as they fit.
 
     Args:
         window: where the bodies lie.
@@ -73,14 +73,14 @@ def fill_frame(
 
 @compiled
 def copy_from_frame(frame: Array, rows: Array, offsets: Array, lengths: Array, out: Array, out_offsets: Array) -> None:
-    """Copy one frame's bodies, given by `rows`, to their places in `out`; the caller has compared their ends."""
+    """Copy one frame's bodies, given by `rows`, to their places in `out`; the caller has checked their ends."""
     for row in rows:
         copy(out, np.int64(out_offsets[row]), frame, np.int64(offsets[row]), np.int64(lengths[row]))
 
 
 @compiled
 def find_wrong_crc(data: Array, offsets: Array, expected: Array) -> int:
-    """The first value whose CRC-32, top bit cleared, is not the expected one, or -1; `UNKNOWN_CRC` fits all."""
+    """Return the first value whose CRC-32 (top bit cleared) is wrong, or -1; `UNKNOWN_CRC` matches all."""
     for row in range(len(expected)):
         if expected[row] == UNKNOWN_CRC:
             continue

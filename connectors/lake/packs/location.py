@@ -1,4 +1,4 @@
-"""Where a lake's bodies lie, in a form that travels from the driver to its workers."""
+"""The location of a lake's bodies, in a form that can be sent from the driver to workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
 @dataclass(frozen=True, slots=True)
 class PackLocation:
-    """A root of packs; it can be pickled, and holds no credentials.
+    """A root of packs; can be pickled, and contains no credentials.
 
     Attributes:
         root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`.
@@ -22,7 +22,7 @@ class PackLocation:
 
 
 def pack_location(root: str, endpoint: str | None = None, region: str | None = None) -> PackLocation:
-    """A location, completed on the driver: workers need not have the driver's settings, only credentials.
+    """Return a location completed with the driver's settings, so that workers need only credentials.
 
     Args:
         root: as in `PackLocation`.

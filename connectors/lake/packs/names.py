@@ -1,11 +1,11 @@
-"""Names of packs, relative to the lake's folder of bodies, '/' between the parts whatever the system.
+"""Names of packs, relative to the lake's folder of bodies, with '/' between the parts on every system.
 
     store_date=2026-11-20/broker=broker-a/00000000000000000000-00000000000134217728-5f0c3a9e77d2b164.zst
 
 The date stands first, so that a rule of an object store can expire bodies by it. The numbers are the range of the
 broker's log that the bodies come from: its first offset, and the first that is no longer in it. Last comes a token of
 whoever writes the pack: rows name frames by their place, so a pack that rows name must never be replaced by another,
-not even by the same bodies behind another version of zstd.
+not even by the same bodies compressed with another version of zstd.
 
 `parse_pack_name` takes what `pack_name` gives and nothing else. Of a broker's name, letters, digits and `-_~` stay, and
 a dot that stands alone; all else is percent-encoded. Names differ in case where brokers do.
@@ -21,9 +21,9 @@ from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.packs.errors import PackNameError
 
-_NULL_DATE = "__HIVE_DEFAULT_PARTITION__"  # Spark's and Hive's folder for a partition column that is null
+_NULL_DATE = "__HIVE_DEFAULT_PARTITION__"  # folder of Spark and Hive for a null in a partition column
 _OFFSET_LIMIT = 1 << 63
-_MAX_PART_BYTES = 255  # of a folder's name, on every file system that matters
+_MAX_PART_BYTES = 255  # limit for a folder's name on common file systems
 _TOKEN = re.compile("[0-9a-f]{16}")
 _NAME = re.compile(
     rf"store_date=(?P<date>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|{_NULL_DATE})/"
@@ -34,7 +34,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PackName:
-    """What a pack's name says."""
+    """The parts of a pack's name."""
 
     store_date: datetime.date | None
     broker: str
@@ -45,7 +45,7 @@ class PackName:
 
 @dataclass(frozen=True, slots=True)
 class PackFile:
-    """A pack that is there.
+    """An existing pack.
 
     Attributes:
         name: its name.
@@ -61,12 +61,12 @@ class PackFile:
 
 
 def new_token() -> str:
-    """A token that no other pack has."""
+    """Return a random token for a new pack's name."""
     return secrets.token_hex(8)
 
 
 def pack_name(store_date: datetime.date | None, broker: str, start: int, end: int, token: str) -> str:
-    """The name of a pack.
+    """Return the name of a pack.
 
     Args:
         store_date: the date of its messages in UTC, or None where they have none.
@@ -82,7 +82,7 @@ def pack_name(store_date: datetime.date | None, broker: str, start: int, end: in
         raise ValueError(f"range {start} to {end}: expected 0 <= start <= end < 2**63")
     if _TOKEN.fullmatch(token) is None:
         raise ValueError(f"token {token!r}: expected 16 hexadecimal digits")
-    # Not isoformat: a datetime, which is a date to Python, would bring its time along.
+    # isoformat would include the time of a datetime, which is a subclass of date.
     date = _NULL_DATE if store_date is None else f"{store_date.year:04}-{store_date.month:02}-{store_date.day:02}"
     if not fits_folder(broker):
         raise ValueError(f"broker {broker[:100]!r}: expected at most {_MAX_PART_BYTES} bytes once escaped, found more")
@@ -90,7 +90,7 @@ def pack_name(store_date: datetime.date | None, broker: str, start: int, end: in
 
 
 def fits_folder(broker: str) -> bool:
-    """Return whether a broker's name, once escaped, is short enough for the name of a folder of packs."""
+    """Return True if a broker's name, once escaped, is short enough for the name of a folder of packs."""
     return len(_folder(broker)) <= _MAX_PART_BYTES
 
 
@@ -99,7 +99,7 @@ def _folder(broker: str) -> str:
 
 
 def parse_pack_name(name: str) -> PackName:
-    """What a name says; the check of a name that comes from a table, before it becomes part of a path.
+    """Parse a pack's name; a name from a table must pass this check before it becomes part of a path.
 
     Raises:
         PackNameError: if `pack_name` would not give this name.
@@ -116,7 +116,7 @@ def parse_pack_name(name: str) -> PackName:
             )
             if pack_name(parsed.store_date, parsed.broker, parsed.start, parsed.end, parsed.token) == name:
                 return parsed
-        except ValueError:  # no such day, no such range, or not UTF-8
+        except ValueError:  # invalid date, invalid range, or not UTF-8
             pass
     raise PackNameError(
         name,
@@ -128,6 +128,6 @@ def parse_pack_name(name: str) -> PackName:
 
 
 def _escape(broker: str) -> str:
-    # Names of brokers come from folders, too, and a folder's name that is not UTF-8 is a string with surrogates.
+    # Broker names may come from folders, and a folder's name that is not UTF-8 contains surrogates.
     escaped = quote(broker, safe="", errors="surrogatepass")
     return re.sub(r"\.{2,}", lambda dots: "%2E" * len(dots[0]), escaped)

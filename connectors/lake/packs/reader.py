@@ -1,8 +1,8 @@
-"""References to bodies: one body by one ranged read, or many of one pack as an Arrow array.
+"""Reading of bodies by reference: one body with one ranged read, or many of one pack as an Arrow array.
 
 A reference comes from a table and a pack from a folder: neither is believed. The order of the checks is
 
-    1. numbers       no negative ones, no body that ends behind `max_frame_bytes`
+    1. numbers       no negative ones, no body that ends after `max_frame_bytes`
     2. stored size   a frame is not longer than zstd could make of the content it may have; nothing is read before
     3. the read      fewer bytes than asked for: the pack ends too early
     4. the claim     what a frame says of its content's size; nothing is allocated before
@@ -37,15 +37,15 @@ from commitlake.connectors.lake.packs.frames import (
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 
-READ_BYTES = 8 << 20  # an object store gives a range of this size at full speed; more would only need more memory
-_MAX_GAP_BYTES = max_stored_bytes(FRAME_BYTES)  # reading over a frame nobody asked for is quicker than another request
-_MAX_ARRAY_BYTES = (1 << 31) - 1  # offsets of an Arrow binary array are int32
+READ_BYTES = 8 << 20  # object stores deliver ranges of this size at full speed; larger ones only need more memory
+_MAX_GAP_BYTES = max_stored_bytes(FRAME_BYTES)  # reading an unneeded frame is faster than another request
+_MAX_ARRAY_BYTES = (1 << 31) - 1  # offsets in an Arrow binary array are int32
 _BAD_REFERENCE = "The table's body_ref was not written by 'archive', or is damaged"
 _BAD_PACK = "The pack is damaged, or the table's body_ref is: restore the pack from a backup of the lake"
 
 
 class FrameCache:
-    """The contents of the last few frames of one store, so that rows in batches decompress each frame once.
+    """A cache of the last decompressed frames of one store, for rows that arrive in batches.
 
     Args:
         frames: how many are kept. Rows that are sorted need one; a few help rows that are nearly so.
@@ -56,16 +56,16 @@ class FrameCache:
         self._contents: OrderedDict[tuple[str, int, int], pa.Buffer] = OrderedDict()
 
     def get(self, pack: str, frame_offset: int, frame_length: int) -> pa.Buffer | None:
-        """A frame's content, if it is still here."""
+        """Return a frame's content if it is in the cache."""
         content = self._contents.get((pack, frame_offset, frame_length))
         if content is not None:
             self._contents.move_to_end((pack, frame_offset, frame_length))
         return content
 
     def put(self, pack: str, frame_offset: int, frame_length: int, content: pa.Buffer) -> None:
-        """Keep a frame's content, in place of the one that was not used for longest."""
+        """Store a frame's content, and remove the least recently used one."""
         if content.size > FRAME_BYTES:
-            return  # one body, which has been read now
+            return  # frames larger than the cache contain a single body, which has been read
         self._contents[pack, frame_offset, frame_length] = content
         self._contents.move_to_end((pack, frame_offset, frame_length))
         while len(self._contents) > self._size:
@@ -74,7 +74,7 @@ class FrameCache:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """A frame that is wanted: its place, the end of the last body wanted, and the rows whose bodies are in it."""
+    """A needed frame: its place, the end of the last needed body, and the rows whose bodies it contains."""
 
     offset: int
     length: int
@@ -85,7 +85,7 @@ class _Frame:
 def read_body(
     store: PackStore, ref: BodyRef, expected_crc: int | None = None, max_frame_bytes: int = MAX_FRAME_BYTES
 ) -> bytes:
-    """One body.
+    """Read one body.
 
     Args:
         store: where the pack lies.
@@ -119,7 +119,7 @@ def read_bodies(
     max_frame_bytes: int = MAX_FRAME_BYTES,
     cache: FrameCache | None = None,
 ) -> pa.Array:
-    """Many bodies of one pack; each frame is decompressed once, and frames that are neighbours are read together.
+    """Read many bodies of one pack; each frame is decompressed once, and neighbouring frames are read together.
 
     Args:
         store: where the pack lies.
@@ -138,7 +138,7 @@ def read_bodies(
             if the arrays are not of one length.
     """
     cache = cache or FrameCache(1)
-    # One type for the kernel, and arrays of our own: those around Arrow's buffers are read-only, to numba another type.
+    # Copy the arrays, because numba compiles again for read-only arrays such as views of Arrow's buffers.
     refs = PackRefs(*(np.array(getattr(refs, field.name), np.int64) for field in dataclasses.fields(refs)))
     crcs = np.full(len(refs), kernel.UNKNOWN_CRC) if crcs is None else np.array(crcs, np.int64)
     sizes = {len(refs.frame_offsets), len(refs.frame_lengths), len(refs.offsets), len(refs.lengths), len(crcs)}
@@ -152,7 +152,7 @@ def read_bodies(
     frames = _wanted_frames(refs)
     for frame in frames:
         _check_stored_size(pack, frame)
-    # Only now: the lengths are a table's word, and each is of a frame that could hold it.
+    # Allocate only now, after the lengths in the table are checked against their frames.
     out = np.empty(out_offsets[-1], np.uint8)
     for frame, content in _contents(store, pack, frames, cache):
         bodies = np.frombuffer(content, np.uint8)
@@ -181,13 +181,13 @@ def _check_numbers(pack: str, refs: PackRefs, max_frame_bytes: int) -> None:
 
 
 def _wanted_frames(refs: PackRefs) -> list[_Frame]:
-    """The frames of all bodies that are not empty, by their place."""
+    """Return the frames of all non-empty bodies, ordered by place."""
     rows = np.flatnonzero(refs.lengths)
     if not len(rows):
         return []
     rows = rows[np.lexsort((refs.frame_lengths[rows], refs.frame_offsets[rows]))]
     offsets, lengths = refs.frame_offsets[rows], refs.frame_lengths[rows]
-    # Places that name the same frame with two lengths become two frames: one of them cannot be decompressed.
+    # A frame named with two lengths becomes two frames, of which one cannot be decompressed.
     firsts = np.flatnonzero(np.r_[True, (offsets[1:] != offsets[:-1]) | (lengths[1:] != lengths[:-1])])
     needed = np.maximum.reduceat(refs.offsets[rows] + refs.lengths[rows], firsts)
     groups = np.split(rows, firsts[1:])
@@ -207,7 +207,7 @@ def _check_stored_size(pack: str, frame: _Frame) -> None:
 def _contents(
     store: PackStore, pack: str, frames: list[_Frame], cache: FrameCache
 ) -> Iterator[tuple[_Frame, pa.Buffer]]:
-    """Each frame with its content, those first that are in the cache."""
+    """Yield each frame with its content, cached frames first."""
     missing = []
     for frame in frames:
         content = cache.get(pack, frame.offset, frame.length)
@@ -226,7 +226,7 @@ def _contents(
 
 
 def _runs(frames: list[_Frame]) -> Iterator[list[_Frame]]:
-    """Frames that are read together: neighbours, or nearly, up to `READ_BYTES`; a larger frame is read alone."""
+    """Yield groups of neighbouring frames of up to `READ_BYTES`; a larger frame forms its own group."""
     run: list[_Frame] = []
     start = end = 0
     for frame in frames:

@@ -25,15 +25,15 @@ from commitlake.connectors.object_store.troubles import ERRORS, MISSING_OBJECT, 
 from commitlake.connectors.object_store.upload import S3Upload, open_upload
 from commitlake.connectors.object_store.uris import parse_s3_uri
 
-_ANSWERS = 5  # whose body breaks off, which boto3 leaves to its caller, until a read is given up
-_MOST_DELETED = 1000  # in one request
-_LAST_OFFSET = 1 << 60  # beyond any object; servers compute with 64 bits
+_ANSWERS = 5  # attempts if an answer breaks off, which boto3 does not retry
+_MAX_DELETED_KEYS = 1000  # limit of one request
+_LAST_OFFSET = 1 << 60  # larger than any object; servers use 64-bit numbers
 _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _BROKEN_OFF = (exceptions.HTTPClientError, exceptions.IncompleteReadError)
 
 
 class S3PackStore:
-    """Packs under a prefix. It holds no connection: it can be pickled, and every process has a client of its own.
+    """Packs under a prefix, without a connection: it can be pickled, and every process has a client of its own.
 
     Args:
         root: `s3://bucket/prefix`.
@@ -57,7 +57,7 @@ class S3PackStore:
         """See PackStore."""
         end = min(offset + length, _LAST_OFFSET)
         if end <= offset:
-            self.size(name)  # an error where there is no such pack
+            self.size(name)  # raises an error if the pack does not exist
             return b""
         for attempt in range(_ANSWERS):
             try:
@@ -69,7 +69,7 @@ class S3PackStore:
 
     def size(self, name: str) -> int:
         """See PackStore."""
-        # Not by HEAD: its answer has no body, so that a missing pack, bucket and user would look alike.
+        # HEAD would not distinguish a missing pack, bucket and user, because its answer has no body.
         answer = self._get(name, 0, 1)
         if answer is None:
             return 0
@@ -105,8 +105,8 @@ class S3PackStore:
         """See PackStore."""
         keys = [{"Key": self._place(name)["Key"]} for name in names]
         try:
-            for start in range(0, len(keys), _MOST_DELETED):
-                request = {"Objects": keys[start : start + _MOST_DELETED], "Quiet": True}
+            for start in range(0, len(keys), _MAX_DELETED_KEYS):
+                request = {"Objects": keys[start : start + _MAX_DELETED_KEYS], "Quiet": True}
                 answer = self._client().delete_objects(Bucket=self._root.bucket, Delete=request)
                 for refused in answer.get("Errors", ()):
                     if refused.get("Code") not in MISSING_OBJECT:
@@ -115,7 +115,7 @@ class S3PackStore:
             raise self._store_error(error, "packs to be deleted") from None
 
     def delete_unfinished(self, before: datetime.datetime) -> int:
-        """See PackStore; here these are uploads in parts."""
+        """See PackStore; deletes unfinished multipart uploads."""
         client, count = self._client(), 0
         pages = client.get_paginator("list_multipart_uploads")
         try:
@@ -130,7 +130,7 @@ class S3PackStore:
         return count
 
     def _read_once(self, name: str, offset: int, end: int) -> bytes:
-        """The bytes from `offset` to `end`, or to the end of the pack.
+        """Return the bytes from `offset` to `end`, or to the end of the pack.
 
         Raises:
             HTTPClientError: if the answer broke off, or `IncompleteReadError`; the request was answered.
@@ -144,13 +144,13 @@ class S3PackStore:
             said = str(answer.get("ContentRange", "an answer without a range"))
             advice = "Is it an S3 server, with nothing between that changes its answers?"
             raise PackError(name, offset, f"an answer with the bytes {offset} to {end - 1}", said, advice)
-        data: bytes = answer["Body"].read(last - first + 2)  # one more than there ought to be
+        data: bytes = answer["Body"].read(last - first + 2)  # one byte more than expected, to detect longer answers
         if len(data) != last - first + 1:
             raise exceptions.IncompleteReadError(actual_bytes=len(data), expected_bytes=last - first + 1)
         return data
 
     def _get(self, name: str, offset: int, end: int) -> dict[str, Any] | None:
-        """The answer to one ranged GET, its body not yet read; None where the range begins behind the end."""
+        """Return the answer to one ranged GET with an unread body; None if the range begins after the end."""
         try:
             answer: dict[str, Any] = self._client().get_object(**self._place(name), Range=f"bytes={offset}-{end - 1}")
         except ERRORS as error:
@@ -179,6 +179,6 @@ class S3PackStore:
 
 
 def _range_of(answer: Mapping[str, Any]) -> tuple[int, int, int]:
-    """First and last byte, and the size of the whole, as an answer tells them; -1 where it does not."""
+    """Return first byte, last byte and total size from an answer; -1 if it does not state them."""
     found = _RANGE.fullmatch(str(answer.get("ContentRange")))
     return (int(found[1]), int(found[2]), int(found[3])) if found else (-1, -1, -1)

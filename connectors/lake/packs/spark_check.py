@@ -1,4 +1,4 @@
-"""What packs really hold, row by row, for an audit on Spark: no body crosses into the JVM."""
+"""Measurement of bodies in packs, row by row, for an audit on Spark; bodies are not passed to the JVM."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from commitlake.connectors.lake.packs.spark_reader import by_pack
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.worker_errors import carry_errors
 
-_ERROR = StructField(ERROR, StringType(), nullable=True, metadata={"comment": "why a body cannot be had"})
+_ERROR = StructField(ERROR, StringType(), nullable=True, metadata={"comment": "the reason why a body is not available"})
 
 
 def with_found_bodies(messages: DataFrame, location: PackLocation | str) -> DataFrame:
-    """Messages with the size and the CRC that their bodies have in the packs.
+    """Return messages with the actual size and CRC of their bodies in the packs.
 
     Args:
         messages: has `KEPT`, `body_ref`, `body_size` and `body_crc`.

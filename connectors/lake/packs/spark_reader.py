@@ -1,4 +1,4 @@
-"""A column `body` for any DataFrame that has kept the columns `body_ref` and `body_crc` of the messages."""
+"""A column `body` for any DataFrame that has the columns `body_ref` and `body_crc` of the messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Batches = Iterator[pa.RecordBatch]
 def with_bodies(
     messages: DataFrame, bodies: PackLocation | str, *, max_frame_bytes: int = MAX_FRAME_BYTES
 ) -> DataFrame:
-    """The same rows with their bodies, read from the packs and compared with their CRC.
+    """Return the same rows with their bodies, read from the packs and checked by their CRC.
 
     The rows are shuffled by pack, so that one task reads a pack from its beginning to its end, each frame once. A body
     that cannot be had fails the query (`PackError`); a row without a reference has a null body.
@@ -51,14 +51,14 @@ def with_bodies(
 
 
 def by_pack(messages: DataFrame) -> DataFrame:
-    """The same rows, those of one pack together in one partition, and in its order.
+    """Return the same rows, partitioned so that those of one pack are together, and sorted by place.
 
     Args:
         messages: has `body_ref`.
     """
-    # By number: left to itself, Spark would judge the partitions by their size without bodies, and join them to a few.
+    # With an explicit number, because Spark would otherwise merge partitions by their small size without bodies.
     partitions = int(str(messages.sparkSession.conf.get("spark.sql.shuffle.partitions")))
-    # Rows without a body would meet in one partition, being of the same null pack; they stay where they come from.
+    # Rows without a body are not shuffled, because they would all end up in one partition.
     group = F.coalesce(F.col("body_ref.pack"), F.concat(F.lit("none "), F.spark_partition_id().cast("string")))
     return messages.repartition(partitions, group).sortWithinPartitions(
         "body_ref.pack", "body_ref.frame_offset", "body_ref.offset"
@@ -67,7 +67,7 @@ def by_pack(messages: DataFrame) -> DataFrame:
 
 def _check_columns(schema: StructType) -> None:
     if "body" in schema.names:
-        raise ValueError("the column body is there already: drop it, or go on with it")
+        raise ValueError("the column body exists already: drop it, or use it")
     for name, expected in (("body_ref", BODY_PLACE), ("body_crc", IntegerType())):
         found = schema[name].dataType.simpleString() if name in schema.names else "no such column"
         if found != expected.simpleString():

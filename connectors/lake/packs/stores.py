@@ -1,4 +1,4 @@
-"""Where packs lie: a small interface, and the local folder. `open_store` chooses by a root's scheme."""
+"""The interface of a place for packs, and local folders; `open_store` selects one by URI scheme."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst\.[0-9]+-[0-9a-
 
 
 class PackOutput(Protocol):
-    """Where a pack's bytes go."""
+    """An output for a pack's bytes."""
 
     def write(self, data: memoryview, /) -> object:
-        """Take all of `data`."""
+        """Write all of `data`."""
         ...
 
 
 class PackStore(Protocol):
-    """Packs by name. Every method refuses, as `PackNameError`, a name that `parse_pack_name` refuses."""
+    """A store of packs by name; every method raises `PackNameError` for a name that `parse_pack_name` refuses."""
 
     def open_write(self, name: str) -> AbstractContextManager[PackOutput]:
-        """A new pack; it gets its name, and replaces one of that name, where the `with` ends without an error."""
+        """Open a new pack for writing; it appears, or replaces one of its name, when the block ends without error."""
         ...
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """A stretch of a pack; fewer bytes only where the pack ends.
+        """Read a range of a pack; the result is shorter only at the end of the pack.
 
         Raises:
             PackError: if there is no such pack, or it may not be read.
@@ -53,7 +53,7 @@ class PackStore(Protocol):
         ...
 
     def size(self, name: str) -> int:
-        """Bytes of a pack.
+        """Return the size of a pack in bytes.
 
         Raises:
             PackError: as for `read_range`.
@@ -61,7 +61,7 @@ class PackStore(Protocol):
         ...
 
     def check(self) -> None:
-        """See, before a job begins, whether packs can be here; a folder need not be there yet.
+        """Check before a job begins that packs can be stored here; a folder need not exist yet.
 
         Raises:
             PackStoreError: if they cannot.
@@ -69,7 +69,7 @@ class PackStore(Protocol):
         ...
 
     def list_packs(self) -> Iterator[PackFile]:
-        """All packs, by date, broker and range; what has no pack's name is not listed.
+        """Yield all packs by date, broker and range; other files are skipped.
 
         Raises:
             PackStoreError: if they may not be listed.
@@ -77,7 +77,7 @@ class PackStore(Protocol):
         ...
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete packs; those that are not there are no error.
+        """Delete packs; missing ones are ignored.
 
         Raises:
             PackStoreError: if one may not be deleted.
@@ -85,7 +85,7 @@ class PackStore(Protocol):
         ...
 
     def delete_unfinished(self, before: datetime.datetime) -> int:
-        """Delete what killed writers have left and nobody reads; how many.
+        """Delete files that killed writers left unfinished, and return their number.
 
         Args:
             before: what was begun since is left alone: its writer may live.
@@ -114,7 +114,7 @@ class LocalPackStore:
         """See PackStore."""
         path = self._path(name)
         _make_folder(path.parent, self._root)
-        # Unbuffered: what comes is a frame, and a raw file may take less than all of it; see _WholeWrites.
+        # Unbuffered, because frames are large; _WholeWrites handles partial writes.
         with write_whole(path, buffering=0) as file:
             yield _WholeWrites(file.fileno())
         sync_folder(path.parent)
@@ -123,7 +123,7 @@ class LocalPackStore:
         """See PackStore."""
         with self._open(name) as descriptor:
             available = max(0, os.fstat(descriptor).st_size - offset)
-            pieces, wanted = [], min(length, available)  # the length is a table's word: not more than there is
+            pieces, wanted = [], min(length, available)  # the length comes from a table, so limit it to the file's size
             while wanted > 0 and (piece := os.pread(descriptor, wanted, offset)):
                 pieces.append(piece)
                 offset += len(piece)
@@ -148,12 +148,12 @@ class LocalPackStore:
             for file_name in self._listed(files_in, folder, lambda name: name.endswith(".zst")):
                 path = folder / file_name
                 name = path.relative_to(self._root).as_posix()
-                with suppress(PackNameError, FileNotFoundError):  # another's file; or deleted meanwhile
+                with suppress(PackNameError, FileNotFoundError):  # not a pack, or deleted meanwhile
                     store_date, status = parse_pack_name(name).store_date, path.lstat()
                     yield PackFile(name, store_date, status.st_size, from_seconds(status.st_mtime))
 
     def _folders(self) -> Iterator[Path]:
-        """The folders of packs, by date and broker."""
+        """Yield the folders of packs, by date and broker."""
         for date in self._listed(folders_in, self._root):
             if date.startswith("store_date="):
                 for broker in self._listed(folders_in, self._root / date):
@@ -176,7 +176,7 @@ class LocalPackStore:
         """See PackStore."""
         count = 0
         for path in [path for folder in self._folders() for path in folder.iterdir()]:
-            with suppress(FileNotFoundError):  # its writer has just given it its name
+            with suppress(FileNotFoundError):  # its writer has just renamed it
                 if is_temporary(path.name) and from_seconds(path.lstat().st_mtime) < before:
                     self._unlink(path)
                     count += 1
@@ -187,7 +187,7 @@ class LocalPackStore:
             with suppress(FileNotFoundError):
                 remove_file(path, below=self._root)
         except OSError as error:
-            advice = "Run as a user who may change the lake"
+            advice = "Run as a user with permission to change the lake"
             raise PackStoreError(str(self._root), f"{path} to be deleted", str(error.strerror), advice) from None
 
     @contextmanager
@@ -206,7 +206,7 @@ class LocalPackStore:
             advice = "Has it expired by a lifecycle rule? If not, restore it from a backup of the lake"
             raise PackError(name, None, f"a file in {self._root}", "none", advice) from None
         except OSError as error:
-            advice = "Run as a user who may read the lake, and see that its disk is there"
+            advice = "Run as a user with permission to read the lake, and check that its disk is mounted"
             raise PackError(name, None, f"a file in {self._root} to read", str(error.strerror), advice) from None
 
     def _path(self, name: str) -> Path:
@@ -215,7 +215,7 @@ class LocalPackStore:
 
 
 class _WholeWrites:
-    """A descriptor that takes all it is given, or fails."""
+    """A file descriptor that writes all bytes it is given, or fails."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -229,7 +229,7 @@ class _WholeWrites:
 
 
 def open_store(location: PackLocation | str) -> PackStore:
-    """The store of a lake's bodies.
+    """Return the store of a lake's bodies.
 
     Args:
         location: from `pack_location`; or a root alone, for an object store of this process's own environment.
@@ -259,12 +259,12 @@ def open_store(location: PackLocation | str) -> PackStore:
 
 
 def is_temporary(file_name: str) -> bool:
-    """Whether a file is what a killed writer left; it may go once no writer runs."""
+    """Return True for a file that a killed writer left; it may be deleted once no writer runs."""
     return _TEMPORARY.fullmatch(file_name) is not None
 
 
 def _make_folder(folder: Path, root: Path) -> None:
-    """Make a folder and what is above it, each entry synced: a pack whose folder is lost is lost.
+    """Create a folder and its parents, and sync each entry, because a pack is lost if its folder is lost.
 
     Args:
         folder: of packs.

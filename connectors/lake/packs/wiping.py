@@ -1,4 +1,4 @@
-"""Bodies taken out of a pack, while all others stay where they are: no reference to another body has to change.
+"""Removal of bodies from a pack, in which all other bodies keep their places, so that references stay valid.
 
 A reference names a frame by its place and its stored length, so the frame that takes another's place is exactly as
 long. Where all of a frame goes, that is a skippable frame (RFC 8878, 3.1.2) of zeros. Where other bodies stay, the
@@ -40,26 +40,26 @@ from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 _SKIPPABLE = struct.Struct("<II")
 _SKIPPABLE_MAGIC = 0x184D2A50
 _MAGIC_BYTES = 4
-_DICTIONARY_ID_FLAG = {1: 1, 2: 2, 4: 3}  # by bytes
-_EMPTY_BLOCK = bytes(3)  # raw, without content, and not the last one
+_DICTIONARY_ID_FLAG = {1: 1, 2: 2, 4: 3}  # flag by size of the id
+_EMPTY_BLOCK = bytes(3)  # a raw block without content that is not the last one
 _PADDING = {0: (0, 0), 1: (1, 0), 2: (2, 0), 3: (0, 1), 4: (4, 0), 5: (2, 1), 6: (0, 2), 7: (4, 1)}
-"""By missing bytes: bytes of a dictionary id, and blocks without content."""
+"""For each number of missing bytes: bytes of a dictionary id, and number of empty blocks."""
 _LEVELS = (1, 3, 9, 19, 22)
 _SINGLE_SEGMENT = 0x20
-_MOST_FILLS = 64
+_MAX_FILLS = 64
 _DAMAGED = "Restore the pack from a backup of the lake, and erase again: nothing of this pack was changed"
 Spans = Sequence[tuple[int, int]]
-"""Where bodies begin in a frame's content, and how long they are."""
+"""Start and length of bodies in a frame's content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wiped:
-    """What was taken out of a pack.
+    """The result of removing bodies from a pack.
 
     Attributes:
         bodies: how many bodies.
         bytes: of these.
-        rewritten_bytes: of the pack that was written anew; 0 where none had to be.
+        rewritten_bytes: size of the rewritten pack; 0 if it was not rewritten.
         is_gone: whether there is no such pack any longer.
     """
 
@@ -70,7 +70,7 @@ class Wiped:
 
 
 def wipe_bodies(store: PackStore, pack: str, refs: PackRefs, crcs: Array) -> Wiped:
-    """Take bodies out of a pack; those that are out already stay so.
+    """Remove bodies from a pack; bodies that are already removed stay so.
 
     Args:
         store: where the pack lies.
@@ -92,7 +92,7 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs, crcs: Array) -> Wip
     for offset, length, rows in _frames_of(refs):
         spans = [(int(refs.offsets[row]), int(refs.lengths[row])) for row in rows]
         frame = _read_frame(store, pack, offset, length, max(start + size for start, size in spans))
-        if frame is None:  # all of it was taken out before
+        if frame is None:  # everything was already removed
             continue
         left = [span for span, row in zip(spans, rows, strict=True) if body_crc(_cut(frame, span)) == int(crcs[row])]
         if not left:
@@ -119,7 +119,7 @@ def _frames_of(refs: PackRefs) -> Iterator[tuple[int, int, list[int]]]:
 
 
 def _read_frame(store: PackStore, pack: str, offset: int, length: int, needed: int) -> bytes | None:
-    """Return a frame's content; None where a skippable frame is in its place."""
+    """Return a frame's content; None if a skippable frame is in its place."""
     if offset < 0 or needed > MAX_FRAME_BYTES or not 0 < length <= max_stored_bytes(MAX_FRAME_BYTES):
         expected = f"a frame of at most {MAX_FRAME_BYTES} bytes"
         raise PackError(pack, offset, expected, f"a body_ref with {length} and {needed} bytes", _DAMAGED)
@@ -139,7 +139,7 @@ def _cut(content: bytes, span: tuple[int, int]) -> bytes:
 
 
 def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> bytes:
-    """Return a frame of a length, with the same content but for some bodies."""
+    """Return a frame of the same stored length without some bodies."""
     if sum(size for _, size in set(spans)) == len(content):
         return _skippable(length)
     for changed in _overwritten(content, sorted(set(spans))):
@@ -150,19 +150,19 @@ def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) 
     raise PackError(
         pack,
         offset,
-        f"room of {length} bytes for what stays of a frame",
+        f"room of {length} bytes for the remaining content of a frame",
         "more bytes, however they are compressed",
         "Report it, with the version of CommitLake: nothing of this pack was changed",
     )
 
 
 def _overwritten(content: bytes, spans: Spans) -> Iterator[bytes]:
-    """Yield the content with other bytes in place of some bodies: zeros first, then what stays of it, repeated."""
+    """Yield candidates for the content without some bodies: overwritten by zeros, then by repeated content."""
     ends = [0, *(start + size for start, size in spans)]
     stays = b"".join(content[end:start] for end, (start, _) in zip(ends, [*spans, (len(content), 0)], strict=True))
     yield _filled(content, spans, lambda _, size: bytes(size))
     yield _filled(content, spans, lambda start, size: _repeated(_before(content, spans, start)[-size:], size))
-    step = max(1, len(stays) // _MOST_FILLS)
+    step = max(1, len(stays) // _MAX_FILLS)
     for first in range(0, len(stays), step):
         for period in (1, 2, 3, len(stays)):
             yield _filled(content, spans, _filling((stays[first:] + stays[:first])[:period]))
@@ -173,7 +173,7 @@ def _filling(pattern: bytes) -> Callable[[int, int], bytes]:
 
 
 def _before(content: bytes, spans: Spans, end: int) -> bytes:
-    """Return what stays of the content before a place."""
+    """Return the remaining content before a position."""
     pieces, position = [], 0
     for start, size in spans:
         if start >= end:
@@ -199,7 +199,7 @@ def _skippable(length: int) -> bytes:
 
 
 def _padded(frame: bytes, length: int) -> bytes:
-    """Return a frame with the same content that takes up a length, with a skippable frame if need be."""
+    """Return a frame padded to a length, if necessary by a skippable frame."""
     missing = length - len(frame)
     if missing >= _SKIPPABLE.size:
         return frame + _skippable(missing)
@@ -209,7 +209,7 @@ def _padded(frame: bytes, length: int) -> bytes:
     descriptor = frame[_MAGIC_BYTES]
     before_id = _MAGIC_BYTES + 1 + (not descriptor & _SINGLE_SEGMENT)
     content_size_bytes = (1 if descriptor & _SINGLE_SEGMENT else 0, 2, 4, 8)[descriptor >> 6]
-    header_end = before_id + content_size_bytes  # zstd itself has written no dictionary id
+    header_end = before_id + content_size_bytes  # zstd writes no dictionary id by itself
     flag = _DICTIONARY_ID_FLAG[id_bytes] if id_bytes else 0
     return b"".join([
         frame[:_MAGIC_BYTES], bytes((descriptor | flag,)), frame[_MAGIC_BYTES + 1 : before_id], bytes(id_bytes),

@@ -1,4 +1,4 @@
-"""Bodies to a pack: from a window of log bytes to zstd frames, with no Python object per body.
+"""Writing of bodies from a window of log bytes to zstd frames, with no Python object per body.
 
 with write_pack(store, name) as pack:
     for window, positions, lengths in windows:
@@ -23,7 +23,7 @@ DEFAULT_LEVEL = 1
 
 
 class PackWriter:
-    """Writes one pack. In memory are one frame and the references.
+    """A writer of one pack, which holds one frame and the references in memory.
 
     Args:
         output: takes the pack's bytes, a frame at a time.
@@ -42,7 +42,7 @@ class PackWriter:
         self._bodies = 0
         self._offsets: list[Array] = []
         self._lengths: list[Array] = []
-        # Of each frame that is closed: where it begins, its stored size, and how many bodies are in it.
+        # For each closed frame: its position, its stored size, and the number of its bodies.
         self._frame_offsets: list[int] = []
         self._frame_lengths: list[int] = []
         self._frame_bodies: list[int] = []
@@ -50,7 +50,7 @@ class PackWriter:
         self._refs: PackRefs | None = None
 
     def append(self, window: Array, positions: Array, lengths: Array) -> None:
-        """Add bodies, in this order.
+        """Add bodies in the given order.
 
         Args:
             window: uint8, where they lie; it is not needed once this returns.
@@ -61,9 +61,9 @@ class PackWriter:
             ValueError: if a body is not within the window; nothing has been added then.
         """
         if self._refs is not None:
-            raise ValueError("the pack is finished: a body more needs another pack")
+            raise ValueError("the pack is finished: further bodies need another pack")
         if len(positions) != len(lengths):
-            raise ValueError(f"{len(positions)} positions and {len(lengths)} lengths: expected as many")
+            raise ValueError(f"{len(positions)} positions and {len(lengths)} lengths: expected equal numbers")
         window = np.ascontiguousarray(window)
         positions = np.ascontiguousarray(positions, np.int64)
         lengths = np.ascontiguousarray(lengths, np.int64)
@@ -80,7 +80,7 @@ class PackWriter:
         self._bodies += len(positions)
 
     def finish(self) -> PackRefs:
-        """Write what is left; the places of all bodies, in the order in which they were added."""
+        """Write the remaining bodies, and return the places of all bodies in the order in which they were added."""
         if self._refs is None:
             if self._bodies > self._closed:
                 self._close_frame(self._frame[: self._filled], self._bodies)
@@ -95,14 +95,14 @@ class PackWriter:
                 return
             if self._filled > 0:
                 self._close_frame(self._frame[: self._filled], self._bodies + row)
-            else:  # larger than a frame: it goes from the window to zstd as it is
+            else:  # larger than a frame: pass it from the window to zstd without copying
                 start, length = positions[row], lengths[row]
                 row += 1
                 self._close_frame(window[start : start + length], self._bodies + row)
 
     def _close_frame(self, content: Array, end: int) -> None:
         frame = self._codec.compress(pa.py_buffer(content))
-        # A slice, because what Arrow has shrunk to size still tells memoryview its first one.
+        # A slice, because memoryview shows the original size of a buffer that Arrow has shrunk.
         self._output.write(memoryview(frame.slice(0)))
         self._frame_offsets.append(self._position)
         self._frame_lengths.append(frame.size)
@@ -125,7 +125,7 @@ class PackWriter:
 def write_pack(
     store: PackStore, name: str, *, frame_bytes: int = FRAME_BYTES, level: int = DEFAULT_LEVEL
 ) -> Iterator[PackWriter]:
-    """A pack under its name: there once the `with` has ended without an error, and until then not at all.
+    """Open a writer for a pack, which appears under its name once the block has ended without an error.
 
     Args:
         store: where to.
@@ -134,7 +134,7 @@ def write_pack(
         level: see PackWriter.
 
     Yields:
-        The writer; its `finish` gives the references, in the `with` or behind it.
+        The writer; its `finish` gives the references, in the `with` block or after it.
     """
     with store.open_write(name) as output:
         writer = PackWriter(output, frame_bytes, level)

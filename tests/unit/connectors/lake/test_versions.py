@@ -100,7 +100,7 @@ def test_a_delete_tells_what_went_and_what_came_back(uri: str) -> None:
     (version,) = added_versions(uri, 1)
     assert _numbers(uri, version.removed) == [1, 2]
     assert _numbers(uri, version.files) == [2]
-    with pytest.raises(NotAppendOnlyError, match="version 2 takes away 1 files, expected only new ones"):
+    with pytest.raises(NotAppendOnlyError, match="version 2 removes 1 files, expected only new ones"):
         version.check_append_only()
 
 
@@ -130,7 +130,7 @@ def test_a_version_that_was_cleaned_away_is_told(uri: str) -> None:
 
 
 def test_a_table_that_is_younger_than_its_follower_is_told(uri: str) -> None:
-    with pytest.raises(VersionGoneError, match="ends with version 1, expected 7 or later: it was made anew"):
+    with pytest.raises(VersionGoneError, match="ends with version 1, expected 7 or later: it was recreated"):
         added_versions(uri, 7)
 
 

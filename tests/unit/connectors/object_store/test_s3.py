@@ -155,7 +155,7 @@ def test_other_places_are_none_of_ours(path: str) -> None:
 
 @pytest.mark.parametrize("place", ["hdfs://host/lake", "gs://bucket/lake", "x-s3://a"])
 def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
-    with pytest.raises(LakeError, match=f"'{place}' is no place for a lake: expected a folder, or s3://bucket/prefix"):
+    with pytest.raises(LakeError, match=f"'{place}' cannot hold a lake: expected a folder, or s3://bucket/prefix"):
         LakePaths(place)
     with pytest.raises(PackStoreError, match="expected a folder of this machine"):
         open_store(place)
@@ -165,7 +165,7 @@ def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
 def test_folders_that_the_library_of_tables_cannot_name_are_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(LakeError, match="is no place for a lake: its path holds"):
+    with pytest.raises(LakeError, match="cannot hold a lake: its path has"):
         LakePaths(f"/data/{name}/lake")
     (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / name)

@@ -124,7 +124,7 @@ def test_a_length_that_lies_is_an_error(store: MemoryStore, length: int) -> None
         (COLUMNS.fields[:2], "column body_crc: expected int, found no such column"),
         (COLUMNS.fields[::2], "column body_ref: expected struct<pack:string,.*>, found no such column"),
         ([*COLUMNS.fields[:2], StructField("body_crc", StringType())], "expected int, found string"),
-        ([*COLUMNS.fields, StructField("body", BinaryType())], "the column body is there already"),
+        ([*COLUMNS.fields, StructField("body", BinaryType())], "the column body exists already"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(columns: list[StructField], message: str) -> None:
