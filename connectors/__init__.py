@@ -1,4 +1,4 @@
-"""Adapters: how the outside world is reached. No business rules.
+"""Adapters to the outside world, without business rules.
 
     formats        reads broker stores, without Spark
     sources        Spark data sources over broker stores

@@ -1,4 +1,4 @@
-"""Options of the Spark sources by their names: Spark hands them over in any case."""
+"""Names of options of the Spark sources, which Spark passes in any case."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 
 def known_options(given: Mapping[str, str], known: Sequence[str], error: type[Exception]) -> dict[str, str]:
-    """The given options under the names that are documented.
+    """Return the given options under their documented names.
 
     Args:
         given: as Spark hands them over.

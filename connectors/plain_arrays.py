@@ -1,4 +1,4 @@
-"""Arrow arrays made without `pyarrow.array` and `pyarrow.scalar`.
+"""Arrow arrays made without `pyarrow.array` and `pyarrow.scalar`, whose first use imports pandas.
 
 These import pandas when they are first given a value, which takes a quarter of a second: as long as many a question.
 """
@@ -16,7 +16,7 @@ from commitlake.schemas.times import EPOCH
 
 
 def mask_of(chosen: Array) -> pa.Array:
-    """Return an array of truth values.
+    """Return a boolean array.
 
     Args:
         chosen: numpy's truth values.
@@ -26,7 +26,7 @@ def mask_of(chosen: Array) -> pa.Array:
 
 
 def repeated(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
-    """Return an array of one whole number, or truth value, many times.
+    """Return an array that repeats one integer or boolean.
 
     Args:
         value: the number.
@@ -47,7 +47,7 @@ def texts_of(values: Sequence[str]) -> pa.Array:
 
 
 def repeated_text(text: str, count: int) -> pa.DictionaryArray:
-    """Return a dictionary array of one text, many times."""
+    """Return a dictionary array that repeats one text."""
     data = text.encode()
     offsets = np.array([0, len(data)], np.int32)
     dictionary = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -55,7 +55,7 @@ def repeated_text(text: str, count: int) -> pa.DictionaryArray:
 
 
 def numbers_of(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
-    """Return numpy's numbers of a column of whole numbers, times or truth values.
+    """Return a column of integers, times or booleans as a numpy array.
 
     Args:
         column: the column.
@@ -86,7 +86,7 @@ def _bits(data: pa.Buffer, array: pa.Array) -> Array:
 
 
 def times_of(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | None]:
-    """Return the times of a column in UTC; None for a null, and for a time that Python's calendar does not have.
+    """Return the times of a column in UTC; None for a null, and for a time outside Python's calendar.
 
     Args:
         column: of times, in microseconds.

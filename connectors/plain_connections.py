@@ -1,4 +1,4 @@
-"""A warning, once for each server, where signed requests and what they carry go over a network unencrypted."""
+"""A warning, once per server, about signed requests over an unencrypted network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_of_plain(server: str, host: str, way_out: str) -> None:
-    """Warn once of a server that is reached without TLS; one on this machine is left out.
+    """Warn once of a server that is reached without TLS, unless it is on this machine.
 
     Args:
         server: what it is, with its address.
@@ -20,7 +20,8 @@ def warn_of_plain(server: str, host: str, way_out: str) -> None:
     if _is_this_machine(host) or (server, host) in _warned:
         return
     _warned.add((server, host))
-    logger.warning("%s is reached without TLS: whoever is on the way sees signed requests, tokens and messages. %s",
+    logger.warning("%s is reached without TLS: anybody on the network path can read signed requests, tokens and "
+                   "messages. %s",
                    server, way_out)  # fmt: skip
 
 

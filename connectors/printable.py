@@ -1,4 +1,4 @@
-r"""Text of somebody else's for a terminal: what would move a cursor, hide or turn text is shown as an escape.
+r"""Escaping of untrusted text for terminals: characters that move a cursor, or hide or reorder text, become escapes.
 
 Escaped are control characters (C0 but newline and tab, DEL, C1), characters without a width (Unicode's
 Default_Ignorable_Code_Point: U+200B, fillers, variation selectors, tags, …), characters that turn the direction of text
@@ -20,18 +20,18 @@ _UNPRINTABLE_IN_LINE = re.compile(f"[\x00-\x1f{_NO_TEXT}]")
 
 
 def printable(text: str) -> str:
-    """Return a text with escapes for what no terminal should be given; newlines and tabs stay."""
+    """Escape a text for terminals, except newlines and tabs."""
     return _UNPRINTABLE.sub(_escape, text)
 
 
 def printable_line(text: str) -> str:
-    """Return a text with escapes for what no terminal should be given, newlines and tabs among them."""
+    """Escape a text for terminals, including newlines and tabs."""
     return _UNPRINTABLE_IN_LINE.sub(_escape, text)
 
 
 def printable_json(document: str) -> str:
-    """Return a JSON document with JSON's escapes for the same characters, which stand only within its strings."""
-    if document.isascii() and "\x7f" not in document:  # nearly all; JSON's own form has escapes for C0
+    """Escape the same characters in a JSON document with JSON's own escapes; they occur only in its strings."""
+    if document.isascii() and "\x7f" not in document:  # the common case; JSON itself escapes C0 characters
         return document
     return _UNPRINTABLE.sub(_escape_in_json, document)
 

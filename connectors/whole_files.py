@@ -1,4 +1,4 @@
-"""Local files that are there whole or not at all, whatever kills their writer.
+"""Local files that exist completely or not at all, even if their writer is killed.
 
 write_whole   a file in a folder that several processes may write to: the name beside it is new each time
 write_sized   a segment of a log: as `write_synced`, but of a size that is known before what is in it
@@ -20,13 +20,13 @@ from commitlake.schemas.store_files import create_file, make_folders, remove_tre
 
 @contextmanager
 def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
-    """Open a file under a name beside `path`; sync and rename it if the `with` ends without an error, else remove it.
+    """Open a temporary file beside `path`; sync and rename it if the block ends without an error, else remove it.
 
     Args:
         path: its name in the end; a file of that name is replaced.
         buffering: as for `open`.
     """
-    # A process id alone would not do where several machines share the folder.
+    # The process id alone is not unique if several machines share the folder.
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
         with os.fdopen(create_file(beside, replace=False), "wb", buffering=buffering) as file:
@@ -42,7 +42,7 @@ def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
 
 @contextmanager
 def write_sized(path: Path, size: int) -> Iterator[int]:
-    """Open a file of a size, full of zeros, beside its place; sync and rename it if the `with` ends without an error.
+    """Open a temporary file of a fixed size, filled with zeros; sync and rename it if the block ends without an error.
 
     Args:
         path: its place.
@@ -60,7 +60,7 @@ def write_sized(path: Path, size: int) -> Iterator[int]:
 
 
 def write_synced(path: Path, data: bytes, *, below: Path | None = None) -> None:
-    """Write a small file beside its place, sync it, rename it, and sync its folder.
+    """Write a small temporary file, sync it, rename it to its path, and sync its folder.
 
     Args:
         path: its place; folders that are missing are made.
@@ -77,14 +77,14 @@ def write_synced(path: Path, data: bytes, *, below: Path | None = None) -> None:
 
 
 def move_synced(beside: Path, path: Path, *, below: Path | None = None) -> None:
-    """Rename a file that is synced to its place, and sync its folder; see `write_synced`."""
+    """Rename a synced file to its path, and sync its folder; see `write_synced`."""
     make_folders(path.parent, below=below)
     beside.replace(path)
     sync_folder(path.parent)
 
 
 def remove_but_last(folder: Path, last: str) -> None:
-    """Remove the folder of a run that is done; the file that names it goes last, so that a killed removal resumes."""
+    """Remove the folder of a finished run; the file that identifies it goes last, so that a rerun can resume."""
     for path in folder.iterdir():
         if path.name != last:
             remove_tree(path)

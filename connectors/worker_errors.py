@@ -1,4 +1,4 @@
-"""Errors of our code that Spark runs in other processes: raised in the driver as they were raised there.
+"""Exceptions of this project's code in Spark's worker processes, raised again in the driver with their own type.
 
     with carry_errors():            # in a worker: around all that Spark calls
         yield from work(batches)
@@ -8,10 +8,10 @@
 
 Spark hands over an exception of a Python process as text. `carry_errors` adds a note to the exception: one line with
 its class and arguments as JSON, which Python prints after the exception's message, wherever it prints that.
-`raise_worker_errors` finds this line and makes the exception anew. So an error ends its task as any other does: Spark
-tries a task again as often as it was told to, and ends the others when it gives up.
+`raise_worker_errors` finds this line and creates the exception again. So an error ends its task as any other does:
+Spark tries a task again as often as it was told to, and ends the others when it gives up.
 
-The text of an error may hold what somebody wrote into a log, even such a line. The last line counts: it is the real
+The text of an error may contain text from a log, even such a line. The last line counts: it is the real
 one, which comes after the message, and in which the message's quotes are escaped. And no line can make more than an
 exception, of a class that is loaded, from strings and numbers.
 """
@@ -31,7 +31,7 @@ _SPARK = frozenset({"pyspark", "py4j"})
 
 @contextmanager
 def carry_errors() -> Iterator[None]:
-    """Let what is raised inside, in a process of Spark's, be raised as itself in the driver."""
+    """Make exceptions raised in a Spark process known to the driver."""
     try:
         yield
     except Exception as error:
@@ -42,7 +42,7 @@ def carry_errors() -> Iterator[None]:
 
 @contextmanager
 def raise_worker_errors() -> Iterator[None]:
-    """Raise the error that ended one of Spark's tasks inside as itself, with Spark's own error as its cause.
+    """Raise the exception that ended one of Spark's tasks with its own type, and with Spark's error as its cause.
 
     What Spark raises for reasons of its own is raised as it is.
     """
@@ -55,7 +55,7 @@ def raise_worker_errors() -> Iterator[None]:
 
 
 def raised_in_worker(error: BaseException) -> Exception | None:
-    """Return the exception that a worker raised, for an error of Spark's; None if it tells of none."""
+    """Return the exception that a worker raised, from Spark's error; None if there is none."""
     if type(error).__module__.partition(".")[0] not in _SPARK:
         return None
     _, found, rest = str(error).rpartition(_MARK)
@@ -63,7 +63,7 @@ def raised_in_worker(error: BaseException) -> Exception | None:
 
 
 def _to_json(error: Exception) -> str:
-    kind, reduced = type(error), error.__reduce__()  # an OSError's name of a file is in no other place
+    kind, reduced = type(error), error.__reduce__()  # __reduce__ includes the file name of an OSError
     arguments = reduced[1] if isinstance(reduced, tuple) and reduced[0] is kind else error.args
     plain = [each if isinstance(each, str | int | float | None) else str(each) for each in arguments]
     return json.dumps({"commitlake_error": kind.__name__, "module": kind.__module__, "arguments": plain})

@@ -1,17 +1,18 @@
-"""A small client of RocketMQ: it sends, reads and asks, over the same protocol code as broker_lite.
+"""A small client of RocketMQ: producer, puller and administration, over the same protocol code as broker_lite.
 
-    errors.py                       what can go wrong
-    options.py                      where RocketMQ is, how patiently, and which environment variables sign
+    errors.py                       errors
+    options.py                      addresses, time limits, and environment variables with credentials
     exchange.py                     requests and answers, without a socket
-    connection.py, network.py       sockets, and all of a client's connections
+    connection.py, network.py       sockets, and all connections of a client
     routing.py, directory.py, faults.py
-                                    where topics are, and which brokers to leave alone
+                                    routes of topics, and brokers to avoid for a while
     producer.py, transactions.py    sending
-    puller.py                       reading queues
-    admin.py                        asking
+    heartbeats.py                   registration of producers with brokers
+    puller.py                       reading of queues
+    admin.py, message_lookup.py     administration, and look-ups of single messages
     queue_reading.py                ranges of queues, answer by answer
-    time_search.py                  where a time begins in a queue
-    source/, sink/, data_source.py  `format("rocketmq")`; spark_options.py: what reads and writes have in common
+    time_search.py                  the first offset of a time in a queue
+    source/, sink/, data_source.py  `format("rocketmq")`; spark_options.py has the common options
 
 It works with brokers 4.9 and 5.x, and with broker_lite.
 """
@@ -67,7 +68,7 @@ __all__ = [
 
 
 def register_rocketmq(spark: SparkSession) -> None:
-    """Make `format("rocketmq")` known to a session; see `connectors.rocketmq.data_source`."""
+    """Register `format("rocketmq")` with a session; see `connectors.rocketmq.data_source`."""
     from commitlake.connectors.rocketmq.data_source import RocketmqDataSource  # noqa: PLC0415 (pyspark, where wanted)
 
     spark.dataSource.register(RocketmqDataSource)

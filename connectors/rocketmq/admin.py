@@ -1,4 +1,4 @@
-"""What administrators ask of brokers and name servers, as RocketMQ's mqadmin does.
+"""Administration of brokers and name servers, as with RocketMQ's mqadmin.
 
 with Admin(Options("127.0.0.1:9876")) as admin:
 admin.create_topic("orders", queues=8)
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
-from commitlake.connectors.rocketmq.looking import Looking
+from commitlake.connectors.rocketmq.message_lookup import MessageLookup
 from commitlake.connectors.rocketmq.messages import check_group, check_topic
 from commitlake.connectors.rocketmq.network import Answer, Network
 from commitlake.connectors.rocketmq.options import Options
@@ -47,7 +47,7 @@ from commitlake.schemas.remoting.statistics import (
 
 
 class Admin(Closable):
-    """Asks; every method raises NoRouteError, UnreachableError, RefusedError and ProtocolError. Thread-safe.
+    """A thread-safe client; every method raises NoRouteError, UnreachableError, RefusedError and ProtocolError.
 
     Attributes:
         offsets: offsets of queues, and of groups in them.
@@ -55,7 +55,7 @@ class Admin(Closable):
     """
 
     def __init__(self, options: Options, credentials: Credentials | None = None) -> None:
-        """Nothing is connected yet.
+        """Create the client without connecting.
 
         Args:
             options: where RocketMQ is.
@@ -64,7 +64,7 @@ class Admin(Closable):
         self._network = Network(options, credentials)
         self.routing = Routing(self._network)
         self.offsets = QueueOffsets(self._network, self.routing)
-        self._looking = Looking(self._network, self.routing)
+        self._lookup = MessageLookup(self._network, self.routing)
 
     def close(self) -> None:
         """Close all connections."""
@@ -73,19 +73,19 @@ class Admin(Closable):
     # --- clusters, topics and groups ---
 
     def clusters(self) -> ClusterInfo:
-        """All brokers, and which cluster each belongs to."""
+        """Return all brokers, and the cluster of each."""
         return self.routing.clusters()
 
     def topics(self) -> list[str]:
-        """Names of all topics, those of the system among them."""
+        """Return the names of all topics, including the system's."""
         return self.routing.topics()
 
     def route(self, topic: str) -> TopicRoute:
-        """Where a topic is."""
+        """Return the route of a topic."""
         return self.routing.route(topic)
 
     def topic_configs(self, broker_name: str) -> dict[str, TopicConfig]:
-        """All topics of a broker, by name."""
+        """Return all topics of a broker, by name."""
         return self._master(broker_name, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
 
     def create_topic(
@@ -98,7 +98,7 @@ class Admin(Closable):
         is_ordered: bool = False,
         attributes: str | None = None,
     ) -> None:
-        """Make a topic, or change it.
+        """Create a topic, or change it.
 
         Args:
             topic: its name.
@@ -120,7 +120,7 @@ class Admin(Closable):
         self.routing.forget(topic)
 
     def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Drop a topic on all brokers, and the name servers' memory of it."""
+        """Delete a topic on all brokers and name servers."""
         for address in self._masters(cluster):
             self._network.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest(topic))
         header = DeleteTopicInNameServerRequest(topic, cluster)
@@ -129,12 +129,12 @@ class Admin(Closable):
         self.routing.forget(topic)
 
     def groups(self, broker_name: str) -> dict[str, SubscriptionGroupConfig]:
-        """All consumer groups of a broker, by name."""
+        """Return all consumer groups of a broker, by name."""
         answer = self._master(broker_name, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return answer.value(SubscriptionGroups).subscription_group_table
 
     def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None) -> None:
-        """Make a consumer group, or change it.
+        """Create a consumer group, or change it.
 
         Raises:
             InvalidMessageError: if the name cannot be one.
@@ -144,7 +144,7 @@ class Admin(Closable):
             self._network.call(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, serialize_body(config))
 
     def delete_group(self, group: str, *, with_offsets: bool = False, cluster: str | None = None) -> None:
-        """Drop a consumer group on all brokers."""
+        """Delete a consumer group on all brokers."""
         for address in self._masters(cluster):
             header = DeleteGroupRequest(group, with_offsets)
             self._network.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
@@ -152,11 +152,11 @@ class Admin(Closable):
     # --- who is there, and how far ---
 
     def runtime(self, broker_name: str) -> dict[str, str]:
-        """What a broker tells of itself, by RocketMQ's names."""
+        """Return a broker's runtime information, by RocketMQ's names."""
         return self._master(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO).value(KvTable).table
 
     def topic_stats(self, topic: str) -> TopicStats:
-        """Offsets of all queues of a topic."""
+        """Return the offsets of all queues of a topic."""
         table = {}
         for broker in self.routing.route(topic).broker_datas:
             answer = self._master(broker.broker_name, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic))
@@ -164,7 +164,7 @@ class Admin(Closable):
         return TopicStats(table)
 
     def broker_topic_stats(self, topic: str, broker_name: str) -> TopicStats | None:
-        """Offsets of all queues that a topic has at one broker, None where the broker has no such topic.
+        """Return the offsets of all queues of a topic at one broker; None if the broker does not have the topic.
 
         No name server is asked for the topic: it may not know yet of one that was just made.
         """
@@ -175,7 +175,7 @@ class Admin(Closable):
         return answer.value(TopicStats) if answer.code == ResponseCode.SUCCESS else None
 
     def consume_stats(self, group: str, topic: str | None = None) -> dict[MessageQueue, OffsetWrapper]:
-        """How far a group is in each queue of its topics, on all brokers."""
+        """Return a group's offsets in each queue of its topics, on all brokers."""
         table = {}
         for broker_name in self.clusters().broker_addr_table:
             answer = self._master(broker_name, RequestCode.GET_CONSUME_STATS, ConsumeStatsRequest(group, topic))
@@ -187,11 +187,11 @@ class Admin(Closable):
         return self._master(broker_name, RequestCode.GET_ALL_CONSUMER_OFFSET).value(ConsumerOffsetTable)
 
     def delay_offsets(self, broker_name: str) -> DelayOffsetTable:
-        """Return how far a broker has delivered each delay level."""
+        """Return the delivered offset of each delay level of a broker."""
         return self._master(broker_name, RequestCode.GET_ALL_DELAY_OFFSET).value(DelayOffsetTable)
 
     def groups_of_topic(self, topic: str) -> list[str]:
-        """The groups that consume a topic."""
+        """Return the groups that consume a topic."""
         found: set[str] = set()
         for broker in self.routing.route(topic).broker_datas:
             answer = self._master(broker.broker_name, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest(topic))
@@ -199,17 +199,17 @@ class Admin(Closable):
         return sorted(found)
 
     def consumers(self, group: str, broker_name: str) -> list[str]:
-        """Ids of a group's clients at a broker; none where nobody is there."""
+        """Return the ids of a group's clients at a broker; empty if there are none."""
         try:
             answer = self._master(broker_name, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupRequest(group))
         except RefusedError as error:
-            if error.code == ResponseCode.SYSTEM_ERROR:  # how a broker says that there are none
+            if error.code == ResponseCode.SYSTEM_ERROR:  # the answer of a broker without clients of the group
                 return []
             raise
         return list(answer.value(ConsumerList).consumer_id_list)
 
     def consumer_connections(self, group: str, broker_name: str) -> ConsumerConnection:
-        """A group's clients at a broker, and what they subscribe to."""
+        """Return a group's clients at a broker, and their subscriptions."""
         answer = self._master(broker_name, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest(group))
         return answer.value(ConsumerConnection)
 
@@ -220,14 +220,14 @@ class Admin(Closable):
         return {name.strip(): value.strip() for name, _, value in pairs}
 
     def producer_connections(self, group: str, broker_name: str) -> ProducerConnection:
-        """A producer group's clients at a broker."""
+        """Return a producer group's clients at a broker."""
         answer = self._master(broker_name, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequest(group))
         return answer.value(ProducerConnection)
 
     def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int, *, is_forced: bool = True
     ) -> dict[MessageQueue, int]:
-        """Have a group go on at the first message that was stored at a time or later.
+        """Set a group's offsets to the first message stored at a time or later.
 
         A broker tells the group's clients. Where none is there, the offsets are set for those to come.
 
@@ -240,7 +240,7 @@ class Admin(Closable):
         header = ResetOffsetRequest(topic, group, timestamp_ms, is_forced)
         table: dict[MessageQueue, int] = {}
         for broker in self.routing.route(topic).broker_datas:
-            # Brokers 4.9 do it only where somebody is there, and say otherwise in more than one way.
+            # Brokers 4.9 do it only for groups with clients, and answer otherwise with several codes.
             if self.consumers(group, broker.broker_name):
                 answer = self._master(broker.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
                 table.update(answer.value(OffsetTable).offset_table)
@@ -249,7 +249,7 @@ class Admin(Closable):
         return table
 
     def reset_queue_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Have a broker send a group's clients to an offset of one queue, and keep it for those to come.
+        """Make a broker set a group's offset in one queue, for current and future clients.
 
         Only for a broker whose setting useServerSideResetOffset is true: another one sets the whole topic back.
         """
@@ -278,7 +278,7 @@ class Admin(Closable):
     def query_by_key(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int | None = None, max_messages: int = 64
     ) -> list[Message]:
-        """Messages of a topic with a business key, in the order they were stored.
+        """Return the messages of a topic with a business key, in the order in which they were stored.
 
         Args:
             topic: of the messages.
@@ -287,22 +287,22 @@ class Admin(Closable):
             end_ms: stored at this time or before; by default, at any time.
             max_messages: of each broker.
         """
-        return self._looking.by_key(topic, key, begin_ms, end_ms, max_messages)
+        return self._lookup.by_key(topic, key, begin_ms, end_ms, max_messages)
 
     def query_by_unique_key(self, topic: str, unique_key: str) -> list[Message]:
-        """Messages of a topic with a client's id; more than one if it was sent again."""
-        return self._looking.by_unique_key(topic, unique_key)
+        """Return the messages of a topic with a client message id; there are several if it was sent repeatedly."""
+        return self._lookup.by_unique_key(topic, unique_key)
 
     def view(self, msg_id: str) -> Message:
-        """The message with an offset message id; NoRouteError where the id's broker is none of these."""
-        return self._looking.view(msg_id)
+        """Return the message with an offset message id; raise NoRouteError if the id's broker is not known."""
+        return self._lookup.view(msg_id)
 
     def record_at(self, broker_name: str, physical_offset: int) -> bytes | None:
-        """Return the stored record at an offset of a broker's log; None where the broker says that there is none."""
+        """Return the stored record at an offset of a broker's log; None if the broker reports that there is none."""
         try:
             return self._master(broker_name, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(physical_offset)).body
         except RefusedError as error:
-            if error.code == ResponseCode.SYSTEM_ERROR:  # how a broker says so
+            if error.code == ResponseCode.SYSTEM_ERROR:  # the answer of a broker without such a record
                 return None
             raise
 

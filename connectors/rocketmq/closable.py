@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with`."""
+"""A base class for clients that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Self
 
 
 class Closable(ABC):
-    """A client with connections, which are closed at the end of a `with`."""
+    """A client with connections, which are closed at the end of a `with` block."""
 
     def __enter__(self) -> Self:
-        """Begin a `with`."""
+        """Enter a `with` block."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the client at the end of the block."""
         self.close()
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Bodies that are large enough are compressed before they are sent, as Java's client does it."""
+"""Compression of large bodies before they are sent, as in Java's client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_b
 
 DEFAULT_THRESHOLD_BYTES = 4096
 ZLIB_LEVEL = 5
-"""What the Java client asks of zlib."""
+"""Compression level of the Java client for zlib."""
 CODECS = (BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD, BodyCodec.NONE)
 
 
 def check_codec(name: str) -> BodyCodec:
-    """The codec of a name.
+    """Return the codec with a name.
 
     Raises:
         OptionError: if there is none.
@@ -27,7 +27,7 @@ def check_codec(name: str) -> BodyCodec:
 
 
 def compress(body: bytes, codec: BodyCodec) -> tuple[bytes, int]:
-    """The compressed body, and the bits that its sysFlag gets."""
+    """Return the compressed body, and the bits that it sets in sysFlag."""
     if codec is BodyCodec.NONE:
         return body, 0
     data = zlib.compress(body, ZLIB_LEVEL) if codec is BodyCodec.ZLIB else pa.compress(body, str(codec), asbytes=True)

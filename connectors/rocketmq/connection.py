@@ -27,14 +27,14 @@ from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.tls_stream import TlsStream
 
 IDLE_SECONDS = 100.0
-"""RocketMQ's servers close after 120 s."""
+"""Idle time after which a connection is closed; RocketMQ's servers close it after 120 s."""
 TICK_SECONDS = 0.25
-"""How late an answer may be said to be late."""
+"""Interval at which missing answers are looked for."""
 RECEIVE_BYTES = 256 * 1024
 
 
 class Connection:
-    """One connection.
+    """A TCP connection to one peer.
 
     Attributes:
         address: the peer, `host:port`.
@@ -47,7 +47,7 @@ class Connection:
         on_request: Callable[[str, Command], None],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connect.
+        """Connect to a peer.
 
         Args:
             address: `host:port`.
@@ -62,7 +62,7 @@ class Connection:
         self._options = options
         self._on_request = on_request
         self._writing = threading.Lock()
-        self._lock = threading.Lock()  # never held while anything waits: the reader must come through
+        self._lock = threading.Lock()  # never held while waiting, because the reading thread needs it
         self._exchange: Exchange[Future[Command]] = Exchange(options.frame_limit_bytes)
         self._problem: RocketMQError | None = None
         self._last_use = time.monotonic()
@@ -101,23 +101,23 @@ class Connection:
             stream.receive(data)
         except ssl.SSLError:
             with contextlib.suppress(OSError):
-                self._socket.sendall(stream.take_output())  # tells the peer why
+                self._socket.sendall(stream.take_output())  # send the TLS alert
             raise
 
     @property
     def is_open(self) -> bool:
-        """Whether it may still be used."""
+        """Return True if the connection can still be used."""
         return self._problem is None
 
     def ask(self, command: Command, seconds: float) -> Future[Command]:
-        """Send a request; its answer, or why there is none, arrives in the future.
+        """Send a request; the returned future receives the answer, or the error.
 
         Raises:
             UnreachableError: if the connection is broken.
             UnserializableError: if the command has no room in a frame.
         """
         answer: Future[Command] = Future()
-        answer.set_running_or_notify_cancel()  # nobody can take back what was sent
+        answer.set_running_or_notify_cancel()  # a sent request cannot be cancelled
         with self._writing:
             with self._lock:
                 self._check_open()
@@ -126,7 +126,7 @@ class Connection:
         return answer
 
     def tell(self, command: Command) -> None:
-        """Send a request that nobody answers.
+        """Send a request that has no answer.
 
         Raises:
             UnreachableError: if the connection is broken.
@@ -139,7 +139,7 @@ class Connection:
             self._write(data)
 
     def close(self) -> None:
-        """Close it; what waits for an answer gets an error."""
+        """Close the connection; requests without an answer get an error."""
         self._fail(UnreachableError(f"{self.address}: the connection was closed by this client"))
 
     def _check_open(self) -> None:
@@ -147,7 +147,7 @@ class Connection:
             raise UnreachableError(str(self._problem))
 
     def _encrypt(self, data: bytes) -> bytes:
-        """Return what is to be sent for these bytes; needs the lock."""
+        """Return the encrypted form of some bytes; the caller holds the lock."""
         if self._tls is None:
             return data
         try:
@@ -165,14 +165,14 @@ class Connection:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            # Part of a frame may be out: nothing can follow it. The reader does the rest.
+            # A part of a frame may be sent, so the connection is unusable; the reading thread closes it.
             problem = UnreachableError(f"{self.address}: expected to send {len(data)} bytes, found {error}")
             self._problem = self._problem or problem
             self._shut()
             raise UnreachableError(str(self._problem)) from None
 
     def _shut(self) -> None:
-        with contextlib.suppress(OSError):  # the peer was faster
+        with contextlib.suppress(OSError):  # the peer has closed it already
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _fail(self, problem: RocketMQError) -> None:
@@ -184,7 +184,7 @@ class Connection:
             answer.set_exception(self._problem)
 
     def _read(self) -> None:
-        with self._socket:  # closed when it is known why
+        with self._socket:  # closed after the reason is known
             self._read_all()
 
     def _read_all(self) -> None:

@@ -31,7 +31,7 @@ from commitlake.connectors.worker_errors import carry_errors
 
 
 class RocketmqDataSource(DataSource):
-    """Reads and writes topics of live brokers; see the module."""
+    """The data source for reading and writing topics of live brokers; see the module's docstring."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""Where topics and brokers are, as brokers tell it whose addresses are given: for where there is no name server."""
+"""Routes of topics and addresses of brokers, asked from given brokers instead of a name server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.schemas.remoting.routes import BrokerData, ClusterInfo, QueueDat
 
 
 class BrokerDirectory:
-    """Asks the brokers. Every method raises UnreachableError, RefusedError and ProtocolError; thread-safe.
+    """A thread-safe directory; every method raises UnreachableError, RefusedError and ProtocolError.
 
     Args:
         network: of the client.
@@ -25,7 +25,7 @@ class BrokerDirectory:
         self._addresses = addresses
 
     def clusters(self) -> ClusterInfo:
-        """Return the brokers by the names that they give themselves, with the addresses at which they were asked."""
+        """Return the brokers by their own names, with the addresses at which they were asked."""
         brokers: dict[str, BrokerData] = {}
         clusters: dict[str, list[str]] = {}
         for address in self._addresses:
@@ -41,7 +41,7 @@ class BrokerDirectory:
         return sorted({topic for address in self._addresses for topic in self._topics_at(address)})
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Return where a topic is; None where no broker has it."""
+        """Return the route of a topic; None if no broker has it."""
         found = self.clusters()
         queues: dict[str, QueueData] = {}
         for name, broker in found.broker_addr_table.items():
@@ -58,13 +58,13 @@ class BrokerDirectory:
         return self._network.call(address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
 
     def _who_is(self, address: str) -> tuple[str, int, str]:
-        """Return a broker's name, its number and its cluster."""
+        """Return a broker's name, id and cluster."""
         text = self._network.call(address, RequestCode.GET_BROKER_CONFIG).body.decode("utf-8", "replace")
         settings = dict(line.partition("=")[::2] for line in text.splitlines())
         name, number = settings.get("brokerName", ""), parse_int64(settings.get("brokerId", ""))
         if not name or number is None:
             raise ProtocolError(
-                f"{address}: expected a broker that tells its brokerName and brokerId, found {name[:100]!r} and "
+                f"{address}: expected a broker that gives its brokerName and brokerId, found {name[:100]!r} and "
                 f"{settings.get('brokerId', 'none')[:100]!r}"
             )
         return name, number, settings.get("brokerClusterName", "")

@@ -1,4 +1,4 @@
-"""What can go wrong between this client and RocketMQ.
+"""Errors between this client and RocketMQ.
 
 RocketMQError
 ├── OptionError             an option, or a variable of the environment, that does not fit
@@ -21,17 +21,17 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.remoting.codes import ResponseCode, code_name
 
 _TOO_LARGE = re.compile(r"\bsize (of messageExtBatch )?exceeded")
-"""Words of the encoders of batches, in 4.9.7 and 5.5.0."""
+"""Error messages of the batch encoders in 4.9.7 and 5.5.0."""
 
 
 class RocketMQError(CommitLakeError):
-    """Root of the folder's errors; the message is for a user."""
+    """Base class of this package's errors; the message is for a user."""
 
     exit_code = ExitCode.FAILED
 
 
 class OptionError(RocketMQError):
-    """An option, or a variable of the environment, that does not fit."""
+    """An invalid option or environment variable."""
 
     exit_code = ExitCode.USAGE
 
@@ -47,15 +47,15 @@ class NoRouteError(RocketMQError):
 
 
 class UnreachableError(RocketMQError):
-    """No connection, or it broke; whether the request was carried out is not known."""
+    """The connection failed or broke; the request may have been carried out."""
 
 
 class AnswerTimeoutError(UnreachableError):
-    """Nothing came back in time; whether the request was carried out is not known."""
+    """No answer arrived in time; the request may have been carried out."""
 
 
 class ProtocolError(RocketMQError):
-    """The peer sent what is no frame, or an answer that is not what was asked for."""
+    """The peer sent an invalid frame, or an answer of the wrong kind."""
 
 
 class RefusedError(RocketMQError):
@@ -68,14 +68,14 @@ class RefusedError(RocketMQError):
     """
 
     def __init__(self, address: str, code: int, remark: str) -> None:
-        super().__init__(address, code, remark)  # all of them, so that the error can be pickled
+        super().__init__(address, code, remark)  # all attributes, so that the error can be pickled
         self.address = address
         self.code = code
         self.remark = remark
 
     @property
     def is_of_the_message(self) -> bool:
-        """Whether it is the message that the broker does not take, now or later.
+        """Return True if the broker refuses the message itself, now and later.
 
         For a message in a batch that is too large, brokers answer SYSTEM_ERROR, with the exception of their encoder.
         """
@@ -88,16 +88,16 @@ class RefusedError(RocketMQError):
 
 
 class DataLossError(RocketMQError):
-    """Messages that were to be read are no longer at the broker, or the queue ends before them."""
+    """Messages to be read are no longer at the broker, or the queue ends before them."""
 
     exit_code = ExitCode.USAGE
 
 
 class CheckpointError(RocketMQError):
-    """A stream's offsets that this source has not written, or not for these topics."""
+    """A checkpoint of a stream was not written by this source, or is for other topics."""
 
     exit_code = ExitCode.USAGE
 
 
 class NotSentError(RocketMQError):
-    """Rows that could not be sent."""
+    """Rows of a write could not be sent."""

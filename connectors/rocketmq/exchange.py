@@ -1,4 +1,4 @@
-"""The client's side of a connection without the connection: bytes in, answers and requests out.
+"""The protocol state of a client's connection, without sockets: bytes in, answers and requests out.
 
 Requests get numbers, and wait by them until their answers come, in any order. A broker sends requests, too, with
 numbers of its own: bit 0 of the flag tells what a command is, never its number. No sockets, threads or clocks here.
@@ -23,11 +23,11 @@ _OPAQUE_MASK = 0x7FFFFFFF
 
 
 class Waiting(NamedTuple, Generic[T]):
-    """A request that has no answer yet.
+    """A request without an answer so far.
 
     Attributes:
         ticket: whatever the caller wants back with the answer.
-        deadline: when nobody waits any longer, on the caller's clock.
+        deadline: time after which the answer is ignored, on the caller's clock.
     """
 
     ticket: T
@@ -35,7 +35,7 @@ class Waiting(NamedTuple, Generic[T]):
 
 
 class Exchange(Generic[T]):
-    """One connection's requests and answers; not thread-safe."""
+    """The pending requests of one connection; not thread-safe."""
 
     def __init__(self, frame_limit_bytes: int = MAX_FRAME_BYTES) -> None:
         self._limit = frame_limit_bytes
@@ -45,11 +45,11 @@ class Exchange(Generic[T]):
 
     @property
     def pending(self) -> int:
-        """How many requests wait."""
+        """Return the number of requests without an answer."""
         return len(self._waiting)
 
     def ask(self, command: Command, ticket: T, deadline: float) -> bytes:
-        """What is to be sent for a request that is to be answered.
+        """Return the bytes of a request, and register it for its answer.
 
         Raises:
             UnserializableError: if the command has no room in a frame; nothing waits then.
@@ -60,7 +60,7 @@ class Exchange(Generic[T]):
         return data
 
     def tell(self, command: Command) -> bytes:
-        """What is to be sent for a request that nobody answers.
+        """Return the bytes of a request that has no answer.
 
         Raises:
             UnserializableError: if the command has no room in a frame.
@@ -69,9 +69,9 @@ class Exchange(Generic[T]):
         return serialize_command(replace(command, opaque=opaque, flag=command.flag | FLAG_ONE_WAY))
 
     def receive(self, data: bytes | memoryview) -> tuple[list[tuple[T, Command]], list[Command]]:
-        """Answers with their tickets, and requests of the peer, that are whole with these bytes.
+        """Process received bytes, and return the complete answers with their tickets, and requests of the peer.
 
-        Answers that nobody waits for, or no longer, are dropped.
+        Answers without a pending request are dropped.
 
         Raises:
             LayoutError: if the peer does not keep to the protocol; the connection is of no more use.
@@ -93,12 +93,12 @@ class Exchange(Generic[T]):
         return answers, requests
 
     def expire(self, now: float) -> list[T]:
-        """Tickets of the requests whose deadline has passed; their answers will be dropped."""
+        """Return the tickets of requests whose deadline has passed; their answers will be ignored."""
         late = [opaque for opaque, waiting in self._waiting.items() if waiting.deadline <= now]
         return [self._waiting.pop(opaque).ticket for opaque in late]
 
     def abandon(self) -> list[T]:
-        """Tickets of all that waits: the connection is gone."""
+        """Return the tickets of all pending requests after the connection has broken."""
         tickets = [waiting.ticket for waiting in self._waiting.values()]
         self._waiting.clear()
         return tickets

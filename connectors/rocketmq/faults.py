@@ -1,4 +1,4 @@
-"""Brokers that were slow or failed are left alone for a while, as RocketMQ's client does it.
+"""Avoidance of brokers that were slow or failed, as in RocketMQ's client.
 
 The longer an answer took, the longer its broker is not chosen, unless there is no other. Source: MQFaultStrategy,
 LatencyFaultToleranceImpl (5.5.0).
@@ -13,13 +13,13 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 LATENCY_MAX_MS = (50, 100, 550, 1800, 3000, 5000, 15000)
 NOT_AVAILABLE_MS = (0, 0, 2000, 5000, 6000, 10000, 30000)
-"""For an answer that took as long as the step in LATENCY_MAX_MS, or longer."""
+"""Time of avoidance for an answer that took at least as long as the same step in LATENCY_MAX_MS."""
 FAILED_LATENCY_MS = 10_000
-"""A broker that failed counts as one that took so long."""
+"""Latency that is assumed for a broker that failed."""
 
 
 def not_available_ms(latency_ms: float) -> int:
-    """How long a broker is left alone after an answer that took so long."""
+    """Return how long a broker is avoided after an answer with this latency."""
     for latency, duration in zip(reversed(LATENCY_MAX_MS), reversed(NOT_AVAILABLE_MS), strict=True):
         if latency_ms >= latency:
             return duration
@@ -27,14 +27,14 @@ def not_available_ms(latency_ms: float) -> int:
 
 
 class Faults:
-    """What is known of the brokers; thread-safe. Times are on the caller's clock, in ms."""
+    """The recent failures and latencies of brokers; thread-safe. Times are in ms on the caller's clock."""
 
     def __init__(self) -> None:
         self._available_from: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def note(self, broker_name: str, latency_ms: float, now_ms: float, *, failed: bool = False) -> None:
-        """Take an answer, or its lack, into account."""
+        """Record an answer's latency, or a failure."""
         duration = not_available_ms(FAILED_LATENCY_MS if failed else latency_ms)
         with self._lock:
             if duration:
@@ -43,14 +43,14 @@ class Faults:
                 self._available_from.pop(broker_name, None)
 
     def is_available(self, broker_name: str, now_ms: float) -> bool:
-        """Whether the broker may be chosen."""
+        """Return True if the broker may be chosen."""
         return self._available_from.get(broker_name, 0) <= now_ms
 
 
 def choose_queue(
     queues: Sequence[MessageQueue], turn: int, last_broker: str | None, faults: Faults | None, now_ms: float
 ) -> MessageQueue:
-    """The queue for a message: in turn, if it can be of another broker than the last try's, and of one that is well.
+    """Choose the queue of a message in rotation, if possible of an available broker other than the last attempt's.
 
     Args:
         queues: at least one.

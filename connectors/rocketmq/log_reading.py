@@ -1,7 +1,7 @@
-"""Ranges of queues as the records of a broker's log: every message up to a place in the log, each of them once.
+"""Reading of queue ranges for an archive: every message up to a position in the log, each exactly once.
 
 What `source.rows` gives is made for Spark, with filters. This is for an archive: it ends where the log ended when the
-run was planned, tells how far it has come in each queue, and shows bodies while they are there.
+run was planned, reports its position in each queue, and passes bodies on while they are in memory.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _MAX_BATCH_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class ReadRange:
-    """What was read of a range.
+    """The result of reading a range.
 
     Attributes:
         wanted: the range.
-        begin: the offset at which it begins, which is earlier than wanted where the topic was made anew.
+        begin: the offset at which it begins, which is earlier than wanted if the topic was recreated.
         end: the offset that comes next.
         taken: how many messages were given.
         lost: how many the broker has deleted, or does not send.
         lost_where: the first of them, in words.
-        is_new_queue: whether the topic was made anew since the run before.
+        is_new_queue: whether the topic was recreated since the run before.
         last_taken: the last message that was given.
     """
 
@@ -61,13 +61,13 @@ class ReadRange:
 
 
 class LogReader:
-    """Reads ranges of queues, one after another.
+    """A reader of queue ranges, one after another.
 
     Args:
         puller: asks the brokers.
         request: columns and mode.
         look: is shown the records of each batch, as by `read_split`.
-        throttle: is told what was read.
+        throttle: is notified of what was read.
         retry_seconds: how long a broker that does not answer is asked again.
     """
 
@@ -83,12 +83,12 @@ class LogReader:
     def read(
         self, wanted: QueueRange, part: LogPart, done: Callable[[ReadRange], None], *, resumes: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Give the messages of a range.
+        """Yield the messages of a range.
 
         Args:
             wanted: the range.
             part: of the log.
-            done: is told at the end what was read.
+            done: called at the end with what was read.
             resumes: whether a run before has read up to where the range begins.
 
         Raises:
@@ -135,7 +135,7 @@ class LogReader:
     def _rows(
         self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange, part: LogPart
     ) -> Iterator[pa.RecordBatch]:
-        """Give the wanted rows of some answers."""
+        """Yield the wanted rows of some answers."""
         may_exceed = any(answer.may_exceed for answer in answers)
         chosen = WantedRecords(part.first_byte, part.end_byte, range(wanted.begin, wanted.end), may_exceed)
         try:
@@ -148,9 +148,9 @@ class LogReader:
             ) from None
 
     def _is_new_queue(self, wanted: QueueRange, part: LogPart) -> bool:
-        """Return whether the message before the range is not the one that a run before has taken there.
+        """Return True if the message before the range is not the one that an earlier run read there.
 
-        A topic that was deleted and made anew counts its messages from 0 again. Its message there is newer then than
+        A topic that was deleted and recreated counts its messages from 0 again. Its message there is newer then than
         all that the run before could see.
         """
         before = record_at(self._puller, wanted.queue, wanted.begin - 1, self._retry_seconds)
@@ -158,7 +158,7 @@ class LogReader:
 
 
 def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: float) -> TakenRecord | None:
-    """Return the record that has an offset of a queue; None where the broker has none there.
+    """Return the record at an offset of a queue; None if the broker has none there.
 
     Raises:
         RocketMQError: if the broker cannot be asked.
@@ -173,11 +173,11 @@ def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: f
 
 
 def _pass_over(_lost: QueueRange, _why: str) -> None:
-    """Do nothing about an offset that is not there."""
+    """Ignore a missing offset."""
 
 
 def _place_of(cut: Cut, answers: Sequence[Pulled]) -> int:
-    """Return the queue's offset of the record at a cut.
+    """Return the queue offset of the record at a cut.
 
     Where a log has lost messages, queues count otherwise than the records themselves. So where an answer has a record
     for each of its offsets, the place in the answer counts.

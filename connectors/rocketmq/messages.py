@@ -1,4 +1,4 @@
-"""Messages as an application gives them to a producer, and what it gets back.
+"""Messages of an application to be sent, and the results of sends.
 
 What the Java client refuses is refused here, too, before anything is sent. Source: Validators, MessageConst,
 TopicValidator (5.5.0).
@@ -44,14 +44,14 @@ RESERVED_PROPERTIES = frozenset(
     }
 )  # fmt: skip
 
-"""Names of properties that mean something to RocketMQ."""
+"""Names of properties with a meaning for RocketMQ."""
 SET_BY_BROKERS = frozenset({"CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET", "MAX_OFFSET", "CRC32"})
-"""Those of them that a broker, or a client that reads, sets on each message anew."""
+"""The RocketMQ properties that a broker, or a reading client, sets on each message."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """What is to be sent.
+    """A message to be sent.
 
     Attributes:
         topic: where to.
@@ -64,7 +64,7 @@ class OutgoingMessage:
         deliver_at_ms: 5.x: when it is to be delivered, ms since 1970.
         wait_store: whether the answer waits for the disk and the slave, where the broker has them wait.
         unique_key: its id; by default, one is made.
-        system_properties: names that mean something to RocketMQ, for whoever sends again what was sent before.
+        system_properties: names that mean something to RocketMQ, for sending a stored message again.
     """
 
     topic: str
@@ -81,7 +81,7 @@ class OutgoingMessage:
 
 
 class SendStatus(IntEnum):
-    """The message is in the log; what a copy or the disk still lacks."""
+    """The status of a stored message: complete, or not yet on disk or on the slave."""
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -90,7 +90,7 @@ class SendStatus(IntEnum):
 
 
 class SendResult(NamedTuple):
-    """Where a message is.
+    """The position of a sent message.
 
     Attributes:
         unique_key: its id, which the client gave it.
@@ -106,7 +106,7 @@ class SendResult(NamedTuple):
 
 
 def check_group(group: str) -> str:
-    """The group's name, if it can be one.
+    """Return a valid group name, or raise an error.
 
     Raises:
         InvalidMessageError: if not.
@@ -115,7 +115,7 @@ def check_group(group: str) -> str:
 
 
 def check_topic(topic: str) -> str:
-    """The topic's name, if it can be one.
+    """Return a valid topic name, or raise an error.
 
     Raises:
         InvalidMessageError: if not.
@@ -134,7 +134,7 @@ def _check_name(what: str, name: str, most: int) -> str:
 
 
 def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BODY_BYTES) -> None:
-    """See whether a message can be sent.
+    """Check that a message can be sent.
 
     Raises:
         InvalidMessageError: if not: what about it, and what is allowed.
@@ -161,7 +161,7 @@ def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BO
 
 
 def stored_properties(message: OutgoingMessage, unique_key: str, extra: Mapping[str, str] | None = None) -> bytes:
-    """All properties in their stored form.
+    """Return all properties in their stored form.
 
     Args:
         message: has been checked.

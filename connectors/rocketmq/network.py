@@ -1,4 +1,4 @@
-"""All connections of one client: opened when they are needed, replaced when they break, requests signed.
+"""All connections of one client: opened on demand, replaced when they break, with signed requests.
 
 What one process has is not for another: a Spark task makes its own client in its worker.
 """
@@ -41,23 +41,23 @@ _log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
-    """A peer's answer, with the peer's address for what may have to be said about it."""
+    """A peer's answer, with the peer's address for error messages."""
 
     address: str
     command: Command
 
     @property
     def code(self) -> int:
-        """How the request ended."""
+        """Return the result code."""
         return self.command.code
 
     @property
     def body(self) -> bytes:
-        """The body."""
+        """Return the body."""
         return bytes(self.command.body)
 
     def header(self, kind: type[_HEADER]) -> _HEADER:
-        """The header.
+        """Return the header as an object of a class.
 
         Raises:
             ProtocolError: if it is not that kind.
@@ -68,7 +68,7 @@ class Answer(NamedTuple):
             raise ProtocolError(f"{self.address}: {error}") from None
 
     def value(self, kind: type[_BODY]) -> _BODY:
-        """What the body holds.
+        """Return the body as an object of a class.
 
         Raises:
             ProtocolError: if it is not that kind.
@@ -79,7 +79,7 @@ class Answer(NamedTuple):
             raise ProtocolError(f"{self.address}: {error}") from None
 
     def check(self, accepted: Collection[int] = (ResponseCode.SUCCESS,)) -> Answer:
-        """This answer, if its code is one of these.
+        """Return this answer if its code is one of those accepted.
 
         Raises:
             RefusedError: if not.
@@ -98,7 +98,7 @@ class Network:
     """
 
     def __init__(self, options: Options, credentials: Credentials | None = None) -> None:
-        """Nothing is connected yet.
+        """Create the client without connecting.
 
         Args:
             options: where, and how patiently.
@@ -123,19 +123,19 @@ class Network:
 
     @functools.cached_property
     def local_ip(self) -> str:
-        """This machine's address on the way to the first name server, or broker."""
+        """Return this machine's address on the route to the first name server or broker."""
         host, port = split_address(self.options.first_addresses[0])
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][0]
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((host, port))  # sends nothing
+                probe.connect((host, port))  # connecting a UDP socket sends nothing
                 return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
 
     @functools.cached_property
     def client_id(self) -> str:
-        """How brokers list this client."""
+        """Return the id under which brokers list this client."""
         return f"{self.local_ip}@{self.options.instance}#{os.getpid()}#{time.time_ns()}"
 
     def ask(
@@ -148,7 +148,7 @@ class Network:
         fields: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> Future[Command]:
-        """Send a request and do not wait for its answer.
+        """Send a request without waiting for its answer.
 
         Args:
             address: the peer, `host:port`.
@@ -186,7 +186,7 @@ class Network:
         seconds: float | None = None,
         accepted: Collection[int] = (ResponseCode.SUCCESS,),
     ) -> Answer:
-        """Send a request and wait for its answer.
+        """Send a request, and wait for its answer.
 
         Args:
             address: the peer, `host:port`.
@@ -207,7 +207,7 @@ class Network:
 
     def tell(self, address: str, code: int, header: NamedTuple | None = None, body: bytes = b"", *,
              fields: Mapping[str, str] | None = None) -> None:  # fmt: skip
-        """Send a request that nobody answers.
+        """Send a request that has no answer.
 
         Raises:
             UnreachableError: if it cannot be sent.
@@ -216,7 +216,7 @@ class Network:
         self._connection(address).tell(self._command(code, header, body, fields))
 
     def later(self, work: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-        """Have a thread of this client's do something that may wait.
+        """Run work that may wait in one of this client's threads.
 
         Args:
             work: what is to be done.
@@ -229,7 +229,7 @@ class Network:
                 otherwise()
 
     def close(self) -> None:
-        """Close all connections; what waits for an answer gets an error."""
+        """Close all connections; requests without an answer get an error."""
         with self._lock:
             self._is_closed = True
             connections = list(self._connections.values())
@@ -263,13 +263,13 @@ class Network:
     def _on_request(self, address: str, command: Command) -> None:
         handler = self.handlers.get(command.code)
         if handler is None:
-            _log.debug("%s asked for %d, which this client does not do", address, command.code)
+            _log.debug("%s sent a request with code %d, which this client does not support", address, command.code)
             return
         self.later(lambda: handler(address, command))
 
 
 def wait_for(address: str, asked: Future[Command], seconds: float) -> Answer:
-    """Wait for the answer to what `Network.ask` has sent.
+    """Wait for the answer to a request of `Network.ask`.
 
     Args:
         address: the peer.

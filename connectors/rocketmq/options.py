@@ -1,4 +1,4 @@
-"""How to reach RocketMQ, in a form that travels from a driver to its workers; secrets do not travel.
+"""Settings of connections to RocketMQ, which can be sent from a driver to workers; secrets are not included.
 
 | variable | meaning |
 | --- | --- |
@@ -39,7 +39,7 @@ TLS_CONFIG_VARIABLE = "COMMITLAKE_ROCKETMQ_TLS_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where, and how patiently; the defaults are the Java client's.
+    """Addresses, time limits and other settings of a client; the defaults are the Java client's.
 
     Attributes:
         name_servers: `host:port` of each, with semicolons or commas between; an IPv6 address without brackets.
@@ -74,7 +74,7 @@ class Options:
 
     @property
     def name_server_addresses(self) -> list[str]:
-        """The name servers, each as `host:port`; none where the brokers are given.
+        """Return the name servers, each as `host:port`; empty if brokers are given.
 
         Raises:
             OptionError: if there are neither.
@@ -86,12 +86,12 @@ class Options:
 
     @property
     def broker_addresses(self) -> list[str]:
-        """The brokers, each as `host:port`, where they are given in place of name servers."""
+        """Return the given brokers, each as `host:port`; empty if name servers are used."""
         return _addresses(self.brokers)
 
     @property
     def first_addresses(self) -> list[str]:
-        """What is asked first: the brokers that are given, else the name servers."""
+        """Return the addresses to ask first: the given brokers, otherwise the name servers."""
         return self.broker_addresses or self.name_server_addresses
 
 
@@ -100,7 +100,7 @@ def _addresses(text: str) -> list[str]:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`.
+    """Split `host:port` into host and port.
 
     Raises:
         OptionError: if it is not of that form.
@@ -113,7 +113,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def tls_context(options: Options, environment: Mapping[str, str] | None = None) -> ssl.SSLContext | None:
-    """Return what connections need for TLS, or None if they are in plain text.
+    """Return the TLS settings of connections, or None for plain text.
 
     Raises:
         OptionError: if the settings or the files that they name cannot be used.
@@ -134,7 +134,7 @@ def tls_context(options: Options, environment: Mapping[str, str] | None = None) 
 
 
 def environment_credentials(environment: Mapping[str, str] | None = None) -> Credentials | None:
-    """Who signs, as the environment says; None where it says nothing.
+    """Return the credentials in the environment; None if there are none.
 
     Raises:
         OptionError: where only one of access key and secret key is set.

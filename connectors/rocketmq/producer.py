@@ -1,9 +1,9 @@
-"""A producer of messages, over the same protocol code as the rest of this system.
+"""A producer of messages, over the protocol code of this project.
 
     with Producer("shop", Options("127.0.0.1:9876")) as producer:
         producer.send(OutgoingMessage("orders", b"...", tags="paid", keys=("order-4711",)))
 
-Thread-safe; made by the process that uses it. Sends that nobody waits for are all answered or given up when the
+Thread-safe; made by the process that uses it. Asynchronous sends are all answered or given up when the
 producer is closed.
 """
 
@@ -46,14 +46,14 @@ from commitlake.schemas.remoting.signing import Credentials
 _T = TypeVar("_T")
 
 _WAITS = "WAIT\x01true\x02"
-"""Brokers 4.9.4 to 5.3.3 add a batch's own properties to each of its messages: no more than they look at themselves."""
+"""Properties of a batch itself; few, because brokers 4.9.4 to 5.3.3 copy them to each of its messages."""
 _CLOSING_SECONDS = 1.0
-"""How much longer than its own time a send may take to give up."""
+"""Time allowed beyond a send's own time limit before it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """How messages are sent; the defaults are the Java client's.
+    """Settings for sending messages; the defaults are the Java client's.
 
     Attributes:
         send_seconds: for all tries of a message together.
@@ -73,7 +73,7 @@ class ProducerOptions:
 
 
 class Producer(Closable):
-    """Sends messages; see the module.
+    """A producer of messages; see the module's docstring.
 
     Attributes:
         group: the producer group.
@@ -88,7 +88,7 @@ class Producer(Closable):
         sending: ProducerOptions | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """Nothing is connected yet.
+        """Create the producer without connecting.
 
         Args:
             group: the producer group.
@@ -111,14 +111,14 @@ class Producer(Closable):
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Wait for what is under way, and close all connections."""
+        """Wait for sends under way, and close all connections."""
         with self._lock:
             under_way = list(self._under_way)
         wait(under_way, self._how.send_seconds + _CLOSING_SECONDS)
         self.network.close()
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that a message of the topic may be sent to, in order.
+        """Return the queues that a message of the topic may be sent to, in order.
 
         Raises:
             NoRouteError: if there is none.
@@ -127,7 +127,7 @@ class Producer(Closable):
         return self.routing.to_publish(topic)
 
     def send(self, message: OutgoingMessage, *, queue: MessageQueue | None = None) -> SendResult:
-        """Send a message and wait until it is in the log.
+        """Send a message, and wait until it is in the log.
 
         Args:
             message: what is sent.
@@ -148,7 +148,7 @@ class Producer(Closable):
         *,
         queue: MessageQueue | None = None,
     ) -> Future[SendResult]:
-        """Send a message and do not wait until it is in the log.
+        """Send a message without waiting until it is in the log.
 
         Args:
             message: what is sent.
@@ -165,7 +165,7 @@ class Producer(Closable):
         return self._start(parcel, queue, _result, callback)
 
     def send_one_way(self, message: OutgoingMessage, *, queue: MessageQueue | None = None) -> str:
-        """Send a message and never know whether it is in the log; its UNIQ_KEY.
+        """Send a message without any confirmation, and return its UNIQ_KEY.
 
         Raises:
             InvalidMessageError: if it cannot be sent.
@@ -178,7 +178,7 @@ class Producer(Closable):
         return parcel.unique_keys[0]
 
     def send_batch(self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None) -> list[SendResult]:
-        """Send messages of one topic together, into one queue, and wait until all are in the log.
+        """Send messages of one topic in one request into one queue, and wait until all are in the log.
 
         Raises:
             InvalidMessageError: if one of them cannot be sent, or not with the others.
@@ -191,7 +191,7 @@ class Producer(Closable):
     def send_batch_async(
         self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None
     ) -> Future[list[SendResult]]:
-        """As `send_batch`, without waiting.
+        """Send like `send_batch`, without waiting.
 
         Raises:
             InvalidMessageError: if one of them cannot be sent, or not with the others.
@@ -199,7 +199,7 @@ class Producer(Closable):
         return self._start(self._batch(messages), queue, _results, None)
 
     def send_encoded(self, queue: MessageQueue, body: bytes, sys_flag: int = 0) -> int:
-        """Send messages that are encoded already, together and once, and wait until all are in the log.
+        """Send encoded messages in one request, without retries, and wait until all are in the log.
 
         Args:
             queue: where to.
@@ -218,7 +218,7 @@ class Producer(Closable):
         return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True))
 
     def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int = 0) -> int:
-        """Send the only message of a batch, but not as a batch: so it may be a few bytes larger.
+        """Send the only message of a batch as a single message, which may be a bit larger; raises as `send_encoded`.
 
         Raises what `send_encoded` does.
         """
@@ -233,7 +233,7 @@ class Producer(Closable):
         return answer.header(SendMessageResponse).queue_offset
 
     def parcel(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
-        """A message, checked and ready to go.
+        """Check a message, and encode it for sending.
 
         Args:
             message: what is sent.
@@ -254,11 +254,11 @@ class Producer(Closable):
         return Parcel(message.topic, body, properties, (key,), sys_flag, message.flag)
 
     def send_parcel(self, parcel: Parcel) -> SendResult:
-        """Send what `parcel` made, and wait until it is in the log; raises what `send` does."""
+        """Send the result of `parcel`, and wait until it is in the log; raises as `send`."""
         return self._start(parcel, None, _result, None).result()
 
     def choose_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
-        """Return the queue for the next message of a topic: by turns, of brokers that are well.
+        """Return the queue for the next message of a topic: in rotation, over available brokers.
 
         Args:
             topic: its name.
@@ -271,11 +271,11 @@ class Producer(Closable):
         return self._outbox.queue(topic, last_broker)
 
     def new_keys(self, count: int) -> pa.Array:
-        """Return new ids for so many messages."""
+        """Return a number of new message ids."""
         return self._keys.take(count)
 
     def start_parcel(self, parcel: Parcel, queue: MessageQueue) -> Future[Stored]:
-        """Send what is ready to a queue, once, and do not wait for the answer."""
+        """Send an encoded message to a queue once, without waiting for the answer."""
         return self._start(parcel, queue, lambda stored: stored, None)
 
     def _unique_key(self, message: OutgoingMessage) -> str:

@@ -1,4 +1,4 @@
-"""Reading queues, one pull after another: the caller keeps count.
+"""Reading of queues pull by pull, by offsets that the caller keeps.
 
     with Puller("audit", Options("127.0.0.1:9876")) as puller:
         for queue in puller.queues("orders"):
@@ -46,11 +46,11 @@ from commitlake.schemas.remoting.signing import Credentials
 
 DEFAULT_BATCH = 32
 _GRACE_SECONDS = 10.0
-"""Brokers look at waiting pulls every five seconds only."""
+"""Additional waiting time of a pull, because brokers check waiting pulls only every five seconds."""
 
 
 class PullStatus(IntEnum):
-    """How a pull ended."""
+    """The status of a pull."""
 
     FOUND = ResponseCode.SUCCESS
     NO_NEW = ResponseCode.PULL_NOT_FOUND
@@ -59,7 +59,7 @@ class PullStatus(IntEnum):
 
 
 class PullResult(NamedTuple):
-    """What a pull gave.
+    """The result of a pull.
 
     Attributes:
         next_offset: where to go on.
@@ -76,7 +76,7 @@ class PullResult(NamedTuple):
 
 
 class PullAnswer(NamedTuple):
-    """The answer to a pull as it came.
+    """The unparsed answer to a pull.
 
     Attributes:
         status: how the pull ended.
@@ -90,7 +90,7 @@ class PullAnswer(NamedTuple):
 
 
 class PendingPull(NamedTuple):
-    """A pull that was sent.
+    """A pull without an answer so far.
 
     Attributes:
         address: of the broker.
@@ -117,7 +117,7 @@ class PendingPull(NamedTuple):
 
 
 class Puller(Closable):
-    """Reads queues; see the module.
+    """A reader of queues; see the module's docstring.
 
     Attributes:
         group: the consumer group whose offsets are meant.
@@ -126,7 +126,7 @@ class Puller(Closable):
     """
 
     def __init__(self, group: str, options: Options, credentials: Credentials | None = None) -> None:
-        """Nothing is connected yet.
+        """Create the reader without connecting.
 
         Args:
             group: the consumer group.
@@ -148,7 +148,7 @@ class Puller(Closable):
         self._network.close()
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that the topic's messages are in.
+        """Return the queues with the topic's messages.
 
         Raises:
             NoRouteError: if no broker has the topic.
@@ -166,7 +166,7 @@ class Puller(Closable):
         max_messages: int = DEFAULT_BATCH,
         wait_seconds: float = 0.0,
     ) -> PullResult:
-        """Messages of a queue from an offset on.
+        """Return messages of a queue from an offset on.
 
         Args:
             queue: which one.
@@ -188,7 +188,7 @@ class Puller(Closable):
         answer = pending.wait()
         response = answer.response
         self._suggested[queue] = response.suggest_which_broker_id
-        # The broker compares hashes of tags; what is another tag of the same hash is for the client to see.
+        # The broker compares hashes of tags, so drop messages with another tag of the same hash.
         tags = () if is_sql else subscription_of_tags(queue.topic, expression, 0).tags_set
         found = records(answer.answer) if answer.status is PullStatus.FOUND else []
         if queue.topic.startswith(RETRY_PREFIX):
@@ -212,7 +212,7 @@ class Puller(Closable):
         wait_seconds: float = 0.0,
         from_master: bool = False,
     ) -> PendingPull:
-        """Send a pull and do not wait for its answer; see `pull`.
+        """Send a pull without waiting for its answer; see `pull`.
 
         Args:
             queue: see `pull`.
@@ -255,15 +255,15 @@ class Puller(Closable):
         return PendingPull(address, asked, seconds, is_master=address == broker.master)
 
     def read(self, queue: MessageQueue, begin: int, end: int, *, expression: str = ALL_TAGS) -> Iterator[Message]:
-        """Messages of a queue from an offset to before another, as far as they are there.
+        """Yield the messages of a queue in a range of offsets, as far as they exist.
 
         Offsets that the broker no longer has are passed over. Raises what `pull` does.
         """
         while begin < end:
             most = min(DEFAULT_BATCH, end - begin)
             result = self.pull(queue, begin, expression=expression, max_messages=most)
-            # Without a filter as many entries were looked at as messages came: none is behind the end. Where a log lost
-            # messages, a broker's entries stand in front of the numbers in the records, which must not be asked then.
+            # Without a filter, no message is after the end, because the number of entries was limited. After a loss of
+            # messages, queue offsets in records differ from those of the broker's entries, and must not be used.
             is_within = expression == ALL_TAGS
             yield from (message for message in result.messages if is_within or message.queue_offset < end)
             if result.next_offset <= begin:
@@ -271,23 +271,23 @@ class Puller(Closable):
             begin = result.next_offset
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """The queue's first offset; raises what `pull` does."""
+        """Return the queue's first offset; raises as `pull`."""
         return self.offsets.first(queue)
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the queue's next message will have; raises what `pull` does."""
+        """Return the offset of the queue's next message; raises as `pull`."""
         return self.offsets.next(queue)
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """The group's next offset in the queue, None where it has none; raises what `pull` does."""
+        """Return the group's next offset in the queue, None if it has none; raises as `pull`."""
         return self.offsets.committed(queue, self.group)
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Have the group's next offset kept by the broker; raises what `pull` does."""
+        """Store the group's next offset at the broker; raises as `pull`."""
         self.offsets.commit(queue, self.group, offset)
 
     def _check_sql(self, address: str, topic: str, expression: str, now_ms: int) -> None:
-        """Have the broker read the expression: of one that it cannot read, a pull would give every message."""
+        """Make the broker check a filter, because a pull with an invalid one would return every message."""
         if (address, expression) in self._checked:
             return
         subscription = SubscriptionData(topic, expression, sub_version=now_ms, expression_type=SQL92_EXPRESSION)

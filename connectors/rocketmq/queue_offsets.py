@@ -1,4 +1,4 @@
-"""Offsets of queues, and of consumer groups in them, as brokers know them."""
+"""Offsets of queues, and of consumer groups in them, as stored by brokers."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class QueueOffsets:
-    """Asks the masters. Every method raises NoRouteError, UnreachableError and RefusedError; thread-safe."""
+    """A thread-safe client of the masters; every method raises NoRouteError, UnreachableError and RefusedError."""
 
     def __init__(self, network: Network, routing: Routing) -> None:
         self._network = network
         self._routing = routing
 
     def first(self, queue: MessageQueue) -> int:
-        """The first offset that is still there."""
+        """Return the first offset that still exists."""
         answer = self._ask(queue, RequestCode.GET_MIN_OFFSET, QueueRequest(queue.topic, queue.queue_id))
         return answer.header(OffsetResponse).offset
 
     def next(self, queue: MessageQueue) -> int:
-        """The offset that the next message will have."""
+        """Return the offset of the next message."""
         answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(queue.topic, queue.queue_id))
         return answer.header(OffsetResponse).offset
 
     def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message that was stored at a time or later.
+        """Return the offset of the first message stored at a time or later.
 
         Where there is none, brokers 5.x give that of the next message, brokers 4.9 that of the last.
         """
@@ -45,13 +45,13 @@ class QueueOffsets:
         return self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header).header(OffsetResponse).offset
 
     def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
-        """When the first message was stored; None where there is none."""
+        """Return the store time of the first message; None if there is none."""
         header = QueueRequest(queue.topic, queue.queue_id)
         found = self._ask(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header).header(TimestampResponse).timestamp
         return found if found >= 0 else None
 
     def committed(self, queue: MessageQueue, group: str) -> int | None:
-        """A group's next offset; None where it has none.
+        """Return a group's next offset; None if it has none.
 
         Brokers 4.9 give 0 for None while the queue's first message is there and in memory.
         """
@@ -63,7 +63,7 @@ class QueueOffsets:
         return answer.header(OffsetResponse).offset if answer.code == ResponseCode.SUCCESS else None
 
     def commit(self, queue: MessageQueue, group: str, offset: int) -> None:
-        """Have a group's next offset kept."""
+        """Store a group's next offset."""
         header = UpdateConsumerOffsetRequest(group, queue.topic, queue.queue_id, offset)
         self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 

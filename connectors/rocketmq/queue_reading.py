@@ -1,8 +1,8 @@
-"""A range of a queue, answer by answer: nothing is passed over without being reported.
+"""Reading of a range of a queue, answer by answer; skipped offsets are always reported.
 
 While an answer is being used, the next one is on its way. A broker that does not answer is asked again for a while.
 What a range asks for and the broker does not have is reported to the caller with its number of offsets: messages that
-the broker has deleted, and the rest of a range behind the queue's end.
+the broker has deleted, and the rest of a range beyond the queue's end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRANSIENT = BUSY | {ResponseCode.SYSTEM_ERROR}
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """Offsets of a queue, from `begin` to before `end`."""
+    """A range of queue offsets, from `begin` to before `end`."""
 
     queue: MessageQueue
     begin: int
@@ -32,7 +32,7 @@ class QueueRange:
 
     @property
     def size(self) -> int:
-        """How many offsets there are."""
+        """Return the number of offsets."""
         return self.end - self.begin
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """The part of a broker's log whose messages are wanted.
+    """The part of a broker's log from which messages are wanted.
 
     Attributes:
         first_byte: physical offset; messages before it are left out.
@@ -56,7 +56,7 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Which messages a broker gives.
+    """The filter for messages that a broker returns.
 
     Attributes:
         expression: `*`, or tags with `||` between them, or an SQL92 filter.
@@ -68,12 +68,12 @@ class MessageFilter:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The wanted tags, of which a broker compares the hashes only; none for all messages, and for SQL92."""
+        """Return the wanted tags, of which a broker compares only hashes; empty for all messages, and for SQL92."""
         return () if self.is_sql else subscription_of_tags("", self.expression, 0).tags_set
 
     @property
     def takes_all(self) -> bool:
-        """Whether every message is wanted."""
+        """Return True if every message is wanted."""
         return not self.is_sql and not self.tags
 
 
@@ -81,13 +81,13 @@ ALL_MESSAGES = MessageFilter()
 
 
 class Pulled(NamedTuple):
-    """One answer's records.
+    """The records of one answer.
 
     Attributes:
         begin: the offset that was asked for.
         end: the offset to go on at.
         body: records as they are stored.
-        may_exceed: whether records behind the range's end may be among them.
+        may_exceed: whether records after the range's end may be among them.
     """
 
     begin: int
@@ -97,11 +97,11 @@ class Pulled(NamedTuple):
 
 
 Lost = Callable[[QueueRange, str], None]
-"""Is told which offsets cannot be read, and why; raises an error, or counts."""
+"""A callback for offsets that cannot be read, with the reason; it raises an error, or counts them."""
 
 
 def queue_text(queue: MessageQueue) -> str:
-    """Name a queue in a message."""
+    """Return a queue's name for messages."""
     return f"topic {queue.topic}, queue {queue.queue_id} of {queue.broker_name}"
 
 
@@ -113,12 +113,12 @@ def read_range(
     *,
     retry_seconds: float = 60.0,
 ) -> Iterator[Pulled]:
-    """Give the records of a range.
+    """Yield the records of a range.
 
     Args:
         puller: asks the brokers.
         wanted: which range.
-        lost: is told what cannot be read.
+        lost: called for what cannot be read.
         message_filter: which messages the broker is to give.
         retry_seconds: how long a broker that does not answer is asked again.
 
@@ -143,7 +143,7 @@ def read_range(
 def _next_position(
     answer: PullAnswer, position: int, wanted: QueueRange, message_filter: MessageFilter, lost: Lost
 ) -> int:
-    """Return where to go on after an answer, and report what it passes over."""
+    """Return the next position after an answer, and report skipped offsets."""
     response, queue = answer.response, wanted.queue
     following, remark = response.next_begin_offset, answer.answer.command.remark or ""
     if answer.status is PullStatus.FOUND:
@@ -164,7 +164,7 @@ def _next_position(
 
 
 class _Asking:
-    """Pulls of one range, each asked for once more where that helps."""
+    """Pulls of one range, which are repeated if that can help."""
 
     def __init__(self, puller: Puller, wanted: QueueRange, message_filter: MessageFilter, retry_seconds: float) -> None:
         self._puller = puller
@@ -174,7 +174,7 @@ class _Asking:
         self._ahead: tuple[int, PendingPull] | None = None
 
     def ask_ahead(self, position: int) -> None:
-        """Send the next pull; where that fails, `answer` does it again."""
+        """Send the next pull in advance; if that fails, `answer` sends it again."""
         try:
             self._ahead = position, self._ask(position)
         except RocketMQError:
@@ -225,7 +225,7 @@ class _Asking:
         return answer
 
     def _ask(self, position: int) -> PendingPull:
-        # With a filter, a broker counts the messages that it gives, not those that it looks at.
+        # With a filter, a broker's limit counts returned messages, not examined ones.
         left = self._wanted.end - position if self._filter.takes_all else DEFAULT_BATCH
         return self._puller.ask(
             self._wanted.queue,

@@ -1,4 +1,4 @@
-"""Stored records out of an answer's body, where they stand one after another as they do in the CommitLog."""
+"""Parsing of the stored records in an answer's body, which are consecutive as in the CommitLog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
 
 
 def records(answer: Answer) -> list[Message]:
-    """The records of an answer's body.
+    """Return the records of an answer's body.
 
     Raises:
         ProtocolError: if it holds anything but whole, intact records.

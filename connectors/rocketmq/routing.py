@@ -1,4 +1,4 @@
-"""Where topics and brokers are, as the name servers say; kept for a while.
+"""Routes of topics and addresses of brokers from name servers, cached for a while.
 
 Name servers are asked one after another until one answers. A route that is older than `route_seconds` is asked for
 again when it is next used; while none of them answers, the old one stays.
@@ -31,7 +31,7 @@ from commitlake.schemas.remoting.routes import (
 )
 
 DEFAULT_TOPIC_QUEUES = 4
-"""How many queues a topic gets, at most, that is made by its first message."""
+"""Largest number of queues of a topic that its first message creates."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,14 +40,14 @@ class _Known(NamedTuple):
     route: TopicRoute
     to_publish: list[MessageQueue]
     asked_at: float
-    is_model: bool  # the topic is not there yet: this is what its first message will make
+    is_model: bool  # the topic does not exist yet; its first message will create these queues
 
 
 class Routing:
     """Routes by topic; thread-safe."""
 
     def __init__(self, network: Network) -> None:
-        """Nothing is asked yet."""
+        """Create the cache without any request."""
         self._network = network
         self._servers = network.options.name_server_addresses
         given = network.options.broker_addresses
@@ -63,7 +63,7 @@ class Routing:
         body: bytes = b"",
         accepted: Collection[int] = (ResponseCode.SUCCESS,),
     ) -> Answer:
-        """The answer of the first name server that gives one.
+        """Return the answer of the first name server that answers.
 
         Raises:
             UnreachableError: if none does.
@@ -76,13 +76,13 @@ class Routing:
             except UnreachableError as error:
                 problems.append(str(error))
                 continue
-            if problems:  # next time, begin with the one that answers
+            if problems:  # start with the answering name server next time
                 self._servers = [address, *(other for other in self._servers if other != address)]
             return answer
         raise UnreachableError(f"expected an answer from a name server, found none: {'; '.join(problems)}")
 
     def route(self, topic: str) -> TopicRoute:
-        """The topic's route, not older than `route_seconds` if that can be had.
+        """Return the topic's route, not older than `route_seconds` if possible.
 
         Raises:
             NoRouteError: if no broker has the topic.
@@ -91,7 +91,7 @@ class Routing:
         return self._lookup(topic, to_create=False).route
 
     def to_publish(self, topic: str) -> list[MessageQueue]:
-        """The queues that a message of the topic may be sent to; never none.
+        """Return the queues that a message of the topic may be sent to; never empty.
 
         A topic that no broker has yet can be sent to wherever it would be made by its first message.
 
@@ -105,7 +105,7 @@ class Routing:
         return queues
 
     def to_read(self, topic: str) -> list[MessageQueue]:
-        """The queues that the topic's messages are read from.
+        """Return the queues from which the topic's messages are read.
 
         Raises:
             NoRouteError: if no broker has the topic.
@@ -114,7 +114,7 @@ class Routing:
         return subscribe_queues(topic, self.route(topic))
 
     def broker(self, broker_name: str) -> BrokerData:
-        """A broker's addresses.
+        """Return a broker's addresses.
 
         Raises:
             NoRouteError: if no name server knows it.
@@ -122,11 +122,11 @@ class Routing:
         if broker_name not in self._brokers:
             self.clusters()
         if broker_name not in self._brokers:
-            raise NoRouteError(f"broker {broker_name!r}: expected to be known to the name servers, found not to be")
+            raise NoRouteError(f"broker {broker_name!r}: expected a broker known to the name servers, found none")
         return self._brokers[broker_name]
 
     def master(self, broker_name: str) -> str:
-        """The address of a broker's master.
+        """Return the address of a broker's master.
 
         Raises:
             NoRouteError: if there is none.
@@ -137,11 +137,11 @@ class Routing:
         return address
 
     def masters(self) -> list[str]:
-        """Addresses of the masters that are known so far."""
+        """Return the addresses of the masters known so far."""
         return [broker.master for broker in list(self._brokers.values()) if broker.master is not None]
 
     def clusters(self) -> ClusterInfo:
-        """All brokers that the name servers know.
+        """Return all brokers known to the name servers.
 
         Raises:
             UnreachableError: if no name server answers.
@@ -154,7 +154,7 @@ class Routing:
         return found
 
     def topics(self) -> list[str]:
-        """Names of all topics, those of the system among them.
+        """Return the names of all topics, including the system's.
 
         Raises:
             UnreachableError: if no name server answers.
@@ -164,14 +164,14 @@ class Routing:
         return sorted(self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).value(TopicList).topic_list)
 
     def refresh_brokers(self) -> None:
-        """Ask where the brokers are now; where no name server answers, what is known stays."""
+        """Ask for the brokers' addresses again; if no name server answers, keep the known ones."""
         try:
             self.clusters()
         except (UnreachableError, RefusedError) as error:
-            _log.warning("where the brokers are cannot be asked: %s", error)
+            _log.warning("the addresses of the brokers cannot be asked for: %s", error)
 
     def forget(self, topic: str) -> None:
-        """Ask again when the topic is next used: what its route says turned out wrong."""
+        """Make the next use of a topic ask for its route again, because it proved to be wrong."""
         self._known.pop(topic, None)
 
     def _lookup(self, topic: str, *, to_create: bool) -> _Known:
@@ -179,7 +179,7 @@ class Routing:
         limit = self._network.options.route_seconds
         if known is not None and time.monotonic() - known.asked_at < limit and (to_create or not known.is_model):
             return known
-        # Whoever has something old to go on with does not wait for another's question.
+        # With an old route at hand, do not wait for another thread's request.
         if not self._lock.acquire(blocking=known is None or known.is_model):
             assert known is not None
             return known
@@ -209,7 +209,7 @@ class Routing:
         if self._directory is not None:
             told = self._directory.route(topic)
             if told is None:
-                raise NoRouteError(f"topic {wanted_for!r}: expected to be on one of the given brokers, found not to be")
+                raise NoRouteError(f"topic {wanted_for!r}: expected a topic of one of the given brokers, found none")
             self._brokers |= {broker.broker_name: broker for broker in told.broker_datas}
             return check_route(told)
         try:
@@ -218,10 +218,10 @@ class Routing:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             raise NoRouteError(
-                f"topic {wanted_for!r}: expected to be known to the name servers, found not to be, nor may it be made "
-                "by a message; create it"
+                f"topic {wanted_for!r}: expected a topic known to the name servers, found none, and a message cannot "
+                "create it; create the topic"
                 if topic != wanted_for
-                else f"topic {topic!r}: expected to be known to the name servers, found not to be"
+                else f"topic {topic!r}: expected a topic known to the name servers, found none"
             ) from None
         try:
             route = check_route(answer.value(TopicRoute))
@@ -233,7 +233,7 @@ class Routing:
 
 
 def _as_model_says(route: TopicRoute) -> TopicRoute:
-    """The route of a topic that its first message will make after the model of TBW102."""
+    """Return the route of a topic that its first message will create, based on the template TBW102."""
     queues = tuple(
         data._replace(
             read_queue_nums=min(DEFAULT_TOPIC_QUEUES, data.read_queue_nums),

@@ -1,9 +1,9 @@
-"""A send from its first try to its result.
+"""The course of a send from its first attempt to its result.
 
     try: choose a queue, of another broker than the last try's → send → wait
     └── stored: done; refused for good: done; else: the next try, while there are tries and time left
 
-The first try's question is asked by whoever sends. What follows is done by the thread that reads the answer, and the
+The calling thread sends the first attempt. What follows is done by the thread that reads the answer, and the
 next tries by threads of the client's own, because they may have to connect or to ask for routes. A message that is
 tried again may be in the log twice, with the same UNIQ_KEY. Source: DefaultMQProducerImpl, MQClientAPIImpl (5.5.0).
 """
@@ -38,7 +38,7 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class Parcel(NamedTuple):
-    """A message, or a batch of them, ready to go.
+    """An encoded message, or batch of messages.
 
     Attributes:
         topic: where to.
@@ -57,7 +57,7 @@ class Parcel(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A parcel that is in the log."""
+    """A message or batch that is in the log."""
 
     parcel: Parcel
     queue: MessageQueue
@@ -66,7 +66,7 @@ class Stored(NamedTuple):
 
 
 class Outbox:
-    """What all sends of a producer share; thread-safe.
+    """The shared state of all sends of a producer; thread-safe.
 
     Attributes:
         faults: what is known of the brokers.
@@ -80,7 +80,7 @@ class Outbox:
         self._turns = itertools.count(random.randrange(1 << 16))  # noqa: S311 (many producers, not in step)
 
     def queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
-        """The queue for the next message of a topic.
+        """Return the queue for the next message of a topic.
 
         Raises:
             NoRouteError: if there is none.
@@ -90,7 +90,7 @@ class Outbox:
         return choose_queue(queues, next(self._turns), last_broker, self.faults, _now_ms())
 
     def request(self, parcel: Parcel, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
-        """Address, code and ext fields of a send.
+        """Return address, code and ext fields of a send.
 
         Raises:
             NoRouteError: if the queue's broker has no master.
@@ -113,14 +113,14 @@ class Outbox:
         return self.routing.master(queue.broker_name), code, to_ext_fields(header, one_letter=True)
 
     def note(self, queue: MessageQueue, began_ms: float, *, failed: bool = False) -> None:
-        """Take an answer, or its lack, into account."""
+        """Record an answer, or a failure, for its broker."""
         if self.faults is not None:
             now = _now_ms()
             self.faults.note(queue.broker_name, now - began_ms, now, failed=failed)
 
 
 class Sending:
-    """One parcel on its way.
+    """One message or batch that is being sent.
 
     Attributes:
         result: what comes of it, once that is known.
@@ -129,7 +129,7 @@ class Sending:
     def __init__(
         self, outbox: Outbox, parcel: Parcel, *, queue: MessageQueue | None, seconds: float, tries: int
     ) -> None:
-        """Nothing is sent yet.
+        """Prepare a send; nothing is sent yet.
 
         Args:
             outbox: the producer's.
@@ -139,7 +139,7 @@ class Sending:
             tries: how many there may be.
         """
         self.result: Future[Stored] = Future()
-        self.result.set_running_or_notify_cancel()  # nobody can take back what was sent
+        self.result.set_running_or_notify_cancel()  # a sent request cannot be cancelled
         self._outbox = outbox
         self._parcel = parcel
         self._only_queue = queue
@@ -150,7 +150,7 @@ class Sending:
         self._began_ms = 0.0
 
     def start(self) -> None:
-        """Make the first try, or as many as it takes until one is under way."""
+        """Start the first attempt; if it fails at once, start the next ones until one is under way."""
         problem: RocketMQError | None = None
         while self._tries_left > 0:
             left = self._deadline - time.monotonic()
@@ -211,14 +211,16 @@ class Sending:
         return Stored(self._parcel, queue._replace(queue_id=response.queue_id), ResponseCode(answer.code), response)
 
     def _took_no_part(self, problem: BaseException) -> None:
-        """Leave the broker alone for a while, and ask anew where the topic is if it is not there."""
+        """Avoid a broker for a while, and ask for the topic's route again if the broker does not have the topic."""
         if self._queue is not None:
             self._outbox.note(self._queue, self._began_ms, failed=True)
         if isinstance(problem, RefusedError) and problem.code == ResponseCode.TOPIC_NOT_EXIST:
             self._outbox.routing.forget(self._parcel.topic)
 
     def _too_late(self) -> RocketMQError:
-        return AnswerTimeoutError(f"topic {self._parcel.topic}: expected to be sent within {self._seconds} s, was not")
+        return AnswerTimeoutError(
+            f"topic {self._parcel.topic}: expected to be sent within {self._seconds} s, but it was not"
+        )
 
 
 def _now_ms() -> float:

@@ -1,4 +1,4 @@
-"""What the options of the Spark source and those of the sink have in common: where RocketMQ is, and who asks.
+"""The common options of the Spark source and sink: addresses and credentials.
 
 Keys never travel in options, which Spark writes into plans and logs. Every process that connects reads them from its
 environment (see `connectors.rocketmq.options`), or gets them from a function of the user's, `credentialsProvider`.
@@ -24,7 +24,7 @@ _PROVIDER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def refuse_secrets(given: Mapping[str, str]) -> None:
-    """See that no option holds a key.
+    """Check that no option holds a key.
 
     Raises:
         OptionError: for one that does; its value is not in the message.
@@ -39,14 +39,14 @@ def refuse_secrets(given: Mapping[str, str]) -> None:
 
 
 def client_options(values: Mapping[str, str], read: OptionValues) -> Options:
-    """Return where RocketMQ is.
+    """Return the client's options.
 
     Raises:
         OptionError: for a missing or wrong address.
     """
     given = [name for name in ("namesrv", "brokers") if values.get(name, "").strip()]
     if not given:
-        raise OptionError("the option 'namesrv' is missing: name servers as host:port, with semicolons between")
+        raise OptionError("the option 'namesrv' is missing: name servers as host:port, separated by semicolons")
     if len(given) > 1:
         raise OptionError("options namesrv and brokers: expected one of them, found both")
     try:
@@ -62,7 +62,7 @@ def client_options(values: Mapping[str, str], read: OptionValues) -> Options:
 
 
 def provider(values: Mapping[str, str]) -> str | None:
-    """Return the function that gives the keys, `module:function`.
+    """Return the name of the function that gives the keys, `module:function`.
 
     Raises:
         OptionError: if it is of another form.
@@ -74,7 +74,7 @@ def provider(values: Mapping[str, str]) -> str | None:
 
 
 def credentials_of(name: str | None) -> Credentials | None:
-    """Return the keys that a provider gives; None where there is no provider, and the environment counts.
+    """Return the keys that a provider gives; None without a provider, so that the environment's keys are used.
 
     Args:
         name: `module:function`; the function gives the access key, the secret key and, if there is one, a token.

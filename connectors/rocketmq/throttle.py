@@ -1,4 +1,4 @@
-"""A limit on how fast brokers are read, so that reading does not hurt them."""
+"""A limit on the rate of reads, to protect brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BURST_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How much may be read in a second.
+    """A limit per second.
 
     Attributes:
         messages: at most so many; None for no such limit.
@@ -22,7 +22,7 @@ class Rate:
     bytes: float | None = None
 
     def share(self, readers: int) -> Rate:
-        """Return the rate of one of some readers that read at the same time."""
+        """Return the part of the rate for one of several parallel readers."""
         return Rate(
             None if self.messages is None else self.messages / readers,
             None if self.bytes is None else self.bytes / readers,
@@ -30,7 +30,7 @@ class Rate:
 
 
 class Throttle:
-    """Keeps one reader to a rate.
+    """A limiter of one reader's rate.
 
     Args:
         rate: the limit.
@@ -45,7 +45,7 @@ class Throttle:
         self._next = clock()
 
     def read(self, messages: int, size: int) -> None:
-        """Tell what was read, and wait until more may be."""
+        """Record what was read, and wait until more may be read."""
         seconds = 0.0
         if self._rate.messages is not None:
             seconds = messages / self._rate.messages

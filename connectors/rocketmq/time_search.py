@@ -1,4 +1,4 @@
-"""The offset at which a time begins in a queue, the same with every broker.
+"""Search for the first offset of a time in a queue, with the same result for every broker version.
 
 What brokers answer differs: 4.9 gives the message nearest to the time, any of several of the same millisecond, and the
 last one where all are older; 5.x gives the first at the time or later. So the messages around the answer are looked at.
@@ -11,11 +11,11 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.routes import MessageQueue
 
 MAX_STEPS = 1000
-"""Pulls in either direction; a clock that went back does not make it a walk through the whole queue."""
+"""Largest number of pulls in each direction, in case a clock was set back."""
 
 
 def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, first: int, end: int) -> int:
-    """Return the offset of the first message that was stored at a time or later; `end` where all are older.
+    """Return the offset of the first message stored at a time or later; `end` if all are older.
 
     Where the broker's clock went back, offsets do not follow times, and this is one of the offsets with that time.
 
@@ -55,7 +55,7 @@ def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, firs
 
 
 def _between(puller: Puller, queue: MessageQueue, begin: int, end: int) -> list[Message]:
-    """Pull messages; a broker gives fewer at a time where they are not in its memory."""
+    """Pull the messages of a range; several pulls are needed if a broker returns fewer at a time."""
     found: list[Message] = []
     while begin < end:
         result = puller.pull(queue, begin, max_messages=min(DEFAULT_BATCH, end - begin))

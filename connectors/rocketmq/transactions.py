@@ -1,7 +1,7 @@
-"""Messages that are delivered if a local transaction succeeds.
+"""Transactional messages, which are delivered only if a local transaction succeeds.
 
-    half message → broker, which delivers it to nobody
-    local transaction: COMMIT, ROLLBACK or UNKNOWN → broker, which nobody answers
+    half message → broker, which does not deliver it yet
+    local transaction: COMMIT, ROLLBACK or UNKNOWN → broker, without an answer
     where the broker hears nothing, or UNKNOWN, it asks again: check → COMMIT, ROLLBACK or UNKNOWN
 
 Source: DefaultMQProducerImpl.sendMessageInTransaction and checkTransactionState (5.5.0).
@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, ProtocolError, RocketMQError
-from commitlake.connectors.rocketmq.heart import Heart
+from commitlake.connectors.rocketmq.heartbeats import HeartbeatSender
 from commitlake.connectors.rocketmq.messages import OutgoingMessage, SendResult, SendStatus
 from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Decision(Enum):
-    """What becomes of a half message; UNKNOWN has the broker ask again."""
+    """The decision about a half message; UNKNOWN makes the broker ask again."""
 
     COMMIT = TransactionType.COMMIT
     ROLLBACK = TransactionType.ROLLBACK
@@ -43,7 +43,7 @@ class Decision(Enum):
 
 
 class TransactionResult(NamedTuple):
-    """A half message, and what was decided.
+    """A sent half message, and the decision about it.
 
     Attributes:
         sent: where the half message is.
@@ -57,7 +57,7 @@ class TransactionResult(NamedTuple):
 
 
 class TransactionProducer(Producer):
-    """A producer that brokers may ask what became of its transactions."""
+    """A producer that answers brokers' questions about its transactions."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class TransactionProducer(Producer):
         sending: ProducerOptions | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """Nothing is connected yet.
+        """Create the producer without connecting.
 
         Args:
             group: the producer group; a broker may ask any of its members.
@@ -79,18 +79,18 @@ class TransactionProducer(Producer):
         super().__init__(group, options, sending, credentials)
         self._check = check
         self.network.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._on_check
-        self._heart = Heart(group, self.network, self.routing)
-        self._heart.start()
+        self._heartbeats = HeartbeatSender(group, self.network, self.routing)
+        self._heartbeats.start()
 
     def close(self) -> None:
-        """Take leave of the brokers, wait for what is under way, and close all connections."""
-        self._heart.stop()
+        """Unregister from the brokers, wait for sends under way, and close all connections."""
+        self._heartbeats.stop()
         super().close()
 
     def send_in_transaction(
         self, message: OutgoingMessage, local_transaction: Callable[[OutgoingMessage], Decision]
     ) -> TransactionResult:
-        """Send a half message, run the local transaction, and tell the broker how it ended.
+        """Send a half message, run the local transaction, and report its result to the broker.
 
         Args:
             message: what is sent; without delay.
@@ -105,7 +105,7 @@ class TransactionProducer(Producer):
         if message.delay_level or message.deliver_at_ms is not None:
             raise InvalidMessageError("transaction: expected a message without delay")
         for queue in self.queues(message.topic):
-            self._heart.greet(self.routing.master(queue.broker_name))
+            self._heartbeats.register(self.routing.master(queue.broker_name))
         parcel = self.parcel(message, TransactionType.PREPARED, **{TRAN_MSG: "true", PGROUP: self.group})
         sent = self.send_parcel(parcel)
         decision, error = Decision.ROLLBACK, None
@@ -131,14 +131,14 @@ class TransactionProducer(Producer):
         try:
             self.network.tell(self.routing.master(sent.queue.broker_name), RequestCode.END_TRANSACTION, end)
         except RocketMQError as error:
-            _log.warning("the end of a transaction could not be told, the broker will ask: %s", error)
+            _log.warning("the end of a transaction could not be reported; the broker will ask: %s", error)
 
     def _on_check(self, address: str, command: Command) -> None:
         try:
             asked = from_ext_fields(CheckTransactionStateRequest, command.ext_fields)
             parsed = parse_message(command.body)
         except (CommandError, LayoutError) as error:
-            _log.warning("%s asked about a transaction in a way that is not known: %s", address, error)
+            _log.warning("%s asked about a transaction in an unknown way: %s", address, error)
             return
         if parsed is None:
             _log.warning("%s asked about a transaction without its message", address)
@@ -163,5 +163,5 @@ def _decide(ask: Callable[[], Decision]) -> tuple[Decision, Exception | None]:
     try:
         return ask(), None
     except Exception as error:  # noqa: BLE001 (the application's; the broker asks again)
-        _log.warning("a local transaction is unknown: %r", error)
+        _log.warning("the state of a local transaction is not known: %r", error)
         return Decision.UNKNOWN, error

@@ -1,4 +1,4 @@
-"""UNIQ_KEY: the id that a producer gives a message before it is sent, as Java's client makes it.
+"""UNIQ_KEY, the id that a producer gives a message before sending it, in the form of Java's client.
 
     4 or 16 bytes   the producer's address
     2               its process id, lower half
@@ -29,10 +29,10 @@ _HEX = np.frombuffer(b"".join(b"%02X" % number for number in range(256)), np.uin
 
 
 class UniqueKeys:
-    """Makes ids, each once; thread-safe."""
+    """A thread-safe generator of unique ids."""
 
     def __init__(self, ip: str, *, process_id: int | None = None) -> None:
-        """Ids of a producer at an address."""
+        """Create a generator for a producer at an address."""
         number = random.SystemRandom().getrandbits(31)
         process = (os.getpid() if process_id is None else process_id) & 0xFFFF
         self._prefix = (ipaddress.ip_address(ip.partition("%")[0]).packed + _HEAD.pack(process, number)).hex().upper()
@@ -42,7 +42,7 @@ class UniqueKeys:
         self._month_end_ms = 0
 
     def next(self, now_ms: int | None = None) -> str:
-        """An id; by default, of this moment."""
+        """Return an id, by default for the current time."""
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         with self._lock:
             if not self._month_begin_ms <= now < self._month_end_ms:
@@ -51,7 +51,7 @@ class UniqueKeys:
         return self._prefix + _TAIL.pack(now - self._month_begin_ms, counter).hex().upper()
 
     def take(self, count: int, now_ms: int | None = None) -> pa.Array:
-        """Return so many ids as a column of strings."""
+        """Return a number of ids as a column of strings."""
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         with self._lock:
             if not self._month_begin_ms <= now < self._month_end_ms:
@@ -60,7 +60,7 @@ class UniqueKeys:
             elapsed = now - self._month_begin_ms
         numbers = np.arange(first, first + count, dtype=np.int64)
         tails = np.empty(count, np.dtype([("ms", ">i4"), ("counter", ">u2")]))
-        # More than the counter tells apart are of later milliseconds.
+        # Once the counter is used up, ids get later milliseconds.
         tails["ms"] = elapsed + numbers // (_COUNTER_MASK + 1) - first // (_COUNTER_MASK + 1)
         tails["counter"] = numbers & _COUNTER_MASK
         prefix = np.frombuffer(self._prefix.encode(), np.uint8)
@@ -72,7 +72,7 @@ class UniqueKeys:
 
 
 def _month(now_ms: int) -> tuple[int, int]:
-    """Begin of the month and of the next, local time as in Java, ms since 1970."""
+    """Return the start of the month and of the next one, in local time as in Java, ms since 1970."""
     moment = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
     begin = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
     end = (begin + datetime.timedelta(days=32)).replace(day=1)

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | namesrv | (needed) | name servers, `host:port`, with semicolons or commas between |
 | brokers | (none) | in place of namesrv, where there is no name server: `host:port` of each broker; it must give its |
-| | | settings to whoever asks (GET_BROKER_CONFIG) |
+| | | settings to any client (GET_BROKER_CONFIG) |
 | topic | the column | where all rows go |
 | group | commitlake_writer | the producer group |
 | body | (none) | stored: `body` is as it was stored, and `body_codec` says how it is compressed; decompressed: it is |
@@ -62,7 +62,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
-        """Options as Spark hands them over: strings, names in any case.
+        """Parse options as Spark passes them: strings, with names in any case.
 
         Raises:
             OptionError: for a name that is not known, or a value that does not fit.
@@ -87,7 +87,7 @@ class SinkOptions:
         return cls(client, settings, provider(values))
 
     def open_sender(self) -> RowSender:
-        """Return a sender of this process.
+        """Create a sender in this process.
 
         Raises:
             OptionError: if the keys, or the settings of TLS, cannot be used.

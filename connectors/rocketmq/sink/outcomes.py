@@ -1,4 +1,4 @@
-"""What became of each row: where it is, or why it is not there.
+"""The outcome of each row: its position, or the reason why it was not sent.
 
 | column | type | meaning |
 | --- | --- | --- |
@@ -30,7 +30,7 @@ from commitlake.connectors.rocketmq.sink.rows import PreparedRows
 
 
 class RowStatus(StrEnum):
-    """What became of a row."""
+    """The outcome of a row."""
 
     SENT = "sent"
     INVALID = "invalid"
@@ -58,10 +58,10 @@ _STATUSES = list(RowStatus)
 
 
 class Outcomes:
-    """Collects what became of the rows of one batch."""
+    """A collector of the outcomes of one batch of rows."""
 
     def __init__(self, rows: PreparedRows) -> None:
-        """Note the rows that cannot be sent; the others are skipped until something is noted of them."""
+        """Record the rows that cannot be sent; all others count as skipped until their outcome is recorded."""
         count = len(rows.items)
         self._rows = rows
         self._statuses = np.full(count, _STATUSES.index(RowStatus.SKIPPED), np.int32)
@@ -78,7 +78,7 @@ class Outcomes:
             self._errors.put(np.array([row]), error)
 
     def sent(self, numbers: Array, stored: Stored, attempts: int, *, may_be_twice: bool) -> None:
-        """Note rows that are in the log; a topic whose queues hold whole batches gives one id for all of a batch."""
+        """Record rows that are in the log; topics with batch queues give one id for a whole batch."""
         count = len(numbers)
         given = stored.response.msg_id.split(",")
         ids: list[str | None] = [*given] if len(given) == count else [given[0] if len(given) == 1 else None] * count
@@ -95,14 +95,14 @@ class Outcomes:
     def not_sent(
         self, numbers: Array, status: RowStatus, error: str, attempts: int, *, may_be_twice: bool = False
     ) -> None:
-        """Note rows that are not, or may not be, in the log."""
+        """Record rows that are not, or perhaps not, in the log."""
         self._statuses[numbers] = _STATUSES.index(status)
         self._errors.put(numbers, error)
         self._attempts[numbers] = attempts
         self._may_be_twice[numbers] = may_be_twice
 
     def to_batch(self) -> pa.RecordBatch:
-        """Return a row for each row, in their order; see the module."""
+        """Return the outcome of each row, in order; see the module's docstring."""
         rows = self._rows
         is_nowhere = pa.array(self._offsets < 0)
         topics = pa.array([target.topic for target in rows.targets], pa.string())
@@ -129,7 +129,7 @@ class _Texts:
         self._values: dict[str, int] = {}
 
     def put(self, numbers: Array, text: str) -> None:
-        """Give rows a text."""
+        """Assign a text to rows."""
         self._numbers[numbers] = self._values.setdefault(text, len(self._values))
 
     def column(self) -> pa.Array:

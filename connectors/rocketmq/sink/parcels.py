@@ -1,4 +1,4 @@
-"""Rows as requests: by topic and queue, in the order of the rows, as many together as the limits allow."""
+"""Division of rows into requests: by topic and queue, in order, as many per request as the limits allow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCH_PROPERTIES = "WAIT\x01true\x02"
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much goes into one request.
+    """The limits of one request.
 
     Attributes:
         max_bytes: of bodies and properties together; a larger row goes alone.
@@ -31,7 +31,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RowParcel:
-    """Rows that go in one request.
+    """The rows of one request.
 
     Attributes:
         target: where to.
@@ -42,13 +42,13 @@ class RowParcel:
     rows: Array
 
     def halves(self) -> list[RowParcel]:
-        """Return the same rows in two requests."""
+        """Split the request into two."""
         middle = len(self.rows) // 2
         return [RowParcel(self.target, self.rows[:middle]), RowParcel(self.target, self.rows[middle:])]
 
 
 def divide(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]:
-    """Give the requests for each target, in order.
+    """Yield the requests of each target, in order.
 
     Args:
         rows: those with an error are left out.
@@ -66,7 +66,7 @@ def divide(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]
 
 
 def to_parcel(rows: PreparedRows, parcel: RowParcel) -> Parcel:
-    """Return what is sent for some rows."""
+    """Return the encoded request for some rows."""
     topic = parcel.target.topic
     if len(parcel.rows) == 1:
         row = int(parcel.rows[0])
@@ -74,7 +74,7 @@ def to_parcel(rows: PreparedRows, parcel: RowParcel) -> Parcel:
         return Parcel(topic, body, properties, (), int(rows.sys_flags[row]), int(rows.flags[row]))
     items = rows.items
     first, count = int(parcel.rows[0]), len(parcel.rows)
-    # Neighbours, as nearly all rows of one target are, need no copy but the one into the request.
+    # Rows of one target are usually consecutive, and are then copied only once, into the request.
     chosen = items.slice(first, count) if parcel.rows[-1] - first == count - 1 else items.take(pa.array(parcel.rows))
     offsets = _offsets(chosen)
     data = chosen.buffers()[2]
@@ -83,7 +83,7 @@ def to_parcel(rows: PreparedRows, parcel: RowParcel) -> Parcel:
 
 
 def _edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[int]:
-    """Where requests begin and end, in rows of one target."""
+    """Return the boundaries of requests among the rows of one target."""
     ends = np.cumsum(sizes)
     alone = np.flatnonzero(is_alone)
     edges, begin, count = [0], 0, len(sizes)
@@ -101,7 +101,7 @@ def _edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[int]:
 
 
 def _offsets(column: pa.Array) -> Array:
-    """Arrow's offsets of a large binary column."""
+    """Return the offsets of a large binary column of Arrow."""
     buffer = column.buffers()[1]
     found: Array = np.frombuffer(buffer, np.int64)[column.offset : column.offset + len(column) + 1]
     return found

@@ -1,4 +1,4 @@
-"""Columns as messages that are ready to go; no Python object is made for a row.
+"""Conversion of columns to messages that can be sent, without a Python object per row.
 
 | column | type | meaning |
 | --- | --- | --- |
@@ -69,7 +69,7 @@ assert _ITEM_TYPE.itemsize == ITEM.size
 
 
 class Target(NamedTuple):
-    """Where rows go; None for any broker, and for any queue."""
+    """The target of rows; None stands for any broker, and for any queue."""
 
     topic: str
     broker_name: str | None
@@ -78,7 +78,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """What holds for all rows.
+    """Settings for all rows.
 
     Attributes:
         topic: where all rows go; None for the column.
@@ -94,7 +94,7 @@ class RowSettings:
 
 @dataclass(frozen=True, eq=False)
 class PreparedRows:
-    """Rows that are ready to go, in their order.
+    """Checked and encoded rows, in order.
 
     Attributes:
         items: each row as an item of a batch (see `schemas.remoting.batch`).
@@ -120,7 +120,7 @@ class PreparedRows:
 
 
 def prepare(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[int], pa.Array]) -> PreparedRows:
-    """Check rows and put them into the form in which they are sent.
+    """Check rows, and encode them for sending.
 
     Args:
         rows: columns as in the module's table; others are not looked at.
@@ -134,7 +134,7 @@ def prepare(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[in
 
 
 def check_columns(schema: pa.Schema, settings: RowSettings) -> None:
-    """See that rows have the columns that are needed, of types that fit.
+    """Check that the rows have the required columns, with matching types.
 
     Raises:
         InvalidMessageError: if not.
@@ -189,7 +189,7 @@ class _Preparing:
     # --- columns ---
 
     def _column(self, name: str) -> pa.Array | None:
-        """A column in the type that is declared for it; None where there is none, or all of it is null."""
+        """Return a column in its declared type; None if it is missing or all null."""
         if name not in self._rows.schema.names:
             return None
         column = self._rows.column(name)
@@ -207,7 +207,7 @@ class _Preparing:
         return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.int32)
 
     def _refuse(self, which: pa.Array | Array, say: Callable[[int], str]) -> None:
-        """Note what is wrong with the rows of a mask."""
+        """Record an error for the rows of a mask."""
         mask = which if isinstance(which, np.ndarray) else which.to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(mask).tolist():
             self._errors.setdefault(row, say(row))
@@ -270,7 +270,7 @@ class _Preparing:
         return flags
 
     def _delays(self) -> Array:
-        """Which rows are to be delayed."""
+        """Return a mask of the rows with a delay."""
         levels = self._numbers("delay_level")
         self._refuse(
             (levels < 0) | (levels > MAX_DELAY_LEVEL),
@@ -285,7 +285,7 @@ class _Preparing:
     # --- properties ---
 
     def _properties(self) -> pa.Array:
-        """Return all properties in their stored form; a row with what they cannot hold gets an error."""
+        """Return all properties in their stored form; a row with values that cannot be stored gets an error."""
         own, has_unique_key, has_wait = self._own_properties()
         levels, times = self._numbers("delay_level"), self._column("deliver_timestamp")
         parts = [own, self._named(props.TAGS, self._column("tags")), self._named(props.KEYS, self._keys())]
@@ -305,7 +305,7 @@ class _Preparing:
         return text
 
     def _named(self, name: str, values: pa.Array | None, left_out: Array | None = None) -> pa.Array:
-        """Return `name 0x01 value 0x02` for each row, or nothing where it has no value."""
+        """Return `name 0x01 value 0x02` for each row, or nothing for a row without a value."""
         if values is None:
             return pa.repeat(pa.scalar("", _TEXT), self._count)
         self._check_separators(name, values)
@@ -346,7 +346,7 @@ class _Preparing:
         return made if given is None else pc.coalesce(given, made)
 
     def _own_properties(self) -> tuple[pa.Array, Array, Array]:
-        """Return the text of `properties`, and which rows have a UNIQ_KEY and a WAIT among them."""
+        """Return the text of `properties`, and masks of the rows that have a UNIQ_KEY and a WAIT among them."""
         nothing = np.zeros(self._count, np.bool_)
         column = self._column("properties")
         if column is None:
@@ -375,7 +375,7 @@ class _Preparing:
         return text, has_unique_key, has_wait
 
     def _refuse_entries(self, names: pa.Array, values: pa.Array, rows: Array, kept: Array) -> None:
-        """Note rows with a property that cannot be sent."""
+        """Record rows with a property that cannot be sent."""
         refused = kept & _is_in(names, _REFUSED)
         for entry in np.flatnonzero(refused).tolist():
             text = f"properties: expected names of your own, found {names[entry]}, which is RocketMQ's"
@@ -420,6 +420,6 @@ def _items(flags: Array, bodies: pa.Array, properties: pa.Array) -> pa.Array:
 
 
 def _fixed(values: Array) -> pa.Array:
-    """Return the bytes of each value as a column."""
+    """Return the bytes of each value as a column of fixed width."""
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
     return pa.Array.from_buffers(_BYTES, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values.tobytes())])

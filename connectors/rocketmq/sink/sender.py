@@ -1,11 +1,11 @@
-"""Rows on their way: bounded in number, tried again where that may help, in the order of each queue.
+"""Sending of rows with a bounded number of requests, retries, and the order of each queue.
 
     with RowSender(Options("127.0.0.1:9876")) as sender:
         outcomes = sender.send(rows)        # a row for each row; see `outcomes` and `rows`
 
 Rows with a target queue keep their order there: a request waits for the answer to the one before it, and where one
-fails for good, those behind it are skipped. Other rows go to any queue of their topic, by turns; a broker that was slow
-or failed is left alone for a while.
+fails for good, the following ones are skipped. Other rows go to any queue of their topic, by turns; a broker that was
+slow or failed is left alone for a while.
 
 At least once: a request whose answer is lost is sent again, unless the settings say otherwise, and its messages may be
 in the log twice; their outcome says so. Refusals that others may not give are tried at other brokers a few times; a
@@ -40,12 +40,12 @@ from commitlake.schemas.remoting.signing import Credentials
 DEFAULT_GROUP = "commitlake_writer"
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 5.0
 MAX_REFUSALS = 3
-"""How often rows are sent again after a refusal that other brokers may not give."""
+"""Number of retries after a refusal that another broker might not give."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendSettings:
-    """How rows are sent.
+    """Settings for sending rows.
 
     Attributes:
         group: the producer group.
@@ -67,12 +67,12 @@ class SendSettings:
 
 
 class RowSender(Closable):
-    """Sends rows; see the module. Made by the process that uses it; one thread at a time."""
+    """A sender of rows, used by one thread at a time; see the module's docstring."""
 
     def __init__(
         self, options: Options, settings: SendSettings | None = None, credentials: Credentials | None = None
     ) -> None:
-        """Nothing is connected yet.
+        """Create the sender without connecting.
 
         Args:
             options: where RocketMQ is.
@@ -92,7 +92,7 @@ class RowSender(Closable):
         self._producer.close()
 
     def send(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Send rows and wait until it is known what became of each.
+        """Send rows, and wait until the outcome of each is known.
 
         Args:
             rows: columns as in `rows`.
@@ -109,7 +109,7 @@ class RowSender(Closable):
 
 @dataclass(eq=False, slots=True)
 class _Work:
-    """One request, and what has become of it so far."""
+    """A request and its state."""
 
     parcel: RowParcel
     lane: _Lane
@@ -122,14 +122,14 @@ class _Work:
 
 @dataclass(eq=False, slots=True)
 class _Lane:
-    """The requests of one target that have not been started yet."""
+    """The requests of one target that have not started."""
 
     target: Target
     waiting: deque[_Work]
 
     @property
     def queue(self) -> MessageQueue | None:
-        """The queue that keeps its order; None for any."""
+        """Return the queue whose order must be kept; None for any queue."""
         target = self.target
         if target.broker_name is None or target.queue_id is None:
             return None
@@ -137,7 +137,7 @@ class _Lane:
 
 
 class _Run:
-    """All requests of one batch of rows."""
+    """The requests of one batch of rows, while they are being sent."""
 
     def __init__(self, producer: Producer, settings: SendSettings, rows: PreparedRows) -> None:
         self._producer = producer
@@ -163,7 +163,7 @@ class _Run:
         return self._outcomes.to_batch()
 
     def _open(self, lane: _Lane) -> None:
-        """Let the next requests of a lane go: one, where order is kept, else all."""
+        """Make the next requests of a target ready: one if the order must be kept, otherwise all."""
         while lane.waiting:
             self._put(lane.waiting.popleft(), 0.0)
             if lane.queue is not None:
@@ -173,7 +173,7 @@ class _Run:
         heapq.heappush(self._ready, (at, next(self._turns), work))
 
     def _start_ready(self) -> float | None:
-        """Start what may be started; how long until the next may, None where answers come first."""
+        """Start the ready requests, and return the time until the next one is ready; None to wait for answers first."""
         while self._ready and self._in_flight < self._settings.max_in_flight:
             left = self._ready[0][0] - time.monotonic()
             if left > 0:
@@ -196,7 +196,7 @@ class _Run:
         answer.add_done_callback(lambda done: self._done.put((work, done)))
 
     def _queue(self, lane: _Lane, last_broker: str | None) -> MessageQueue:
-        """Return where a request goes.
+        """Return the queue of a request.
 
         Raises:
             NoRouteError: if there is no such queue, or it cannot be written.
@@ -210,7 +210,7 @@ class _Run:
         return lane.queue
 
     def _take(self, wait_seconds: float | None) -> None:
-        """Take an answer, if one comes in time."""
+        """Process an answer, if one arrives in time."""
         try:
             work, answer = self._done.get(timeout=wait_seconds)
         except queues.Empty:
@@ -228,7 +228,7 @@ class _Run:
             self._open(lane)
 
     def _failed(self, work: _Work, problem: BaseException, *, was_sent: bool) -> None:
-        """Send rows again where that may help, or note that they are not sent."""
+        """Send rows again if that can help; otherwise, record that they are not sent."""
         is_lost = was_sent and isinstance(problem, UnreachableError | ProtocolError)
         if isinstance(problem, RefusedError) and problem.is_of_the_message:
             self._divide(work, problem)
@@ -247,7 +247,7 @@ class _Run:
             self._give_up(work, problem, is_lost=work.may_be_there)
 
     def _may_help(self, work: _Work, problem: BaseException) -> bool:
-        """Whether the same request may go well later, or elsewhere."""
+        """Return True if the same request may succeed later, or at another broker."""
         if isinstance(problem, UnreachableError | ProtocolError):
             return True
         if isinstance(problem, RefusedError) and problem.code in BUSY:
@@ -260,7 +260,7 @@ class _Run:
         return False
 
     def _divide(self, work: _Work, problem: RefusedError) -> None:
-        """Find the message that the broker will not take."""
+        """Split a request to find the message that the broker refuses."""
         if len(work.parcel.rows) == 1:
             self._outcomes.not_sent(
                 work.parcel.rows, RowStatus.REFUSED, str(problem), work.attempts, may_be_twice=work.may_be_there

@@ -1,4 +1,4 @@
-"""The glue to Spark: checks columns on the driver, sends on workers.
+"""The Spark writers: columns are checked on the driver, and rows are sent by workers.
 
 At least once: a task that Spark runs again, and a micro-batch that is done again after a crash, send their rows again.
 Each message keeps the id that its row gives it (`unique_key`, or UNIQ_KEY among `properties`), by which consumers can
@@ -34,7 +34,7 @@ _SHOWN = 3
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What one task has sent.
+    """The counts of one task.
 
     Attributes:
         messages: how many.
@@ -48,7 +48,7 @@ class Sent(WriterCommitMessage):
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:
-    """See that a DataFrame has the columns that are needed, and none that nobody knows.
+    """Check that a DataFrame has the required columns, and no unknown ones.
 
     Raises:
         OptionError: if not.
@@ -59,8 +59,8 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
             close = difflib.get_close_matches(name, list(TYPES), n=1)
             nearest = f" (did you mean {close[0]!r}?)" if close else ""
             raise OptionError(
-                f"the DataFrame's column {name!r} cannot be sent{nearest}; sent are {', '.join(TYPES)}, and columns of "
-                "messages are left out. Put what is yours into properties"
+                f"the DataFrame's column {name!r} cannot be sent{nearest}; expected {', '.join(TYPES)}, or columns of "
+                "messages, which are ignored. Put the application's own values into properties"
             )
     try:
         check_columns(to_arrow_schema(schema, timezone="UTC"), options.settings.rows)
@@ -102,7 +102,7 @@ def _check_sent(outcomes: pa.RecordBatch) -> None:
 
 
 class _Writing:
-    """What both writers do."""
+    """The common part of both writers."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options)
@@ -117,23 +117,23 @@ class _Writing:
     def _log(self, messages: list[WriterCommitMessage | None]) -> None:
         done = [message for message in messages if isinstance(message, Sent)]
         logger.info(
-            "%d messages sent to %s; %d took more than one attempt, %d may be there twice",
+            "%d messages sent to %s; %d took more than one attempt, %d may be stored twice",
             sum(each.messages for each in done), self._options.client.name_servers,
             sum(each.repeated for each in done), sum(each.may_be_twice for each in done),
         )  # fmt: skip
 
 
 class RocketmqWriter(_Writing, DataSourceArrowWriter):
-    """Writes a batch."""
+    """The writer of a batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what all tasks have sent."""
+        """Log the counts of all tasks."""
         self._log(messages)
 
 
 class RocketmqStreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """Writes micro-batches."""
+    """The writer of a stream's micro-batches."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
-        """Log what all tasks have sent."""
+        """Log the counts of all tasks."""
         self._log(messages)

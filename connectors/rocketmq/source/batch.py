@@ -1,4 +1,4 @@
-"""The batch's side of Spark: plans on the driver, reads on workers."""
+"""The Spark batch reader: plans on the driver, reads in workers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 @dataclass(frozen=True)
 class QueuePartition(InputPartition):
-    """One partition: ranges that one task reads, in order."""
+    """A partition: ranges that one task reads in order."""
 
     ranges: tuple[QueueRange, ...]
 
 
 def schema_of(options: SourceOptions) -> StructType:
-    """Return the columns that the options ask for, in the table's order."""
+    """Return the columns that the options select, in the table's order."""
     chosen = choose_columns(SOURCE, options.columns, options.mode, CORRUPT_RECORD.name)
     if options.columns is None and options.body is BodyForm.NONE:
         return StructType([field for field in chosen if field.name != BODY.name])
@@ -35,8 +35,8 @@ def schema_of(options: SourceOptions) -> StructType:
 
 
 def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
-    """Give the rows of one partition, in a worker."""
-    # The compiled reader is a second's import: only where bytes are read.
+    """Yield the rows of one partition, in a worker."""
+    # Importing the compiled reader takes a second, so only workers do it.
     from commitlake.connectors.rocketmq.source.rows import RangeReader  # noqa: PLC0415
     from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
 
@@ -46,10 +46,10 @@ def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[Queu
 
 
 class RocketmqReader(DataSourceReader):
-    """Reads a batch."""
+    """The reader of a batch."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        """Check the schema; nothing is asked yet.
+        """Check the schema, without any request.
 
         Raises:
             OptionError: where it does not fit.
@@ -60,11 +60,11 @@ class RocketmqReader(DataSourceReader):
 
     @carry_errors()
     def partitions(self) -> Sequence[QueuePartition]:
-        """Ask the brokers what there is, and divide it."""
+        """Ask the brokers for their queues, and divide them into partitions."""
         with self._options.open_puller() as puller:
             return [QueuePartition(ranges) for ranges in plan_batch(puller, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the batches of one partition; none for a read without partitions."""
+        """Yield the batches of one partition; none for a read without partitions."""
         if isinstance(partition, QueuePartition):
             yield from read_ranges(self._options, self._arrow_schema, partition.ranges)

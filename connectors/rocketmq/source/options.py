@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | namesrv | (needed) | name servers, `host:port`, with semicolons or commas between |
 | brokers | (none) | in place of namesrv, where there is no name server: `host:port` of each broker; it must give its |
-| | | settings to whoever asks (GET_BROKER_CONFIG) |
+| | | settings to any client (GET_BROKER_CONFIG) |
 | topics | (needed) | comma-separated; also the broker's own, such as `%DLQ%group` and `SCHEDULE_TOPIC_XXXX` |
 | group | TOOLS_CONSUMER | consumer group of the pulls, which every broker has; its offsets are never changed |
 | startingOffsets | earliest | earliest, latest or JSON of topic, broker and queue, such as |
@@ -100,7 +100,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
-        """Options as Spark hands them over: strings, names in any case.
+        """Parse options as Spark passes them: strings, with names in any case.
 
         Raises:
             OptionError: for a name that is not known, or a value that does not fit.
@@ -111,7 +111,7 @@ class SourceOptions:
         topics = read.names("topics")
         client = client_options(values, read)
         if topics is None:
-            raise OptionError("the option 'topics' is missing: names of topics with commas between")
+            raise OptionError("the option 'topics' is missing: names of topics separated by commas")
         return cls(
             client=client,
             topics=tuple(dict.fromkeys(topics)),
@@ -133,7 +133,7 @@ class SourceOptions:
         )
 
     def for_batch(self) -> SourceOptions:
-        """This, once it is sure that nothing in it is for streams.
+        """Return the options after checking that none of them is for streams.
 
         Raises:
             OptionError: naming the first that is.
@@ -144,7 +144,7 @@ class SourceOptions:
         return self
 
     def for_stream(self) -> SourceOptions:
-        """This, once it is sure that nothing in it is for batches.
+        """Return the options after checking that none of them is for batches.
 
         Raises:
             OptionError: naming the first that is.
@@ -156,12 +156,12 @@ class SourceOptions:
 
     @property
     def stream_start(self) -> Position:
-        """Where a new stream begins."""
+        """Return the position at which a new stream begins."""
         is_given = {"startingOffsets", "startingTimestamp"} & self.given
         return self.start if is_given else Position("startingOffsets", Edge.LATEST)
 
     def open_puller(self) -> Puller:
-        """Return a client of this process.
+        """Create a client in this process.
 
         Raises:
             OptionError: if the keys, or the settings of TLS, cannot be used.

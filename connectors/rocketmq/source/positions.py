@@ -1,4 +1,4 @@
-"""Where a read begins and ends in each queue: offsets, times, or the queue's own ends.
+"""Positions at which a read begins and ends in each queue: offsets, times, or the queue's own ends.
 
     {"orders": {"broker-a": {"0": 4711, "1": -2}, "broker-b": {"0": -1}}}
 
@@ -28,14 +28,14 @@ _MAX_QUEUE_ID = (1 << 31) - 1
 
 
 class Edge(StrEnum):
-    """An end of every queue."""
+    """The start or end of every queue."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
 class Bounds(NamedTuple):
-    """What a queue holds: its first offset, and the one that its next message will have."""
+    """The content of a queue: its first offset, and the offset of its next message."""
 
     first: int
     end: int
@@ -43,7 +43,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a read begins, or ends.
+    """The position at which a read begins or ends.
 
     Attributes:
         option: the option that says so, for errors.
@@ -60,7 +60,7 @@ class Position:
     times: Mapping[MessageQueue, int] = field(default_factory=dict)
 
     def check_queues(self, known: Mapping[MessageQueue, object]) -> None:
-        """See that every named queue is there.
+        """Check that every named queue exists.
 
         Raises:
             OptionError: for one that is not.
@@ -73,7 +73,7 @@ class Position:
                 )
 
     def resolve(self, puller: Puller, queue: MessageQueue, bounds: Bounds) -> int:
-        """Return the offset that is meant in a queue; a given one as it was given.
+        """Return the offset of the position in a queue; a given offset is not checked.
 
         Args:
             puller: asks the broker, where a time is meant.
@@ -95,7 +95,7 @@ class Position:
 
 
 def parse_offsets(option: str, text: str) -> Edge | dict[MessageQueue, int]:
-    """Read what `startingOffsets` or `endingOffsets` says.
+    """Parse the value of `startingOffsets` or `endingOffsets`.
 
     Raises:
         OptionError: if it is neither a word nor offsets by queue.
@@ -106,7 +106,7 @@ def parse_offsets(option: str, text: str) -> Edge | dict[MessageQueue, int]:
 
 
 def parse_by_queue(option: str, text: str, least: int, expected: str) -> dict[MessageQueue, int]:
-    """Read numbers by topic, broker and queue.
+    """Parse numbers by topic, broker and queue.
 
     Args:
         option: for errors.
@@ -124,7 +124,7 @@ def parse_by_queue(option: str, text: str, least: int, expected: str) -> dict[Me
 
 
 def to_tree(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
-    """Return numbers by topic, broker and queue; equal ones give equal text."""
+    """Return numbers by topic, broker and queue, in a fixed order."""
     tree: dict[str, dict[str, dict[str, int]]] = {}
     for queue in sorted(numbers):
         tree.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = numbers[queue]
@@ -132,7 +132,7 @@ def to_tree(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str
 
 
 def from_tree(tree: Any, least: int = 0) -> dict[MessageQueue, int]:
-    """Return what `to_tree` was given.
+    """Convert the result of `to_tree` back.
 
     Raises:
         ValueError: if it is something else.
@@ -156,7 +156,7 @@ def _numbers(tree: Any, least: int) -> list[tuple[MessageQueue, int]]:
 def check_within(
     queue: MessageQueue, begin: int, end: int, bounds: Bounds, position: Position, *, is_begin: bool
 ) -> str | None:
-    """Say which of the offsets that an option names are not in the queue; None where all are.
+    """Return a sentence about offsets of an option that are outside the queue; None if all are inside.
 
     Args:
         queue: which queue.
@@ -176,5 +176,7 @@ def check_within(
 
 
 def data_loss(text: str) -> DataLossError:
-    """Return the error for messages that are gone."""
-    return DataLossError(f"{text}. The option failOnDataLoss=false goes on without them, and counts them in the log")
+    """Return the error for missing messages."""
+    return DataLossError(
+        f"{text}. With the option failOnDataLoss=false, the read continues without them, and logs their number"
+    )

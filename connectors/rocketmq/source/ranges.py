@@ -1,4 +1,4 @@
-"""Queues as partitions: which offsets are read, and by which task."""
+"""Division of queues into partitions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _T = TypeVar("_T")
 logger = logging.getLogger(__name__)
 
 SMALL_OFFSETS = 10_000
-"""Ranges that are smaller share a partition, as a task costs Spark more than some answers of a broker."""
+"""Smaller ranges share a partition, because starting a Spark task costs more than some broker requests."""
 _THREADS = 8
 
 Partition = tuple[QueueRange, ...]
 
 
 def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
-    """Return all queues of some topics that can be read, in order.
+    """Return all readable queues of some topics, in order.
 
     Raises:
         NoRouteError: for a topic that no broker has, or without a queue that can be read.
@@ -44,7 +44,7 @@ def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
 
 
 def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Bounds]:
-    """Return what each queue holds now.
+    """Return the current content of each queue.
 
     Raises:
         RocketMQError: if a broker cannot be asked.
@@ -91,18 +91,18 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
 
 
 def report_loss(text: str, *, fail: bool) -> None:
-    """Fail for messages that are gone, or log it.
+    """Raise an error for missing messages, or log them.
 
     Raises:
         DataLossError: if `fail`.
     """
     if fail:
         raise data_loss(text)
-    logger.warning("%s: going on without them", text)
+    logger.warning("%s: continuing without them", text)
 
 
 def to_partitions(ranges: Sequence[QueueRange], min_partitions: int) -> list[Partition]:
-    """Divide ranges into at least so many partitions, and put small ones together as far as that allows.
+    """Divide ranges into at least a number of partitions, and combine small ones as far as that allows.
 
     >>> queue = MessageQueue("orders", "broker-a", 0)
     >>> [[str(each)[-15:] for each in part] for part in to_partitions([QueueRange(queue, 0, 90)], 3)]

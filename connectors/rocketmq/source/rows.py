@@ -1,4 +1,4 @@
-"""What brokers answer as Arrow batches: what a task does."""
+"""Conversion of brokers' answers to Arrow batches, in a task."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _TAGS, _QUEUE_OFFSET = pa.field("tags", pa.string()), pa.field("queue_offset", p
 
 
 class RangeReader:
-    """Reads ranges of queues, one after another.
+    """A reader of queue ranges, one after another.
 
     Attributes:
         lost: how many offsets could not be read.
     """
 
     def __init__(self, puller: Puller, options: SourceOptions, schema: pa.Schema) -> None:
-        """Prepare to read.
+        """Create the reader.
 
         Args:
             puller: asks the brokers.
@@ -41,7 +41,7 @@ class RangeReader:
         self._options = options
         self._schema = schema
         self._tags = options.message_filter.tags
-        # The offset is needed to find what lies outside a range; the tag, as brokers compare hashes only.
+        # The offset is needed to drop rows outside a range, the tag because brokers compare only hashes.
         hidden = [
             field for field in (_QUEUE_OFFSET, *([_TAGS] if self._tags else ())) if field.name not in schema.names
         ]
@@ -53,7 +53,7 @@ class RangeReader:
         )
 
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
-        """Give the messages of some ranges.
+        """Yield the messages of some ranges.
 
         Raises:
             DataLossError: for messages that are gone, where the options say so.
@@ -92,7 +92,7 @@ class RangeReader:
             yield from self._chosen(batch, wanted, is_within=False)
 
     def _chosen(self, batch: pa.RecordBatch, wanted: QueueRange, *, is_within: bool) -> Iterator[pa.RecordBatch]:
-        """Give the wanted rows of a batch, in the wanted columns."""
+        """Yield the wanted rows of a batch, in the wanted columns."""
         wanted_rows = None
         if self._tags:
             wanted_rows = pc.is_in(batch.column("tags"), pa.array(self._tags, pa.string()))
@@ -101,7 +101,7 @@ class RangeReader:
             inside = pc.and_(pc.greater_equal(offsets, wanted.begin), pc.less(offsets, wanted.end))
             wanted_rows = inside if wanted_rows is None else pc.and_(wanted_rows, inside)
         if wanted_rows is not None:
-            # A row for a damaged record has no queue offset, and is given whatever is wanted.
+            # A row for a damaged record has no queue offset, and always passes.
             is_damaged = pc.is_null(batch.column(_QUEUE_OFFSET.name))
             batch = batch.filter(pc.or_(pc.fill_null(wanted_rows, False), is_damaged))
         if batch.num_rows:

@@ -1,4 +1,4 @@
-"""The stream's side of Spark: one process plans micro-batches, workers read them.
+"""The Spark stream reader: one process plans micro-batches, workers read them.
 
 Offsets by queue are the stream's offset, see `stream_offsets`: a query that is started again goes on exactly where its
 checkpoint says. Trigger.AvailableNow reads up to the queues' ends as they are at the start of the query, in as many
@@ -34,10 +34,10 @@ Offset = dict[str, Any]
 
 
 class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream."""
+    """The reader of a stream."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        """Check the schema; nothing is asked yet.
+        """Check the schema, without any request.
 
         Raises:
             OptionError: where it does not fit.
@@ -49,45 +49,45 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _planner(self) -> StreamPlanner:
-        if self._known_planner is None:  # it has sockets, and workers get a copy of this object
+        if self._known_planner is None:  # created late, because it has sockets, and workers get a copy of this object
             self._known_planner = StreamPlanner(self._options.open_puller(), self._options)
         return self._known_planner
 
     @carry_errors()
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
-        """Return where a new stream begins."""
+        """Return the position at which a new stream begins."""
         return to_checkpoint(self._planner.first())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
-        """Return what `maxOffsetsPerTrigger` says."""
+        """Return the limit that `maxOffsetsPerTrigger` sets."""
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     @carry_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """Fix where the stream ends."""
+        """Fix the end of the stream."""
         self._planner.stop_at_what_is_there()
 
     @carry_errors()
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 (Spark's name)
-        """Return where the next micro-batch ends; `start` itself where nothing is new."""
+        """Return the end of the next micro-batch; `start` itself if there are no new messages."""
         begin = from_checkpoint(start)
         end = self._planner.next(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         return start if end is begin else to_checkpoint(end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 (Spark's name)
-        """Return the queues' ends as the last micro-batch saw them, for the query's progress."""
+        """Return the queues' ends at the last micro-batch, for the query's progress."""
         latest = self._planner.latest
         return to_checkpoint(StreamPosition(latest)) if latest else None
 
     @carry_errors()
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Divide what lies between two offsets."""
+        """Divide the range between two offsets into partitions."""
         ranges = ranges_between(from_checkpoint(start), from_checkpoint(end))
         return [QueuePartition(part) for part in to_partitions(ranges, self._options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the batches of one partition."""
+        """Yield the batches of one partition."""
         if isinstance(partition, QueuePartition):
             yield from read_ranges(self._options, self._arrow_schema, partition.ranges)
 

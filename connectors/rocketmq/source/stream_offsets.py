@@ -1,13 +1,13 @@
-"""How far a stream has come in each queue: what Spark keeps in its checkpoint for each micro-batch.
+"""The position of a stream in each queue, which Spark stores in its checkpoint for each micro-batch.
 
     {"version": 1, "queues": {"orders": {"broker-a": {"0": 4711}}}, "begins": {"orders": {"broker-a": {"1": 0}}}}
 
 `queues` has the offset that comes next in each queue. A micro-batch takes what lies between two of them. Where it
 begins at another offset than the one before has, `begins` says where: in a queue that has appeared, one whose next
-messages are gone, or one that was made anew. So a micro-batch that is planned again after a crash is the same.
+messages are gone, or one that was recreated. So a micro-batch that is planned again after a crash is the same.
 
 Spark asks again where a stream begins, if its first micro-batch did not finish; that may be another place by then. So
-the first end behind a beginning, which says `initial`, names every queue in `begins`.
+the first end after a beginning, which says `initial`, names every queue in `begins`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Offsets = Mapping[MessageQueue, int]
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """How far a stream has come.
+    """The position of a stream.
 
     Attributes:
         offsets: what comes next in each queue.
@@ -43,7 +43,7 @@ class StreamPosition:
 
 
 def to_checkpoint(position: StreamPosition) -> dict[str, Any]:
-    """Return what Spark keeps; equal positions give equal text."""
+    """Return the position in the form that Spark stores; equal positions give equal text."""
     value: dict[str, Any] = {"version": VERSION, "queues": to_tree(position.offsets)}
     if position.begins:
         value["begins"] = to_tree(position.begins)
@@ -53,7 +53,7 @@ def to_checkpoint(position: StreamPosition) -> dict[str, Any]:
 
 
 def from_checkpoint(value: Mapping[str, Any]) -> StreamPosition:
-    """Return the position in what Spark has kept.
+    """Parse a stored position.
 
     Raises:
         CheckpointError: if it is not what `to_checkpoint` gives.
@@ -66,7 +66,7 @@ def _position(value: Mapping[str, Any]) -> StreamPosition:
 
 
 def ranges_between(start: StreamPosition, end: StreamPosition) -> list[QueueRange]:
-    """Return what a micro-batch takes.
+    """Return the ranges of a micro-batch.
 
     Args:
         start: what Spark takes for its begin.

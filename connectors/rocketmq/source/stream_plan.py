@@ -1,4 +1,4 @@
-"""What a stream reads next: positions in, positions out. It lives in the one Python process that plans a stream.
+"""Planning of a stream's micro-batches, in the Python process that Spark uses for this.
 
 Queues and brokers that appear while the stream runs are read from their first message on. A broker that does not
 answer, or is not in the topic's route, keeps its queues where they are: the others go on, and a warning tells of it.
@@ -27,14 +27,14 @@ _THREADS = 8
 
 
 class StreamPlanner:
-    """Plans one stream.
+    """The planner of one stream.
 
     Attributes:
         latest: the queues' ends, as the last micro-batch saw them.
     """
 
     def __init__(self, puller: Puller, options: SourceOptions) -> None:
-        """Nothing is asked yet."""
+        """Create the planner, without any request."""
         self.latest: Offsets = {}
         self._puller = puller
         self._options = options
@@ -46,7 +46,7 @@ class StreamPlanner:
         self._puller.close()
 
     def first(self) -> StreamPosition:
-        """Return where the stream begins that has no checkpoint yet.
+        """Return the position at which a stream without a checkpoint begins.
 
         Raises:
             OptionError: for a named queue that is not there.
@@ -64,11 +64,11 @@ class StreamPlanner:
         return StreamPosition(offsets, is_initial=True)
 
     def stop_at_what_is_there(self) -> None:
-        """Take the queues' ends of now for the stream's end."""
+        """Fix the stream's end at the current ends of the queues."""
         self._target = {queue: bounds.end for queue, bounds in self._bounds().items()}
 
     def next(self, start: StreamPosition, limit: int | None) -> StreamPosition:
-        """Return where the micro-batch ends that begins at `start`; the same offsets where nothing is new.
+        """Return the end of the micro-batch that begins at `start`; the same offsets if there are no new messages.
 
         Args:
             start: where it begins.
@@ -104,11 +104,11 @@ class StreamPlanner:
         return StreamPosition(ends, begins)
 
     def _begin(self, queue: MessageQueue, start: StreamPosition, bounds: Bounds) -> int | None:
-        """Return where a queue is read on; None where nothing of it is to be read."""
+        """Return the next offset of a queue to read; None if nothing of it is to be read."""
         known = start.offsets.get(queue)
         if known is None:
             if self._target is not None and queue not in self._target:
-                return None  # it has appeared after the stream's end was fixed
+                return None  # it appeared after the stream's end was fixed
             return bounds.first
         if bounds.first <= known <= bounds.end:
             return known
@@ -120,13 +120,13 @@ class StreamPlanner:
             )
         else:
             self._report(
-                f"{queue_text(queue)}: the stream has read up to offset {known}, and the queue ends at {bounds.end}: "
-                "the topic was made anew, or the broker has lost messages. It is read from its first message again"
+                f"{queue_text(queue)}: the stream has read up to offset {known}, but the queue ends at {bounds.end}: "
+                "the topic was recreated, or the broker has lost messages. It is read from its first message again"
             )
         return bounds.first
 
     def _bounds(self) -> dict[MessageQueue, Bounds]:
-        """Return what the queues hold that can be asked now.
+        """Return the content of the queues that can be asked now.
 
         Raises:
             NoRouteError: if a topic is not there.
@@ -143,7 +143,7 @@ class StreamPlanner:
             raise next(iter(problems.values()))
         for queue, error in problems.items():
             if queue not in self._silent:
-                logger.warning("%s waits, as its broker cannot be asked: %s", queue_text(queue), error)
+                logger.warning("%s waits, because its broker cannot be asked: %s", queue_text(queue), error)
         self._silent = set(problems)
         return found
 

@@ -40,7 +40,7 @@ def test_brokers_tell_their_names_and_topics(cluster: LiveCluster, monkeypatch: 
         assert [*found.cluster_addr_table.values()] == [("broker-a", "broker-b")]
         assert "orders" in admin.topics()
         assert sum(held.max_offset for held in admin.topic_stats("orders").offset_table.values()) == 16
-        with pytest.raises(NoRouteError, match="topic 'nothing': expected to be on one of the given brokers"):
+        with pytest.raises(NoRouteError, match="topic 'nothing': expected a topic of one of the given brokers"):
             admin.route("nothing")
     with Producer("group", given(cluster)) as producer:
         assert producer.send(OutgoingMessage("orders", b"more")).queue_offset == 4
@@ -66,6 +66,6 @@ def test_an_answer_without_a_name_is_an_error(cluster: LiveCluster) -> None:
     cluster.brokers["broker-b"].interfere = nameless
     with (
         Admin(given(cluster)) as admin,
-        pytest.raises(ProtocolError, match="expected a broker that tells its brokerName"),
+        pytest.raises(ProtocolError, match="expected a broker that gives its brokerName"),
     ):
         admin.clusters()

@@ -153,7 +153,7 @@ def test_a_topic_is_made_after_the_model() -> None:
 def test_a_topic_that_may_not_be_made_has_no_route() -> None:
     with Cluster(a=stored) as cluster:
         cluster.route = None
-        with pytest.raises(NoRouteError, match="nor may it be made by a message"):
+        with pytest.raises(NoRouteError, match="and a message cannot create it"):
             cluster.producer().send(MESSAGE)
         cluster.route = TopicRoute((QueueData("a", 1, 1, 4),), (BrokerData("a", {0: "127.0.0.1:1"}),))
         with pytest.raises(NoRouteError, match="can be written, found none"):

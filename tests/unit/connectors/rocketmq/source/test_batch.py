@@ -195,7 +195,7 @@ def test_damaged_records_go_by_the_mode(cluster: LiveCluster, broker: LiveBroker
     broker.interfere = lambda request: (
         reply(request, 0, b"".join(records), "FOUND", **answer) if request.code == PULL else None
     )
-    with pytest.raises(DamagedLogError, match=r"broker broker-a.*expected a body that agrees with its checksum"):
+    with pytest.raises(DamagedLogError, match=r"broker broker-a.*expected a body that matches its checksum"):
         rows(options(cluster), parts)
     found = rows(options(cluster, mode=Mode.PERMISSIVE), parts)
     assert [row["queue_offset"] for row in found] == [0, None, 2]

@@ -177,7 +177,7 @@ def test_a_broker_that_is_away_keeps_its_queues(
     with caplog.at_level(logging.WARNING):
         found = flat(query.run())
     assert {row["broker"] for row in found} == {"broker-a"}
-    assert "queue 0 of broker-b waits, as its broker cannot be asked" in caplog.text
+    assert "queue 0 of broker-b waits, because its broker cannot be asked" in caplog.text
     second.interfere = lambda _: None
     assert {row["broker"] for row in flat(query.run())} == {"broker-b"}
     for each in (broker, second):
@@ -212,7 +212,7 @@ def test_a_topic_that_was_made_anew_is_told(cluster: LiveCluster, broker: LiveBr
         assert len(flat(query.run())) == 10
     broker.store.delete_queues("orders")
     put(broker, 4)
-    with pytest.raises(DataLossError, match="read up to offset 5, and the queue ends at 2: the topic was made anew"):
+    with pytest.raises(DataLossError, match="read up to offset 5, but the queue ends at 2: the topic was recreated"):
         strict.plan()
     assert offsets(flat(lax.run())) == {0: [0, 1], 1: [0, 1]}
 

@@ -1,4 +1,4 @@
-"""Heartbeats: they tell brokers that a client is there and what groups it is in.
+"""Heartbeats, which tell brokers that a client is running and which groups it belongs to.
 
 A thread sends one to every master that is known, when it becomes known and every 30 s.
 """
@@ -21,47 +21,47 @@ HEARTBEAT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Heart:
-    """Heartbeats of a producer group."""
+class HeartbeatSender:
+    """Sender of heartbeats for a producer group."""
 
     def __init__(self, group: str, network: Network, routing: Routing) -> None:
-        """Nothing is sent before `start`."""
+        """Create the sender; nothing is sent before `start`."""
         self._group = group
         self._network = network
         self._routing = routing
-        self._greeted: set[str] = set()
+        self._registered: set[str] = set()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="rocketmq heart", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="rocketmq heartbeats", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start sending heartbeats."""
         self._thread.start()
 
-    def greet(self, address: str) -> None:
-        """Be known to a broker from now on.
+    def register(self, address: str) -> None:
+        """Register with a broker.
 
         Raises:
             RocketMQError: if it does not answer, or refuses.
         """
-        if address not in self._greeted:
+        if address not in self._registered:
             self._send(address)
 
     def stop(self) -> None:
-        """Take leave of the brokers."""
+        """Stop, and unregister from the brokers."""
         self._stop.set()
         self._thread.join()
         leave = UnregisterClientRequest(self._network.client_id, producer_group=self._group)
-        for address in self._greeted:
+        for address in self._registered:
             try:
                 self._network.call(address, RequestCode.UNREGISTER_CLIENT, leave)
             except RocketMQError as error:
-                _log.debug("could not take leave: %s", error)
-        self._greeted.clear()
+                _log.debug("could not unregister: %s", error)
+        self._registered.clear()
 
     def _send(self, address: str) -> None:
         beat = Heartbeat(self._network.client_id, (ProducerData(self._group),))
         self._network.call(address, RequestCode.HEART_BEAT, None, serialize_body(beat))
-        self._greeted.add(address)
+        self._registered.add(address)
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
@@ -69,5 +69,5 @@ class Heart:
                 try:
                     self._send(address)
                 except RocketMQError as error:
-                    self._greeted.discard(address)
+                    self._registered.discard(address)
                     _log.warning("heartbeat: %s", error)

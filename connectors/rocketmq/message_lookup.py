@@ -1,4 +1,4 @@
-"""Single messages, found by key or by id.
+"""Look-ups of single messages by key or id.
 
 A broker answers a query by the hash of the key alone, and a view with whatever stands at the offset: what comes back is
 believed only if it is what was asked for.
@@ -22,8 +22,8 @@ MAX_TIME_MS = (1 << 63) - 1
 MAX_UNIQUE_KEY_MESSAGES = 32
 
 
-class Looking:
-    """Finds messages; thread-safe."""
+class MessageLookup:
+    """A thread-safe look-up client."""
 
     def __init__(self, network: Network, routing: Routing) -> None:
         self._network = network
@@ -32,17 +32,17 @@ class Looking:
     def by_key(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int | None = None, max_messages: int = 64
     ) -> list[Message]:
-        """Messages with a business key; see `Admin.query_by_key`."""
+        """Return the messages with a business key; see `Admin.query_by_key`."""
         header = QueryMessageRequest(topic, key, max_messages, begin_ms, MAX_TIME_MS if end_ms is None else end_ms)
         return self._query(header, lambda message: message.topic == topic and key in (message.keys or ()))
 
     def by_unique_key(self, topic: str, unique_key: str) -> list[Message]:
-        """Messages with a client's id."""
+        """Return the messages with a client message id."""
         header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE_KEY_MESSAGES, 0, MAX_TIME_MS, is_unique_key=True)
         return self._query(header, lambda message: message.topic == topic and message.unique_key == unique_key)
 
     def view(self, msg_id: str) -> Message:
-        """The message with an offset message id.
+        """Return the message with an offset message id.
 
         The id names an address. Ids come from anywhere, so only brokers that the name servers know are asked.
 
