@@ -1,4 +1,4 @@
-"""The form of a table's columns."""
+"""Construction of table columns with comments."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pyspark.sql.types import DataType, StructField
 
 
 def column(name: str, data_type: DataType, comment: str) -> StructField:
-    """Return a column that may be null, with a comment for whoever reads the table's schema."""
+    """Return a nullable column with a comment."""
     return StructField(name, data_type, nullable=True, metadata={"comment": comment})

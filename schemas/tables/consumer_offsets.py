@@ -1,4 +1,4 @@
-"""`consumer_offsets`: how far groups, delay levels and timers had come, one row per change.
+"""`consumer_offsets`: offsets of groups, delay levels and timers, one row per change.
 
 A snapshot reads the offsets that a broker wrote to its files, or that a live broker tells, and adds a row for each
 offset that differs from the last snapshot's. So the offset at a time is that of the last row of its key at or before
@@ -25,22 +25,22 @@ from commitlake.schemas.tables.columns import column
 CONSUMER_OFFSETS = StructType(
     [
         column("broker", StringType(), "the store's name"),
-        column("as_of", TimestampType(), "when the offset was this one: the file was written, or the broker answered"),
+        column("as_of", TimestampType(), "time of the offset: when the file was written, or the broker answered"),
         column("kind", StringType(), "group, delay, timer or timer_time"),
         column("group", StringType(), "the consumer group; null for other kinds"),
-        column("topic", StringType(), "the topic; null in the row of a snapshot as a whole"),
+        column("topic", StringType(), "the topic; null in the row of a whole snapshot"),
         column("queue_id", IntegerType(), "queue of the topic"),
-        column("offset", LongType(), "next message of the queue; null once the broker has no offset any longer"),
-        column("source", StringType(), "file or broker: where the offset was read"),
+        column("offset", LongType(), "next message of the queue; null once the broker has no offset any more"),
+        column("source", StringType(), "source of the offset: file or broker"),
         column(
             "log_end",
             LongType(),
-            "in the row of a snapshot as a whole: physical offset where the broker's log ended; null where not known",
+            "in the row of a whole snapshot: physical offset of the end of the broker's log; null if not known",
         ),
         column(
             "log_start",
             LongType(),
-            "in the row of a snapshot as a whole: physical offset where the broker's log began; null where not known",
+            "in the row of a whole snapshot: physical offset of the start of the broker's log; null if not known",
         ),
     ]
 )

@@ -1,4 +1,4 @@
-"""Values of the table `edges`: kinds of steps, why an end is absent, how a step ended. Needs no Spark."""
+"""Values of the table `edges`: kinds of steps, reasons for missing ends, outcomes of steps. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from enum import StrEnum
 
 
 class EdgeKind(StrEnum):
-    """What happened between two records, or to one."""
+    """The kind of a step between two records, or at one record."""
 
     DELAYED = "delayed"
     """A record that waited in a schedule topic was delivered to its own topic, or to a group's retry topic."""
     TIMER = "timer"
-    """A record that waited for the timer wheel was delivered, or waits there once more."""
+    """A record that waited for the timer wheel was delivered, or waits there again."""
     RETRIED = "retried"
-    """A consumer failed on a record: its copy waits in a schedule topic, or lies in a retry topic at once."""
+    """A consumer failed on a record: its copy waits in a schedule topic, or is already in a retry topic."""
     DEAD = "dead"
     """A consumer failed on a record for the last time: its copy is a dead letter."""
     COMMITTED = "committed"
-    """A half message was committed: its copy lies in the message's own topic."""
+    """A half message was committed: its copy is in the message's own topic."""
     FINISHED = "finished"
     """An op record says that a half message is finished; the outcome is committed or rolled_back."""
     RECHECKED = "rechecked"
-    """A half message was stored again because its producer is asked for the outcome."""
+    """A half message was stored again because the broker asked its producer for the outcome."""
     GIVEN_UP = "given_up"
-    """A half message that its producer did not finish was given up."""
+    """The broker gave up a half message that its producer did not finish."""
     REPLAYED = "replayed"
     """An archived message was sent again by a replay."""
     REDRIVEN = "redriven"
@@ -35,32 +35,32 @@ class EdgeKind(StrEnum):
     ENDED = "ended"
     """A trace says that a producer has decided on a half message; it has no record at its `to` end."""
     RECALLED = "recalled"
-    """A trace says that a producer called a timer message back; it has no record at its `to` end."""
+    """A trace says that a producer cancelled a timer message; it has no record at its `to` end."""
 
 
 class AbsentReason(StrEnum):
-    """Why the lake does not have the record at one end of a step."""
+    """The reason why the lake does not have the record at one end of a step."""
 
     NOT_YET = "not_yet"
-    """It may come with a later run: it is still to be written, or to be archived."""
+    """A later run may bring it: it is not yet written, or not yet archived."""
     BEFORE_ARCHIVE = "before_archive"
-    """It was stored before the first record that was archived of its broker."""
+    """It was stored before the first archived record of its broker."""
     EXPIRED = "expired"
-    """The lake had it, and has dropped rows as old as it."""
+    """The lake had it, but has dropped rows of its age."""
     OTHER_CLUSTER = "other_cluster"
-    """It is of a broker that the lake does not have, or of none that the lake has."""
+    """It belongs to a broker that is not in the lake."""
     LOST = "lost"
-    """It lies in a range of the log that was archived, and no intact record is there: see quarantine and gaps."""
+    """It is in an archived range of the log that has no intact record there: see quarantine and gaps."""
     OVERDUE = "overdue"
     """It was due more than `LINK_DAYS` days before the newest record of its broker, and was never stored."""
     AMBIGUOUS = "ambiguous"
-    """Several records fit and nothing tells them apart, or the record has no unique key to find the other end by."""
+    """Several records match and cannot be told apart, or the record has no unique key to find the other end by."""
     REFUSED = "refused"
     """The producer was told that its message was not stored."""
 
 
 class Outcome(StrEnum):
-    """How a step ended."""
+    """The outcome of a step."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"

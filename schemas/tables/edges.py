@@ -6,7 +6,7 @@ such a step has two rows, and `WHERE side != 'to'` gives each step once. A node 
 a record without one. A file's rows are sorted by `node_hash`, the CRC-32 of the node as UTF-8 (`crc32(node)` in Spark),
 so that a look-up reads one row group of a file.
 
-An end that the lake does not have is null in the columns that nobody knows, and `absent_reason` says why. A row whose
+An end that the lake does not have is null in the unknown columns, and `absent_reason` says why. A row whose
 reason is `not_yet` is replaced by a complete one as soon as the lake has the missing end.
 
 Follows `messages` by its Delta version, and may be behind it. Times are UTC with millisecond precision.
@@ -22,44 +22,64 @@ from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, Outcome
 __all__ = ["EDGES", "LINK_DAYS", "AbsentReason", "EdgeKind", "Outcome"]
 
 LINK_DAYS = 7
-"""Days within which a copy follows its predecessor where only the unique key links them, or after it was due."""
+"""Days within which a copy must follow its predecessor if only the unique key links them, or follow its due time."""
 
 
 def _end(prefix: str, what: str) -> list[StructField]:
     return [
-        column(f"{prefix}_broker", StringType(), f"store that has {what}; null where nobody knows, or there is none"),
-        column(f"{prefix}_physical_offset", LongType(), f"of {what} in that store"),
-        column(f"{prefix}_topic", StringType(), f"where {what} is stored"),
-        column(f"{prefix}_queue_id", IntegerType(), "likewise"),
-        column(f"{prefix}_queue_offset", LongType(), "likewise"),
+        column(f"{prefix}_broker", StringType(), f"store that has {what}; null if not known, or if there is none"),
+        column(f"{prefix}_physical_offset", LongType(), f"physical offset of {what} in that store"),
+        column(f"{prefix}_topic", StringType(), f"topic in which {what} is stored"),
+        column(f"{prefix}_queue_id", IntegerType(), f"queue of {what}"),
+        column(f"{prefix}_queue_offset", LongType(), f"queue offset of {what}"),
         column(f"{prefix}_timestamp", TimestampType(), f"store_timestamp of {what}"),
     ]
 
 
 EDGES = StructType(
     [
-        column("node_hash", LongType(), "CRC-32 of node in UTF-8; the files' order"),
+        column("node_hash", LongType(), "CRC-32 of node in UTF-8; files are sorted by it"),
         column("node", StringType(), "unique key of the message, or BROKER@OFFSET of a record without one"),
         column("side", StringType(), "ends of the step that have this node: both, from or to"),
         column("kind", StringType(), "see EdgeKind: " + ", ".join(EdgeKind)),
-        *_end("from", "the record that was there before"),
-        *_end("to", "the record that came of it"),
-        column("unique_key", StringType(), "of the message, as in messages; null where it has none"),
-        column("absent_end", StringType(), "which end the lake does not have: from or to; null for a complete step"),
+        *_end("from", "the earlier record"),
+        *_end("to", "the later record"),
+        column("unique_key", StringType(), "unique key of the message, as in messages; null if it has none"),
+        column("absent_end", StringType(), "the missing end: from or to; null for a complete step"),
         column("absent_reason", StringType(), "why, see AbsentReason: " + ", ".join(AbsentReason)),
-        column("consumer_group", StringType(), "of a retry, a dead letter or a consumption; JMQ: the application"),
-        column("producer_group", StringType(), "as a trace tells it; JMQ: null"),
-        column("client_host", StringType(), "producer or consumer that a trace, or a consume record, is of"),
-        column("attempt", IntegerType(), "failed consumptions before: 0 for the first delivery, 1 for the first retry"),
-        column("outcome", StringType(), "how it ended, see Outcome; null where nothing tells"),
-        column("request_id", StringType(), "of a consumption that a trace tells of; null elsewhere"),
-        column("cost_ms", LongType(), "how long the client took, ms"),
-        column("event_timestamp", TimestampType(), "client's clock of a trace; broker's of a consume record"),
-        column("due_timestamp", TimestampType(), "when a waiting record is due, by its level or timer"),
-        column("replay_id", StringType(), "the replay that sent the message again"),
-        column("evidence_broker", StringType(), "store of the trace record, or of the consume record, that tells it"),
-        column("evidence_physical_offset", LongType(), "of that record; of a consume record its offset in that log"),
-        column("evidence_entry", IntegerType(), "which of the entries of that record, from 0"),
+        column(
+            "consumer_group",
+            StringType(),
+            "consumer group of a retry, a dead letter or a consumption; JMQ: the application",
+        ),
+        column("producer_group", StringType(), "producer's group, from a trace; JMQ: null"),
+        column("client_host", StringType(), "host of the producer or consumer in a trace or consume record"),
+        column(
+            "attempt",
+            IntegerType(),
+            "failed consumptions before this one: 0 for the first delivery, 1 for the first retry",
+        ),
+        column("outcome", StringType(), "outcome of the step, see Outcome; null if not known"),
+        column("request_id", StringType(), "request id of a consumption in a trace; null otherwise"),
+        column("cost_ms", LongType(), "time that the client took, ms"),
+        column(
+            "event_timestamp",
+            TimestampType(),
+            "time of the step: client's clock for a trace; broker's clock for a consume record",
+        ),
+        column("due_timestamp", TimestampType(), "time at which a waiting record is due, by its level or timer"),
+        column("replay_id", StringType(), "id of the replay that sent the message again"),
+        column(
+            "evidence_broker",
+            StringType(),
+            "store of the trace record, or of the consume record, that reports the step",
+        ),
+        column(
+            "evidence_physical_offset",
+            LongType(),
+            "physical offset of that record; for a consume record its offset in the consume log",
+        ),
+        column("evidence_entry", IntegerType(), "number of the entry within that record, from 0"),
     ]
 )
 """The columns of `edges`."""

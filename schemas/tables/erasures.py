@@ -26,7 +26,7 @@ from commitlake.schemas.tables.messages import BODY_PLACE
 
 
 class ErasureEvent(StrEnum):
-    """What a row tells of."""
+    """The event that a row records."""
 
     BEGUN = "begun"
     MESSAGE = "message"
@@ -37,24 +37,28 @@ class ErasureEvent(StrEnum):
 
 ERASURES = StructType(
     [
-        column("number", LongType(), "of the erasure, from 1"),
-        column("erasure_id", StringType(), "random; an erased message has it as property COMMITLAKE_ERASED"),
+        column("number", LongType(), "number of the erasure, from 1"),
+        column(
+            "erasure_id",
+            StringType(),
+            "random id of the erasure; an erased message has it in the property COMMITLAKE_ERASED",
+        ),
         column("event", StringType(), "begun, message, again, erased or purged"),
-        column("at", TimestampType(), "when, UTC, by the clock of the host that wrote the row"),
-        column("reason", StringType(), "as it was given; of the row begun"),
+        column("at", TimestampType(), "time of the event, UTC, by the clock of the host that wrote the row"),
+        column("reason", StringType(), "reason given by the user; in rows begun"),
         column("owner", StringType(), "host and process id of the run that wrote the row"),
-        column("detail", StringType(), "JSON: of begun the retention, of erased and purged the counts by place"),
-        column("broker", StringType(), "of an erased message, as in messages"),
-        column("physical_offset", LongType(), "likewise"),
-        column("topic", StringType(), "likewise"),
-        column("queue_id", IntegerType(), "likewise"),
-        column("store_timestamp", TimestampType(), "likewise"),
-        column("body_ref", BODY_PLACE, "where its body was; null where the lake had none"),
+        column("detail", StringType(), "JSON: the retention in rows begun; counts by place in rows erased and purged"),
+        column("broker", StringType(), "store of an erased message, as in messages"),
+        column("physical_offset", LongType(), "physical offset of an erased message"),
+        column("topic", StringType(), "topic of an erased message"),
+        column("queue_id", IntegerType(), "queue of an erased message"),
+        column("store_timestamp", TimestampType(), "store time of an erased message"),
+        column("body_ref", BODY_PLACE, "location of its body; null if the lake had none"),
         column("body_crc", IntegerType(), "as in messages"),
-        column("row_before", LongType(), "hash of the row before, as row_checksum of profiles sums them up"),
-        column("row_after", LongType(), "hash of the row afterwards"),
-        column("lake_before", LongType(), "hash of the row before, as lake_checksum of profiles sums them up"),
-        column("lake_after", LongType(), "hash of the row afterwards"),
+        column("row_before", LongType(), "hash of the row before the erasure; profiles sum it up in row_checksum"),
+        column("row_after", LongType(), "hash of the row after the erasure"),
+        column("lake_before", LongType(), "hash of the row before the erasure; profiles sum it up in lake_checksum"),
+        column("lake_after", LongType(), "hash of the row after the erasure"),
         column("parser_version", StringType(), "version of CommitLake that wrote the row"),
     ]
 )

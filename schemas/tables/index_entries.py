@@ -27,15 +27,15 @@ CORRUPT_ENTRY = _column(
     StructType(
         [
             _column("file", StringType(), "path of the file"),
-            _column("start", LongType(), "the first bad byte of the file"),
-            _column("end", LongType(), "the byte after the last bad one"),
+            _column("start", LongType(), "position of the first bad byte in the file"),
+            _column("end", LongType(), "position after the last bad byte in the file"),
             _column("reason", StringType(), "see commitlake.connectors.formats.index_entries.entry_damage.Reason"),
-            _column("expected", StringType(), "what the format asks for"),
-            _column("found", StringType(), "what the file has"),
+            _column("expected", StringType(), "value expected by the format"),
+            _column("found", StringType(), "value found in the file"),
             _column("first_bytes", BinaryType(), "up to 256 bytes from the start of the range"),
         ]
     ),
-    "null for an entry; a row for a bad range has this and the columns that its place tells",
+    "null for an entry; a row for a bad range has this and the columns known from its place",
 )
 _BROKER = _column("broker", StringType(), "the store's name, as in messages")
 _FILE = _column("file", StringType(), "name of the IndexFile: when it was created, in the broker's time zone")
@@ -45,14 +45,16 @@ QUEUE_ENTRIES = StructType(
         _BROKER,
         _column("topic", StringType(), "the queue's topic; a light queue's own name (%LMQ%...)"),
         _column("queue_id", IntegerType(), "queue of the topic"),
-        _column("queue_offset", LongType(), "number of the message in its queue; of a batch its first message's"),
-        _column("physical_offset", LongType(), "where the record begins in the log, bytes"),
-        _column("size", IntegerType(), "bytes of the record; 0 for a message that JMQ's journal has lost"),
+        _column("queue_offset", LongType(), "queue offset of the message; for a batch that of its first message"),
+        _column("physical_offset", LongType(), "physical offset of the record"),
+        _column("size", IntegerType(), "size of the record, bytes; 0 for a message that JMQ's journal has lost"),
         _column(
-            "tags_code", LongType(), "hash of the tags; a level's queue of delays: time of delivery, ms; JMQ: null"
+            "tags_code", LongType(), "hash of the tags; in a queue of a delay level: time of delivery, ms; JMQ: null"
         ),
-        _column("store_timestamp", TimestampType(), "of the record, UTC; null but in a BatchConsumeQueue"),
-        _column("batch_size", IntegerType(), "messages in the record; null but in a BatchConsumeQueue"),
+        _column(
+            "store_timestamp", TimestampType(), "store time of the record, UTC; null except in a BatchConsumeQueue"
+        ),
+        _column("batch_size", IntegerType(), "messages in the record; null except in a BatchConsumeQueue"),
         CORRUPT_ENTRY,
     ]
 )
@@ -64,12 +66,14 @@ INDEX_ENTRIES = StructType(
         _FILE,
         _column("entry", IntegerType(), "number of the entry in its file, from 1"),
         _column("slot", IntegerType(), "the slot whose chain has the entry"),
-        _column("key_hash", IntegerType(), "hash of topic#key; many keys have the same"),
-        _column("physical_offset", LongType(), "where the record begins in the log, bytes"),
+        _column("key_hash", IntegerType(), "hash of topic#key; several keys may have the same hash"),
+        _column("physical_offset", LongType(), "physical offset of the record"),
         _column(
-            "store_timestamp", TimestampType(), "of the record, UTC, to the second; null where the header is damaged"
+            "store_timestamp",
+            TimestampType(),
+            "store time of the record, UTC, to the second; null if the header is damaged",
         ),
-        _column("previous_entry", IntegerType(), "the next older entry of the chain; 0 at its end"),
+        _column("previous_entry", IntegerType(), "number of the next older entry of the chain; 0 at its end"),
         CORRUPT_ENTRY,
     ]
 )
@@ -80,24 +84,24 @@ INDEX_SLOTS = StructType(
         _BROKER,
         _FILE,
         _column("slot", IntegerType(), "number of the slot, from 0"),
-        _column("newest_entry", IntegerType(), "the entry that the slot's chain begins with"),
+        _column("newest_entry", IntegerType(), "number of the first entry of the slot's chain"),
         CORRUPT_ENTRY,
     ]
 )
-"""One row for each slot of an IndexFile that is in use."""
+"""One row for each used slot of an IndexFile."""
 
 INDEX_HEADERS = StructType(
     [
         _BROKER,
         _FILE,
-        _column("slots", IntegerType(), "slots that the file has room for"),
-        _column("entries", IntegerType(), "entries that the file has room for; the one with number 0 is never used"),
+        _column("slots", IntegerType(), "number of slots in the file"),
+        _column("entries", IntegerType(), "number of entries that fit in the file; number 0 is never used"),
         _column("begin_timestamp", TimestampType(), "store time of the first entry, UTC"),
         _column("end_timestamp", TimestampType(), "store time of the last entry, UTC"),
-        _column("begin_physical_offset", LongType(), "of the first entry's record, bytes"),
-        _column("end_physical_offset", LongType(), "of the last entry's record, bytes"),
-        _column("used_slots", IntegerType(), "slots in use; after a crash fewer than there are"),
-        _column("index_count", IntegerType(), "entries + 1; after a crash fewer than there are"),
+        _column("begin_physical_offset", LongType(), "physical offset of the first entry's record"),
+        _column("end_physical_offset", LongType(), "physical offset of the last entry's record"),
+        _column("used_slots", IntegerType(), "number of used slots; may be too low after a crash"),
+        _column("index_count", IntegerType(), "number of entries + 1; may be too low after a crash"),
         CORRUPT_ENTRY,
     ]
 )

@@ -1,4 +1,4 @@
-"""The tables of a lake, each listed once, for whatever reads, compacts, audits or repairs all of them.
+"""The tables of a lake, each listed once, for code that reads, compacts, audits or repairs all of them.
 
 The columns of a table are in the module of its name. This module needs no Spark, as `query` has to start at once.
 """
@@ -11,22 +11,22 @@ from typing import NamedTuple
 
 
 class Origin(StrEnum):
-    """Where the rows of a table come from."""
+    """The origin of a table's rows."""
 
     ARCHIVE = "archive"
     """An archive run commits them: the table `messages`."""
     COMMITS = "commits"
     """An archive run writes them, and its commit of `messages` names the files."""
     MESSAGES = "messages"
-    """They are made of the rows, or of the commits, of `messages`."""
+    """They are computed from the rows or commits of `messages`."""
     SNAPSHOTS = "snapshots"
-    """Snapshots of consumers add them."""
+    """Snapshots of consumer offsets add them."""
     REPLAYS = "replays"
-    """`replay` adds them, as it sends messages again; nothing else in the lake tells what they say."""
+    """`replay` adds them while it sends messages; they cannot be computed from other tables."""
     ERASURES = "erasures"
-    """`erase` adds them; nothing else in the lake tells what they say."""
+    """`erase` adds them; they cannot be computed from other tables."""
     EVIDENCE = "evidence"
-    """Jobs that sign what they did add them."""
+    """Jobs with signed evidence add them."""
 
 
 class LakeTable(NamedTuple):
@@ -64,5 +64,5 @@ LAKE_TABLES: Mapping[str, LakeTable] = {
 
 
 def tables_of(*origins: Origin) -> tuple[str, ...]:
-    """Return the names of the tables whose rows come from one of these."""
+    """Return the names of the tables whose rows have one of these origins."""
     return tuple(name for name, table in LAKE_TABLES.items() if table.origin in origins)

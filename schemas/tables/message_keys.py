@@ -1,4 +1,4 @@
-"""`message_keys`: one row per key of a message: where the messages of an order, or of a client's message id, are.
+"""`message_keys`: one row per key of a message, to find the messages of an order or of a client's message id.
 
 Key: (`key`, `kind`, `broker`, `physical_offset`). A file's rows are sorted by `key_hash`, which is the CRC-32 of the
 key as UTF-8 (`crc32(key)` in Spark): a look-up by hash and key reads one page of a file. Follows `messages` by its
@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 MESSAGE_KEYS = StructType(
     [
-        StructField("key_hash", LongType(), True, {"comment": "CRC-32 of the key in UTF-8; the files' order"}),
+        StructField("key_hash", LongType(), True, {"comment": "CRC-32 of the key in UTF-8; files are sorted by it"}),
         StructField("key", StringType(), True, {"comment": "a business key, or the client's message id"}),
         StructField("kind", StringType(), True, {"comment": "key (one of keys) or unique_key, as in messages"}),
         StructField("broker", StringType(), True, {"comment": "as in messages"}),

@@ -1,4 +1,4 @@
-"""`quality_results`: one row per expectation and archive run: what was judged, and what came of it.
+"""`quality_results`: one row per expectation and archive run, with its result.
 
 Key: (`run_id`, `suite`, `expectation`). The row `run`, `verdict` is on the run as a whole: `success` is false where its
     exit code says damage or loss. A run that a critical failure stopped has rows too, though it committed
@@ -13,17 +13,19 @@ QUALITY_RESULTS = StructType(
     [
         StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
         StructField("suite", StringType(), True, {"comment": "see commitlake.schemas.quality"}),
-        StructField("expectation", StringType(), True, {"comment": "its name in the suite"}),
-        StructField("severity", StringType(), True, {"comment": "critical stops the commit; warning"}),
-        StructField("success", BooleanType(), True, {"comment": "whether it was met"}),
-        StructField("observed_value", StringType(), True, {"comment": "JSON; null where there is nothing to tell"}),
-        StructField("judged_count", LongType(), True, {"comment": "rows of the profile that it was asked of"}),
-        StructField("unexpected_count", LongType(), True, {"comment": "rows of the profile that did not meet it"}),
+        StructField("expectation", StringType(), True, {"comment": "name of the expectation in the suite"}),
+        StructField("severity", StringType(), True, {"comment": "critical (stops the commit) or warning"}),
+        StructField("success", BooleanType(), True, {"comment": "whether the expectation was met"}),
+        StructField("observed_value", StringType(), True, {"comment": "observed value as JSON; null if there is none"}),
+        StructField("judged_count", LongType(), True, {"comment": "rows of the profile that were checked"}),
+        StructField(
+            "unexpected_count", LongType(), True, {"comment": "rows of the profile that violate the expectation"}
+        ),
         StructField(
             "examples",
             ArrayType(StringType(), containsNull=False),
             True,
-            {"comment": "the first of those rows: JSON of their keys and values"},
+            {"comment": "the first of those rows: their keys and values as JSON"},
         ),
         StructField("judged_at", TimestampType(), True, {"comment": "UTC"}),
     ]

@@ -1,4 +1,4 @@
-"""`replay_rows`: messages that a replay changes on the way or copies, one row per message, as they are sent.
+"""`replay_rows`: messages that a replay changes or copies, one row per message, as they are sent.
 
 A replay with `--transform` or `--mask`, or of a store or live topics, writes all of them before it sends the first one,
 so that a replay that goes on after a crash sends the same. While a function changes them, the table also has the rows
@@ -27,38 +27,48 @@ IDENTITY = (
     "broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset", "store_timestamp", "size", "sys_flag",
     "origin_topic",
 )  # fmt: skip
-"""What a message is known by: no function may change these columns."""
+"""The columns that identify a message: no function may change them."""
 
 _MESSAGE = [
     column("broker", StringType(), "the store's name; with physical_offset the message's key"),
-    column("physical_offset", LongType(), "bytes from the log's logical start"),
+    column("physical_offset", LongType(), "position of the record in the log, bytes"),
     column("msg_id", StringType(), "offset message id"),
-    column("topic", StringType(), "where it was stored"),
-    column("queue_id", IntegerType(), "likewise"),
-    column("queue_offset", LongType(), "likewise"),
-    column("store_timestamp", TimestampType(), "broker's clock, UTC, millisecond precision"),
-    column("size", IntegerType(), "bytes of the stored record"),
-    column("sys_flag", IntegerType(), "bits: of the body as it is sent, whether and how it is compressed"),
-    column("origin_topic", StringType(), "of a retry or a dead letter, the topic that it was sent to at first"),
-    column("flag", IntegerType(), "the application's own"),
-    column("keys", ArrayType(StringType(), containsNull=False), "business keys; null where there are none"),
+    column("topic", StringType(), "topic in which it was stored"),
+    column("queue_id", IntegerType(), "queue in which it was stored"),
+    column("queue_offset", LongType(), "its queue offset there"),
+    column(
+        "store_timestamp",
+        TimestampType(),
+        "time at which the broker stored the message, by its clock, UTC, millisecond precision",
+    ),
+    column("size", IntegerType(), "size of the stored record, bytes"),
+    column("sys_flag", IntegerType(), "flag bits: compression of the body as it is sent"),
+    column("origin_topic", StringType(), "original topic of a retry or a dead letter"),
+    column("flag", IntegerType(), "flag set by the application"),
+    column("keys", ArrayType(StringType(), containsNull=False), "business keys; null if there are none"),
     column("tags", StringType(), "the message's tag"),
     column(
         "properties",
         MapType(StringType(), StringType(), valueContainsNull=False),
-        "of a changed message, without keys and tags, which have columns of their own; else as stored",
+        "properties; in a changed message without keys and tags, which have columns of their own; otherwise as stored",
     ),
-    column("body", BinaryType(), "as its producer gave it to a function; once changed, as it is sent"),
+    column(
+        "body",
+        BinaryType(),
+        "the body: before a change, decompressed, as the producer sent it; after the change, as it is sent",
+    ),
 ]
 
 TRANSFORMED = StructType(_MESSAGE)
-"""What a function that changes messages gets and gives."""
+"""Input and output columns of a function that changes messages."""
 
 REPLAY_ROWS = StructType(
     [
         column("replay_id", StringType(), "the replay"),
-        column("is_changed", BooleanType(), "whether the row is what is sent, or what the message was before"),
-        column("error", StringType(), "why the message cannot be sent; null where it can"),
+        column(
+            "is_changed", BooleanType(), "true for the message as it is sent, false for the message before the change"
+        ),
+        column("error", StringType(), "reason why the message cannot be sent; null if it can"),
         *_MESSAGE,
     ]
 )

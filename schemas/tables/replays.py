@@ -5,9 +5,9 @@ The first row of a replay holds its plan, which never changes. Its state is that
     event        when
     planned      the plan is fixed, nothing is sent yet
     started      a process begins to send, or goes on
-    throttled    somebody wants another pace: `rate` has it
-    stopping     somebody wants it to stop
-    stopped      it has stopped where somebody wanted that; it can be resumed
+    throttled    another rate was requested: `rate` has it
+    stopping     a stop was requested
+    stopped      it has stopped on request; it can be resumed
     failed       it has stopped because of an error; it can be resumed
     finished     all of its messages have an outcome in `replay_messages`
     verified     the target was read back: `detail` has what was found
@@ -27,7 +27,7 @@ from commitlake.schemas.tables.columns import column
 
 
 class ReplayEvent(StrEnum):
-    """What has happened to a replay."""
+    """An event in the life of a replay."""
 
     PLANNED = "planned"
     STARTED = "started"
@@ -43,15 +43,15 @@ class ReplayEvent(StrEnum):
 
 REPLAYS = StructType(
     [
-        column("replay_id", StringType(), "names the replay; each message that it sent has it as property REPLAY_ID"),
-        column("at", TimestampType(), "when, UTC, by the clock of the host that wrote the row"),
+        column("replay_id", StringType(), "id of the replay, which each sent message has in the property REPLAY_ID"),
+        column("at", TimestampType(), "time of the event, UTC, by the clock of the host that wrote the row"),
         column("event", StringType(), "planned, started, throttled, stopping, stopped, failed, finished, verified, "
                                       "undone or withdrawn"),
         column("owner", StringType(), "host, process id and start of the process that wrote the row"),
-        column("plan", StringType(), "JSON, in the row 'planned': what is sent, where to, and where the target ended"),
-        column("rate", DoubleType(), "in a row 'throttled': messages per second; 0 is without a limit"),
-        column("sent", LongType(), "messages that have been sent so far; null where the event tells nothing of it"),
-        column("failed", LongType(), "messages that could not be sent so far; null likewise"),
-        column("detail", StringType(), "for a person: the error, or what was found"),
+        column("plan", StringType(), "JSON, in the row 'planned': messages, target, and the target's end offsets"),
+        column("rate", DoubleType(), "in a row 'throttled': messages per second; 0 for no limit"),
+        column("sent", LongType(), "number of messages sent so far; null if the event does not include it"),
+        column("failed", LongType(), "number of messages that could not be sent so far; null likewise"),
+        column("detail", StringType(), "text for people: the error, or the result"),
     ]
 )  # fmt: skip

@@ -21,9 +21,9 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 STORE_CONFIG = StructType(
     [
         StructField("broker", StringType(), True, {"comment": "the store's name"}),
-        StructField("recorded_at", TimestampType(), True, {"comment": "when the archive run read it, UTC"}),
+        StructField("recorded_at", TimestampType(), True, {"comment": "time at which the archive run read it, UTC"}),
         StructField("kind", StringType(), True, {"comment": "topic, group or setting"}),
-        StructField("name", StringType(), True, {"comment": "of the topic, the group or the setting"}),
+        StructField("name", StringType(), True, {"comment": "name of the topic, group or setting"}),
         StructField("value", StringType(), True, {"comment": "JSON; null once the topic or group is deleted"}),
         StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
     ]
