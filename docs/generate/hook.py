@@ -1,4 +1,4 @@
-"""The hook of mkdocs that adds the generated pages, and adapts links of pages that are read in the repository, too."""
+"""The hook of mkdocs: it adds generated pages, draws diagrams, and adapts links that leave the documentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from commitlake.jobs.cli.main import JOBS
-from docs.generate import commands, lake_tables, layouts, spark_options
+from docs.generate import commands, diagrams, lake_tables, layouts, spark_options
 
 _LINK_OUT = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>(?:\.\./)+[^)#]*)\)")
 
@@ -27,7 +27,7 @@ def generated_pages() -> Mapping[str, str]:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages of the jobs behind that of the command line."""
+    """Put the pages of the jobs after that of the command line."""
     jobs = [{name: f"reference/commands/{name}.md"} for name in sorted(JOBS)]
     for section in config.nav or []:
         for pages in section.values() if isinstance(section, dict) else ():
@@ -44,12 +44,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Print a link to a file of the repository outside of `docs` as its text: the site has no such page."""
+    """Draw diagrams, and replace links to files outside of `docs`, which the site does not have, by their text."""
 
     def shown(found: re.Match[str]) -> str:
         return found["text"] if _leaves_docs(page.file.src_uri, found["target"]) else found[0]
 
-    return _LINK_OUT.sub(shown, markdown)
+    drawn = diagrams.BLOCK.sub(lambda block: f"{diagrams.svg(block['text'])}\n", markdown)
+    return _LINK_OUT.sub(shown, drawn)
 
 
 def _leaves_docs(source: str, target: str) -> bool:
