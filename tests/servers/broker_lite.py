@@ -1,4 +1,4 @@
-"""Our own broker and name server, run as a process as users run it.
+"""This project's broker and name server, run in a process as users run them.
 
 with BrokerLite(folder) as broker:
 run_java("5.5.0", "ProduceEveryKind", [broker.name_server_address])
@@ -62,23 +62,23 @@ class BrokerLite(Server):
 
     @property
     def name_server_address(self) -> str:
-        """What clients are given, `ip:port`."""
+        """Return the name server's `ip:port` for clients."""
         return f"127.0.0.1:{self._name_server_port}"
 
     @property
     def broker_address(self) -> str:
-        """The broker's `ip:port`."""
+        """Return the broker's `ip:port`."""
         return f"127.0.0.1:{self._broker_port}"
 
     @property
     def process(self) -> ServerProcess:
-        """The broker's process."""
+        """Return the broker's process."""
         if self._process is None:
             raise ServerError("the broker was not started")
         return self._process
 
     def start(self) -> Self:
-        """Start it; return when a client would find the broker.
+        """Start the broker, and return when a client would find it.
 
         Raises:
             ServerError: It did not come up.

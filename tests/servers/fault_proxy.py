@@ -1,4 +1,4 @@
-"""A proxy in front of a real HTTP server that does, on demand, what networks and busy servers do now and then.
+"""A proxy in front of a real HTTP server with faults of networks and busy servers on demand.
 
     with FaultProxy(server.address) as proxy:
         proxy.inject(Fault.ANSWER_503, times=3)
@@ -27,7 +27,7 @@ _BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: %d\r\nConnection: close\r\n\
 
 
 class Fault(Enum):
-    """What can happen to one request."""
+    """A fault of one request."""
 
     ANSWER_503 = auto()
     """The server does not see the request; the client is told to slow down."""
@@ -59,7 +59,7 @@ class _Plan:
 
 
 class FaultProxy:
-    """The proxy; a thread for each connection.
+    """The proxy, with a thread for each connection.
 
     Attributes:
         seen: The first line of each request, faults or none.
@@ -83,7 +83,7 @@ class FaultProxy:
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def inject(self, fault: Fault, times: int = 1, request: str = "") -> None:
-        """Let the next requests meet a fault.
+        """Inject a fault into the next requests.
 
         Args:
             fault: What happens.
@@ -95,14 +95,14 @@ class FaultProxy:
             self._plans.append(_Plan(fault, times, lambda line: pattern.search(line) is not None))
 
     def __enter__(self) -> Self:
-        """Start to listen."""
+        """Start listening."""
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
@@ -115,7 +115,7 @@ class FaultProxy:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        """Answer one request; the client comes again for the next one."""
+        """Answer one request; the client connects again for the next one."""
         with client:
             try:
                 self._answer(client)
@@ -177,7 +177,7 @@ class FaultProxy:
 
 
 def _read_head(peer: socket.socket) -> tuple[bytes, bytes]:
-    """The head of a message with its empty line, and what came of the body with it."""
+    """Return the head of a message with its empty line, and the part of the body received with it."""
     data = b""
     while b"\r\n\r\n" not in data:
         piece = peer.recv(1 << 16)

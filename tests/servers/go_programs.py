@@ -31,7 +31,7 @@ _VERSION = re.compile(r"go version go(\d+)\.(\d+)")
 
 
 class GoError(Exception):
-    """There is no Go, or it could not build a program."""
+    """Go is missing, or could not build a program."""
 
 
 def go_program(module: str, version: str) -> Path:

@@ -55,7 +55,7 @@ _READY = "Master has completed initialization"
 
 
 def hbase_jars() -> Path:
-    """The folder with HBase's jars."""
+    """Return the folder with HBase's jars."""
     return resolve_jars([f"org.apache.hbase:hbase-{name}:{VERSION}" for name in ARTIFACTS], f"hbase-{VERSION}")
 
 
@@ -126,7 +126,7 @@ class HBase(Server):
         hbase.wait_until(lambda: _READY in hbase.output(), READY_TIMEOUT_SECONDS)
 
     def start_thrift(self) -> None:
-        """Start the Thrift server, and wait until it answers a question that HBase has to answer."""
+        """Start the Thrift server, and wait until it answers a request to HBase."""
         command = self._command("org.apache.hadoop.hbase.thrift.ThriftServer", 256)
         command += ["-b", "127.0.0.1", "-p", str(self.thrift_port)]
         self._thrift = ServerProcess(f"HBase {VERSION} Thrift", command, self.folder / "thrift.log")
@@ -148,7 +148,7 @@ class HBase(Server):
 
     @contextmanager
     def thrift2(self) -> Iterator[int]:
-        """A Thrift 2 server for a while; its port."""
+        """Run a Thrift 2 server, and yield its port."""
         port = free_ports(1)
         command = self._command("org.apache.hadoop.hbase.thrift2.ThriftServer", 256)
         command += ["-b", "127.0.0.1", "-p", str(port)]
@@ -174,13 +174,13 @@ class HBase(Server):
         self.start_thrift()
 
     def kill(self) -> None:
-        """Kill whatever runs."""
+        """Kill all running processes."""
         for server in (self._thrift, *self._region_servers, self._hbase, self._zookeeper):
             if server is not None:
                 server.kill()
 
     def connection(self, timeout_seconds: float = 90) -> happybase.Connection:
-        """A connection to the Thrift server; the first call after a start may take half a minute."""
+        """Return a connection to the Thrift server; the first call after a start may take half a minute."""
         return happybase.Connection("127.0.0.1", self.thrift_port, timeout=int(timeout_seconds * 1000))
 
     def _answers(self) -> bool:

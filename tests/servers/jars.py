@@ -63,7 +63,7 @@ IVY_PATTERN = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
 
 
 class JarsError(Exception):
-    """The registry did not give the jars."""
+    """The registry did not provide the jars."""
 
 
 def java_command(tool: str = "java") -> str:
@@ -111,7 +111,7 @@ def resolve_jars(coordinates: Sequence[str], name: str, resolver: str | None = N
 
 
 def check_jars(folder: Path, lock: Path = LOCK) -> None:
-    """See that a folder holds no jar but those of a lock file, which has a SHA-256 and a name in each line.
+    """Check that a folder holds only the jars of a lock file, which has a SHA-256 and a name in each line.
 
     The resolvers name the same jar differently, so that the contents decide.
 

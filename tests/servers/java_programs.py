@@ -122,7 +122,7 @@ def dump_store(version: str, store: Path) -> list[Row]:
 
 
 def produce_every_kind(rocketmq: RocketMQ, *kinds: str) -> list[Row]:
-    """Send messages of the kinds named, or of all, and wait for what the broker owes of them."""
+    """Send messages of the given kinds, or of all, and wait for the records that the broker derives from them."""
     return run_java(rocketmq, "ProduceEveryKind", [rocketmq.name_server_address, *kinds])
 
 
@@ -138,12 +138,12 @@ def consume_all(rocketmq: RocketMQ, *topics: str) -> list[Row]:
 
 
 def count_origins(rocketmq: RocketMQ, topic: str, timeout_seconds: float = 600) -> list[Row]:
-    """Tell which replayed messages each queue of a topic has, in their order, as a consumer sees them."""
+    """Return the replayed messages of each queue of a topic, in order, as a consumer sees them."""
     return run_java(rocketmq, "CountOrigins", [rocketmq.name_server_address, topic], timeout_seconds, jvm=FAST_JVM)
 
 
 def look_up(rocketmq: RocketMQ, *questions: tuple[str, str, str]) -> list[Row]:
-    """Ask the broker's index, its messages by id, and its queues' offsets.
+    """Query the broker's index, its messages by id, and its queues' offsets.
 
     Args:
         rocketmq: The running servers.

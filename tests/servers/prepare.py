@@ -1,4 +1,4 @@
-"""Fetch and build what the servers of the tests are made of, before any test's time is counted.
+"""Download and build of everything that the tests' servers need, before any test's time is measured.
 
     python -m tests.servers.prepare
 
@@ -33,7 +33,7 @@ PARTS: dict[str, Callable[[], object]] = {
 
 
 def main() -> None:
-    """Have all of them, and tell how long each took."""
+    """Prepare everything, and print how long each part took."""
     for what, make in PARTS.items():
         started = time.monotonic()
         make()

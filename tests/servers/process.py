@@ -1,4 +1,4 @@
-"""A server process: started, waited for by what it prints, stopped politely or killed."""
+"""A server process: started, observed by its output, stopped cleanly or killed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _PortBlock:
         raise ServerError(f"every block of {PORTS_PER_PROCESS} ports in {PORT_RANGE} is in use; locks are in {folder}")
 
     def take(self, count: int, ip: str) -> int:
-        """Return the first of `count` neighbouring free ports, which come again only after all the others."""
+        """Return the first of `count` neighbouring free ports; ports are reused only after all others."""
         for _ in self._ports:
             if self._next + count > self._ports.stop:
                 self._next = self._ports.start
@@ -74,7 +74,7 @@ def _block_of(process: int) -> _PortBlock:
 
 
 def free_ports(count: int, ip: str = "127.0.0.1") -> int:
-    """Return the first of `count` neighbouring ports that nobody listens on, and that no other test is given.
+    """Return the first of `count` neighbouring ports that are free and given to no other test.
 
     Args:
         count: How many ports in a row are needed.
@@ -84,7 +84,7 @@ def free_ports(count: int, ip: str = "127.0.0.1") -> int:
 
 
 def is_free(port: int, ip: str) -> bool:
-    """Tell whether a server could listen on the port."""
+    """Return True if a server could listen on the port."""
     with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -124,12 +124,12 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives."""
+        """Return True if the process is running."""
         return self._process.poll() is None
 
     def output(self) -> str:
@@ -171,6 +171,6 @@ class ServerProcess:
             raise self.error(f"did not stop within {timeout_seconds:.0f} s") from None
 
     def kill(self) -> None:
-        """End the process by SIGKILL: it has no chance to write anything more."""
+        """End the process by SIGKILL, so that it cannot write anything more."""
         self._process.kill()
         self._process.wait()

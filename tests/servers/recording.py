@@ -1,4 +1,4 @@
-"""A store with a record of every kind, written by a real broker, and RocketMQ's word on each.
+"""A store with a record of every kind, written by a real broker, with RocketMQ's description of each.
 
 The broker runs on small files and short delays, gets everything that `ProduceEveryKind` and
 `FailingConsumer` do, and then, where the machine has an IPv6 loopback, is restarted there for some
@@ -121,12 +121,12 @@ def record(version: str, folder: Path) -> None:
 
 
 def has_pop(version: str) -> bool:
-    """Tell whether a version has pop consumption, timers and the V2 magic code: 5.x does."""
+    """Return True if a version has pop consumption, timers and the V2 magic code, as 5.x does."""
     return int(version.partition(".")[0]) >= 5
 
 
 def _wait_for_pop_retries(rocketmq: RocketMQ, timeout_seconds: float = 60) -> None:
-    """Wait until the broker has put what was popped and forgotten into the retry topic."""
+    """Wait until the broker has put unacknowledged popped messages into the retry topic."""
     deadline = time.monotonic() + timeout_seconds
     while max_offset(rocketmq.broker_address, POP_RETRY_TOPIC) < POPPED_COUNT:
         if time.monotonic() > deadline:
@@ -135,6 +135,6 @@ def _wait_for_pop_retries(rocketmq: RocketMQ, timeout_seconds: float = 60) -> No
 
 
 def _load(folder: Path) -> RecordedStore:
-    """Read what `record` left."""
+    """Read the result of `record`."""
     told = json.loads((folder / "recorded.json").read_text())
     return RecordedStore(store=folder / "store", **told)

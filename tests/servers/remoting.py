@@ -1,4 +1,4 @@
-"""The few questions to a RocketMQ server that the tests' harness has, over this system's own client.
+"""Requests of the tests' harness to a RocketMQ server, over this project's own client.
 
 With them "ready" means that a client would find the broker, not that some time has passed; and a
 pop can be left unacknowledged, which RocketMQ's own client never does.
@@ -37,7 +37,7 @@ class PopRequest(NamedTuple):
 
 
 def knows_broker(name_server_address: str, broker_address: str) -> bool:
-    """Tell whether a broker has registered at a name server.
+    """Return True if a broker has registered at a name server.
 
     Args:
         name_server_address: `ip:port`.

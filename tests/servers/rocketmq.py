@@ -227,17 +227,17 @@ class RocketMQ(Server):
 
     @property
     def name_server_address(self) -> str:
-        """What clients are given, `ip:port`; the name server is always on IPv4."""
+        """Return the name server's `ip:port` for clients, which is always on IPv4."""
         return f"127.0.0.1:{self._name_server_port}"
 
     @property
     def broker_address(self) -> str:
-        """The broker's `ip:port` as RocketMQ writes it (an IPv6 address without brackets)."""
+        """Return the broker's `ip:port` as RocketMQ writes it (an IPv6 address without brackets)."""
         return f"{self.ip}:{self._broker_port}"
 
     @property
     def broker(self) -> ServerProcess:
-        """The broker's process."""
+        """Return the broker's process."""
         if self._broker is None:
             raise ServerError("the broker was not started")
         return self._broker
@@ -311,7 +311,7 @@ class RocketMQ(Server):
                 (self._name_server.kill if self._archives_to is None else self._name_server.stop)()
 
     def kill(self) -> None:
-        """Kill whatever runs."""
+        """Kill all running processes."""
         for server in (self._broker, self._name_server):
             if server is not None:
                 server.kill()
@@ -367,7 +367,7 @@ StartBroker = Callable[..., RocketMQ]
 
 
 def _property(value: object) -> str:
-    """Write a value as Java's properties files have it."""
+    """Return a value in the form of Java's properties files."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value).replace("\\", "\\\\")

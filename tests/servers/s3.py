@@ -50,7 +50,7 @@ class S3Server(Server):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens; the same after it was started again."""
+        """Return the address where it listens, which does not change at a restart."""
         return "127.0.0.1", self._port
 
     @property
@@ -87,7 +87,7 @@ class S3Server(Server):
         }
 
     def client(self) -> Any:
-        """Return a client for the tests' own looks and changes."""
+        """Return a client for the tests' own reads and writes."""
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -98,7 +98,7 @@ class S3Server(Server):
         )
 
     def _metadata_options(self) -> list[str]:
-        """It keeps metadata in extended attributes, or beside the data where the file system has none."""
+        """Return options that keep metadata in extended attributes, or beside the data if the file system has none."""
         try:
             os.setxattr(self._folder, "user.commitlake", b"1")
         except OSError:

@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Server(ABC):
-    """One server, or some that are started and ended together."""
+    """One server, or several that are started and ended together."""
 
     def __enter__(self) -> Self:
         """Start it."""
@@ -17,7 +17,7 @@ class Server(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it, or kill it where a test failed: the error to be seen is the test's."""
+        """Stop it, or kill it if a test failed, so that the test's error is shown."""
         if kind is None:
             self.stop()
         else:
@@ -29,8 +29,8 @@ class Server(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End by SIGKILL whatever runs of it."""
+        """End all its running processes by SIGKILL."""
 
     def stop(self) -> None:
-        """Stop it cleanly; kill it where a clean stop takes long and nobody reads its data again."""
+        """Stop it cleanly; kill it if a clean stop takes long and its data is not read again."""
         self.kill()

@@ -1,1 +1,1 @@
-"""What tests share: builders of stores, lakes and messages, fixtures, and waiting. Servers are in `tests.servers`."""
+"""Code that tests share: builders of stores, lakes and messages, fixtures, waiting. Servers are in `tests.servers`."""

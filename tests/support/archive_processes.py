@@ -1,4 +1,4 @@
-"""Archive runs in processes of their own, `tests.integration.killed.child`, which are told when to begin and killed."""
+"""Archive runs in processes of their own (`tests.integration.killed.child`), which tests start on command and kill."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AHEAD = 3  # processes that start while another runs
 
 
 def launch(where: str, store: Path | str, lake: Path, step: str | None = None) -> subprocess.Popen[str]:
-    """A process that will be ready to archive, in a process group of its own; see `child` for the store."""
+    """Start a process that prepares to archive, in a process group of its own; see `child` for the store."""
     arguments = [where, str(store), str(lake), *([step] if step else [])]
     command = [sys.executable, "-m", "tests.integration.killed.child", *arguments]
     return subprocess.Popen(
@@ -29,7 +29,7 @@ def launch(where: str, store: Path | str, lake: Path, step: str | None = None) -
 
 @contextmanager
 def ready(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """The process, about to archive; nothing of it is left behind."""
+    """Yield the process once it is about to archive, and kill it and its children at the end."""
     with process:
         try:
             assert process.stdout is not None
@@ -43,7 +43,7 @@ def ready(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 def archive_process(
     where: str, store: Path | str, lake: Path, step: str | None = None
 ) -> AbstractContextManager[subprocess.Popen[str]]:
-    """A process that is about to archive."""
+    """Start a process that is about to archive."""
     return ready(launch(where, store, lake, step))
 
 
@@ -51,7 +51,7 @@ def archive_process(
 def launched_ahead(
     where: str, store: Path | str, lake: Path, steps: Iterable[str | None]
 ) -> Iterator[Iterator[subprocess.Popen[str]]]:
-    """A process for each step, the next ones starting meanwhile: nearly all of their time is the start."""
+    """Start a process for each step in advance, because nearly all of their time is spent starting."""
     waiting: deque[subprocess.Popen[str]] = deque()
     coming = iter(steps)
 
@@ -77,14 +77,14 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def begin(process: subprocess.Popen[str]) -> None:
-    """Let it go on."""
+    """Let a process continue."""
     assert process.stdin is not None
     process.stdin.write("go\n")
     process.stdin.flush()
 
 
 def archive(where: str, store: Path | str, lake: Path) -> float:
-    """A run that is left in peace; the seconds it took."""
+    """Run an archive without interruption, and return the seconds it took."""
     with archive_process(where, store, lake) as process:
         begin(process)
         assert process.stdout is not None

@@ -30,7 +30,7 @@ _MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
 
 
 def write_lake(root: Path, counted: Sequence[bool] = (True, True)) -> Path:
-    """A folder with a store, `broker-a`, and a lake of some runs; a record of the last one is damaged.
+    """Create a folder with a store, `broker-a`, and a lake of several runs; a record of the last run is damaged.
 
     Args:
         root: the folder.
@@ -50,7 +50,7 @@ class _NoJudge:
     """A judge that finds nothing."""
 
     def add(self, stretch: pa.Table) -> None:
-        """Look at nothing."""
+        """Ignore a profile."""
 
     def report(self) -> QualityReport:
         """Return an empty report."""
@@ -58,26 +58,26 @@ class _NoJudge:
 
 
 def judge_nothing(_: RunFacts) -> _NoJudge:
-    """Leave out the judgement, which takes seconds to load; the profiles are written as ever."""
+    """Skip the check of expectations, which takes seconds to load; profiles are still written."""
     return _NoJudge()
 
 
 def write_jmq_lake(root: Path) -> Path:
-    """The same of a JMQ store, of one run."""
+    """Create the same for a JMQ store, with one run."""
     store = write_jmq_store(root / "broker-a", 200)
     run_archive(HERE, Config(str(store), str(root / "lake"), judge=judge_nothing))
     return root
 
 
 def change_messages(root: Path, change: Callable[[list[Row]], list[Row]]) -> None:
-    """Replace the rows of `messages` by what a function makes of them, by physical offset."""
+    """Replace the rows of `messages` by a function's result, by physical offset."""
     table = DeltaTable(str(root / "lake" / "messages"))
     rows = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"])
     write_deltalake(table, pa.Table.from_pylist(change(rows), schema=_MESSAGES), mode="overwrite")
 
 
 def change_each_column(rows: list[Row]) -> list[Row]:
-    """Change one column of each of some rows, every column once, and make each of them null in another row."""
+    """Change every column once in one row, and set it to null in another row."""
     names = [name for name in MESSAGES.names if name not in ("broker", "physical_offset")]
     for number, name in enumerate(names):
         rows[number][name] = _other(name, rows[number][name])
@@ -115,7 +115,7 @@ def delete_pack(root: Path) -> None:
 
 
 def lose_keys(root: Path) -> None:
-    """Delete some keys, and add one that no message has."""
+    """Delete some keys, and add one without a message."""
     table = DeltaTable(str(root / "lake" / "message_keys"))
     rows = table.to_pyarrow_table()
     write_deltalake(table, pa.concat_tables([rows.slice(9), rows.slice(20, 1)]), mode="overwrite")
@@ -124,7 +124,7 @@ def lose_keys(root: Path) -> None:
 def audit_json(
     root: Path, capsys: pytest.CaptureFixture[str], *more: str, store: str = "{broker}"
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Audit a lake of a folder, with its stores; the exit code and what was printed as JSON."""
+    """Audit the lake in a folder against its stores, and return the exit code and the JSON output."""
     capsys.readouterr()
     arguments = ["--lake", str(root / "lake"), "--store", str(root / store), "--quiet", "--output", "json"]
     code = audit.main([*arguments, *more])

@@ -1,4 +1,4 @@
-"""Batches that the compiled reader makes of a log in a store."""
+"""Batches that the compiled reader returns for a log in a store."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SIZE = 8192
 
 
 def arrow_schema(*columns: str) -> pa.Schema:
-    """These columns of the source, or all."""
+    """Return the given columns of the source, or all."""
     return to_arrow_schema(StructType([SOURCE[name] for name in columns] or SOURCE.fields), timezone="UTC")
 
 
 def splits_of(root: Path, data: bytes) -> list[Split]:
-    """The splits of a store with one open segment."""
+    """Return the splits of a store with one open segment."""
     (store,) = find_stores(str(write_store(root, [(0, data)])), "b")
     return plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 20)
 
@@ -36,11 +36,11 @@ def splits_of(root: Path, data: bytes) -> list[Split]:
 def rows_of(
     splits: Sequence[Split], mode: Mode = Mode.PERMISSIVE, *columns: str, **request: object
 ) -> list[dict[str, object]]:
-    """All rows of a read."""
+    """Return all rows of a read."""
     wanted = Request(arrow_schema(*columns), mode, **request)  # type: ignore[arg-type]
     return [row for split in splits for batch in read_split(split, wanted) for row in batch.to_pylist()]
 
 
 def log_of(sent: Sequence[NewMessage]) -> bytes:
-    """An open segment."""
+    """Return an open segment."""
     return open_segment(sent, SIZE)

@@ -1,4 +1,4 @@
-"""A lake with bodies that can be read, bodies that are damaged, and bodies that are gone."""
+"""A lake with readable, damaged and missing bodies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BODIES: list[tuple[str, bytes, str]] = [  # key, stored body, codec
 
 
 def write_lake_of_bodies(root: Path) -> Path:
-    """Write a lake with a message for each of `BODIES`, and four whose body is absent, expired or another.
+    """Write a lake with a message for each of `BODIES`, and four whose body is absent, expired or different.
 
     Args:
         root: its folder.

@@ -27,7 +27,7 @@ PRODUCER_HOST = Host.of("127.0.0.1", 50123)
 
 @dataclass
 class Peer:
-    """A client without a network: what it is sent is kept."""
+    """A client without a network, which keeps what it receives."""
 
     dispatcher: Dispatcher
     sent: list[Command] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Peer:
     def ask(
         self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"", version: int = 513
     ) -> Command:
-        """Send a request, and give the answer, which must have come at once."""
+        """Send a request, and return the answer, which must be immediate."""
         found = self.ask_later(code, fields, body, version)
         answers = [command for command in found if command.is_response]
         assert len(answers) == 1, answers
@@ -54,7 +54,7 @@ class Peer:
         version: int = 513,
         flag: int = 0,
     ) -> list[Command]:
-        """Send a request, and give what came back, also for one that takes several slices."""
+        """Send a request, and return all answers, also if it takes several slices."""
         before = len(self.sent)
         self.ask_once(code, fields, body, version, flag)
         while self.dispatcher.work():
@@ -69,7 +69,7 @@ class Peer:
         version: int = 513,
         flag: int = 0,
     ) -> list[Command]:
-        """Send a request, and give what came back after its first slice."""
+        """Send a request, and return the answers after its first slice."""
         before = self.last_opaque = len(self.sent)
         text = {
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (fields or {}).items()
@@ -79,18 +79,18 @@ class Peer:
         return self.sent[before:]
 
     def tell(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> list[Command]:
-        """Send a request one way."""
+        """Send a one-way request."""
         return self.ask_later(code, fields, body, flag=FLAG_ONE_WAY)
 
     def heartbeat(self, client_id: str, group: str, topic: str, expression: str = "*", kind: str = "TAG") -> Command:
-        """Say that a consumer is here."""
+        """Send a heartbeat of a consumer."""
         subscription = SubscriptionData(topic, expression, sub_version=1, expression_type=kind)
         data = ConsumerData(group, subscription_data_set=(subscription,))
         return self.ask(RequestCode.HEART_BEAT, body=serialize_body(Heartbeat(client_id, (), (data,))))
 
 
 def send_fields(topic: str, properties: Mapping[str, str] | None = None, **others: object) -> dict[str, object]:
-    """The header of a send V2."""
+    """Return the header of a send V2."""
     text = "".join(f"{key}\x01{value}\x02" for key, value in (properties or {}).items())
     letters = {"a": "producers", "b": topic, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": BORN_MS, "h": 0, "i": text,
                "j": 0, "k": False, "m": False}  # fmt: skip
@@ -98,7 +98,7 @@ def send_fields(topic: str, properties: Mapping[str, str] | None = None, **other
 
 
 def pull_fields(topic: str, queue_id: int = 0, offset: int = 0, **others: object) -> dict[str, object]:
-    """The header of a pull that does not wait, with its own subscription."""
+    """Return the header of a pull that does not wait, with its own subscription."""
     fields: dict[str, object] = {
         "consumerGroup": "consumers", "topic": topic, "queueId": queue_id, "queueOffset": offset, "maxMsgNums": 32,
         "sysFlag": 4, "commitOffset": -1, "suspendTimeoutMillis": 15_000, "subscription": "*", "subVersion": 1,
@@ -107,7 +107,7 @@ def pull_fields(topic: str, queue_id: int = 0, offset: int = 0, **others: object
 
 
 def records(body: bytes | memoryview) -> list[Message]:
-    """The records of an answer."""
+    """Return the records of an answer."""
     found, position = [], 0
     while position < len(body):
         parsed = parse_message(bytes(body), position)
@@ -118,7 +118,7 @@ def records(body: bytes | memoryview) -> list[Message]:
 
 
 def message_store(dispatcher: Dispatcher) -> MessageStore:
-    """The store of a broker whose files have RocketMQ's layout."""
+    """Return the store of a broker with files in RocketMQ's format."""
     store = dispatcher.broker.store
     assert isinstance(store, MessageStore)
     return store
@@ -127,13 +127,13 @@ def message_store(dispatcher: Dispatcher) -> MessageStore:
 def open_broker(
     root: Path, clock: Clock, options: BrokerOptions | None = None, accounts: Accounts | None = None
 ) -> Dispatcher:
-    """A broker on a new small store; the store is to be closed."""
+    """Open a broker on a new small store, which the caller must close."""
     store = MessageStore.open(root, SMALL, clock=clock)
     return Dispatcher(Broker(store, options or BrokerOptions()), accounts)
 
 
 def answer_of(server: NameServer, channel: Channel, request: Command) -> Command:
-    """Return a name server's answer to a request, also for one that takes several slices."""
+    """Return a name server's answer to a request, also if it takes several slices."""
     answer = server.handle(channel, request)
     while not isinstance(answer, Command):
         try:

@@ -16,7 +16,7 @@ CHROMIUM = "/usr/bin/chromium"
 
 @contextmanager
 def running_browser() -> Iterator[Browser]:
-    """Chromium, as it is installed on this machine, until the `with` ends."""
+    """Run the installed Chromium until the block ends."""
     path = os.environ.get("CHROMIUM", CHROMIUM)
     assert Path(path).exists(), f"{path} is missing: install Chromium (apt-get install chromium), or set CHROMIUM"
     with sync_playwright() as playwright:
@@ -27,7 +27,7 @@ def running_browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened_tab(browser: Browser, width: int, scheme: Literal["light", "dark"] = "light") -> Iterator[Page]:
-    """A tab that fails at any error, and at any request but that of the page itself."""
+    """Open a tab that fails on any error, and on any request except that of the page itself."""
     wrong: list[str] = []
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()

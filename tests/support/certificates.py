@@ -1,4 +1,4 @@
-"""Keys and certificates for tests, made anew for each run; none is kept.
+"""Keys and certificates for tests, generated anew for each run.
 
 authority.pem                   signs the others
 server.pem, server.key.pem      for 127.0.0.1
@@ -28,7 +28,7 @@ class Certificates:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make them."""
+        """Create the certificates."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         authority_key, authority = self._make("authority", None, None, is_authority=True)

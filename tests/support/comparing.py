@@ -1,4 +1,4 @@
-"""What Spark gives and what plain Python says, in a form in which they can be compared."""
+"""Rows of Spark and of plain Python in comparable form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 def plain_rows(path: Path | str) -> list[Row]:
-    """Every record of the stores as the plain reader sees it, in order of broker and offset."""
+    """Return every record of the stores as the plain reader sees it, in order of broker and offset."""
     rows = [
         row_of(found.message, store.broker)
         for store in find_stores(str(path))
@@ -32,7 +32,7 @@ def plain_rows(path: Path | str) -> list[Row]:
 
 
 def spark_rows(frame: DataFrame) -> list[Row]:
-    """Rows as plain values, in order of broker and offset: times as ms, maps as dictionaries."""
+    """Return rows as plain values, in order of broker and offset: times as ms, maps as dictionaries."""
     rows = [
         {
             name: dict(value) if name == "properties" and value is not None else _plain(value)
@@ -50,11 +50,11 @@ def _plain(value: object) -> object:
 
 
 def intact(rows: Iterable[Row]) -> list[Row]:
-    """The rows that are messages, with the columns of the plain reader."""
+    """Return the rows that are messages, with the columns of the plain reader."""
     return [{name: row[name] for name in COLUMNS} for row in rows if row["size"] is not None]
 
 
 def with_entries(frame: DataFrame) -> DataFrame:
-    """The same with maps as sorted entries: maps have no order, and cannot be compared."""
+    """Return the DataFrame with maps as sorted entries, because maps have no order and cannot be compared."""
     maps = [name for name, kind in frame.dtypes if kind.startswith("map<")]
     return frame.withColumns({name: F.array_sort(F.map_entries(name)) for name in maps})

@@ -1,4 +1,4 @@
-"""Stores to measure on: what a shop's producers send, written by broker_lite.
+"""Stores for measurements, with messages of a shop's producers, written by broker_lite.
 
 Bodies are JSON of orders from a pool of distinct ones, and zstd takes them to about a third. The log holds each of
 them many times, but further apart than a compressor's frame of 256 KiB reaches. Every segment of a store is full, so
@@ -37,7 +37,7 @@ _DONE = "messages.json"
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A store to measure on.
+    """A store for measurements.
 
     Attributes:
         store: its folder.
@@ -53,7 +53,7 @@ class Corpus:
 
 
 def json_bodies(body_bytes: int, count: int = POOL_SIZE, seed: int = 1) -> list[bytes]:
-    """Distinct JSON texts of about a size, within a few percent where it is not too short for an order.
+    """Return distinct JSON texts of about a given size.
 
     Args:
         body_bytes: the wanted size.
@@ -92,7 +92,7 @@ def _item(chance: random.Random) -> dict[str, object]:
 
 
 def _with_note(chance: random.Random, text: bytes, size: int) -> bytes:
-    """A text filled up to a size with words of a customer's, where there is room for some."""
+    """Fill a text up to a size with a customer's words, if there is room."""
     room = size - len(text) - len(b',"note":""')
     if room <= 0:
         return text
@@ -105,7 +105,7 @@ def _json(value: dict[str, object]) -> bytes:
 
 
 def shop_batches(bodies: Sequence[bytes]) -> Iterator[list[NewMessage]]:
-    """Messages without end, as a producer's client makes them: key, unique key, tag, two properties of its own.
+    """Yield batches of messages without end, as a producer's client creates them: key, unique key, tag, two properties.
 
     Args:
         bodies: what they say, in their order again and again.
@@ -135,7 +135,7 @@ def shop_batches(bodies: Sequence[bytes]) -> Iterator[list[NewMessage]]:
 
 
 def make_corpora(folder: Path, gib: float, body_bytes: int, factors: Sequence[int]) -> list[Corpus]:
-    """Stores of some multiples of a size, or those that are there from an earlier run.
+    """Return stores of several multiples of a size, or those of an earlier run.
 
     Args:
         folder: where they are made, and kept.
@@ -172,7 +172,7 @@ def _make_stores(place: Path, segment_bytes: int, body_bytes: int, segments: dic
 
 
 def _fill(folder: Path, segment_bytes: int, body_bytes: int, segments: int) -> list[int]:
-    """Write messages until so many segments are full; how many messages each of them has."""
+    """Write messages until a number of segments is full, and return the number of messages in each."""
     options = StoreOptions(segment_size_bytes=segment_bytes, index_slots=1000, index_entries=4000, keep_index=False)
     counts = [0] * segments
     with MessageStore.open(folder, options) as store:

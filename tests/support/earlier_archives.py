@@ -1,4 +1,4 @@
-"""Archives as earlier versions made them."""
+"""Archives in the form of earlier versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commitlake.pipelines.topic_minutes.files import MinutesFiles
 
 @contextmanager
 def without_topic_minutes() -> Iterator[None]:
-    """Archive as a version did that did not know the table `topic_minutes`."""
+    """Archive like a version without the table `topic_minutes`."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(MinutesFiles, "finish", lambda _: [])
         yield

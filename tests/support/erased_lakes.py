@@ -1,4 +1,4 @@
-"""Lakes from which messages are erased, and a search for what must not be left of them."""
+"""Lakes with erased messages, and a search for remains of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNIQUE_KEY = f"7F{MARK}000000000000000000000017"
 
 
 def shop_message(number: int, *, secret: bool = False, **changes: object) -> NewMessage:
-    """A message with a key, a unique key, a phone number, and a body that tells its number.
+    """Return a message with a key, a unique key, a phone number, and a body with its number.
 
     It is the copy of one that was delayed, so that `edges` has a row of it.
     """
@@ -44,17 +44,17 @@ def shop_message(number: int, *, secret: bool = False, **changes: object) -> New
 
 
 def shop_messages(count: int, secrets: Sequence[int] = (SECRET,), first: int = 0) -> list[NewMessage]:
-    """Messages, some of which have the canary in their key, properties and body."""
+    """Return messages, some of which have the canary in their key, properties and body."""
     return [shop_message(number, secret=number in secrets) for number in range(first, first + count)]
 
 
 def archive(growing: GrowingLake) -> Result:
-    """Archive what is new in a store, with profiles and keys."""
+    """Archive the new messages of a store, with profiles and keys."""
     return run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing))
 
 
 def write_lake(folder: Path, runs: int = 2) -> GrowingLake:
-    """A lake of some runs of 50 messages each; the first run has the secret one."""
+    """Create a lake with several runs of 50 messages each; the first run has the secret one."""
     return _first_lake(runs)[0].copy_to(folder)
 
 
@@ -70,7 +70,7 @@ def _first_lake(runs: int) -> tuple[GrowingLake, tempfile.TemporaryDirectory[str
 
 
 def traces(root: Path, mark: str = MARK) -> list[str]:
-    """Return the files below a folder in which a text is, also compressed."""
+    """Return the files below a folder that contain a text, also compressed."""
     return sorted({str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and _holds(path, mark)})
 
 
@@ -84,7 +84,7 @@ def _holds(path: Path, mark: str) -> bool:
 
 
 def contents(pack: bytes) -> Iterator[bytes]:
-    """Yield the contents of a pack's frames, by looking for where frames begin."""
+    """Yield the contents of a pack's frames, found by searching for frame headers."""
     position = pack.find(_MAGIC)
     while position >= 0:
         following = pack.find(_MAGIC, position + 4)

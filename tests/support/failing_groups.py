@@ -1,4 +1,4 @@
-"""A consumer group that consumes some messages and fails on others, as a test tells it to."""
+"""A consumer group that consumes some messages and fails on others, as a test requires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class FailingGroup:
-    """Does what RocketMQ's own consumer does: sends back what has failed, and moves its offsets.
+    """A group that behaves like RocketMQ's own consumer: it sends back failed messages, and moves its offsets.
 
     Attributes:
         puller: of the group.
@@ -31,7 +31,7 @@ class FailingGroup:
         self._network.close()
 
     def messages(self, topic: str) -> list[tuple[MessageQueue, Message]]:
-        """All messages of a topic."""
+        """Return all messages of a topic."""
         return [
             (queue, message)
             for queue in self.puller.queues(topic)
@@ -39,7 +39,7 @@ class FailingGroup:
         ]
 
     def send_back(self, queue: MessageQueue, message: Message, delay_level: int) -> None:
-        """Fail on a message: it is retried after the delay of a level, or dead at once with -1."""
+        """Fail on a message, which is retried after the delay of a level, or becomes a dead letter with -1."""
         header = SendBackRequest(message.physical_offset, self._group, delay_level, message.msg_id, queue.topic)
         address = self.puller.routing.master(queue.broker_name)
         self._network.call(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)

@@ -1,4 +1,4 @@
-"""What verify says of a damaged store."""
+"""Checks of verify's findings for a damaged store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from commitlake.pipelines.verify.findings import Findings
 
 
 def check_findings(findings: Findings, expected: Mapping[str, int]) -> None:
-    """See that these findings of the store `a` were counted, no others, and that each says all that it should."""
+    """Check that exactly these findings of the store `a` were reported, with all their details."""
     assert findings.counts == expected
     for finding in findings:
         assert finding.place, finding

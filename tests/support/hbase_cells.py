@@ -1,4 +1,4 @@
-"""What a table of HBase holds, read without the code that is tested where that matters."""
+"""The content of an HBase table, read without the tested code where that matters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Cells = dict[bytes, dict[bytes, tuple[bytes, int]]]
 
 
 def all_cells(options: Options) -> Cells:
-    """Every cell of the table's messages and entries, with its timestamp."""
+    """Return every cell of the table's messages and entries, with its timestamp."""
     connection = happybase.Connection(options.host, options.port, timeout=90_000)
     try:
         rows = connection.table(options.table).scan(columns=[b"m"], include_timestamp=True, batch_size=2000)
@@ -27,7 +27,7 @@ def all_cells(options: Options) -> Cells:
 
 
 def hbase_rows(options: Options) -> list[dict[str, Any]]:
-    """All messages, in the order of their primary key."""
+    """Return all messages, in the order of their primary key."""
     with Client(options) as client:
         batches = [
             batch for salt in range(open_table(client).salts) for batch in read_salt(client, salt, MESSAGES.names)

@@ -1,4 +1,4 @@
-"""Tables of messages as an archive run writes them, made from a seed: a shop's, with all that is rare."""
+"""Tables of messages as an archive run writes them, generated from a seed, with rare cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BROKERS = ("broker-a", "broker-b")
 
 
 def message_rows(count: int, seed: int = 1, first: int = 0) -> list[dict[str, Any]]:
-    """Rows of `messages`: two brokers, several topics and dates, keys that messages share."""
+    """Return rows of `messages` with two brokers, several topics and dates, and shared keys."""
     chance = random.Random(seed * 1_000_003 + first)
     return [_row(number, chance) for number in range(first, first + count)]
 
@@ -74,7 +74,7 @@ def _row(number: int, chance: random.Random) -> dict[str, Any]:
 
 
 def rare_rows() -> list[dict[str, Any]]:
-    """Rows that no broker writes on a good day."""
+    """Return rows that brokers rarely write."""
     plain = message_rows(8, seed=99, first=10_000_000)
     plain[0] |= {"store_timestamp": None, "store_date": None, "topic": "orders"}
     plain[1] |= dict.fromkeys(("queue_id", "unique_key", "keys", "tags", "properties", "body_ref", "msg_id"))
@@ -90,7 +90,7 @@ def rare_rows() -> list[dict[str, Any]]:
 
 
 def append(uri: Path | str, rows: list[dict[str, Any]]) -> None:
-    """Write a version with these rows; the first makes the table."""
+    """Write a version with these rows; the first one creates the table."""
     table = pa.Table.from_pylist([{**row, "properties": _pairs(row["properties"])} for row in rows], SCHEMA)
     write_deltalake(str(uri), table, mode="append", partition_by=["store_date"])
 
@@ -100,13 +100,13 @@ def _pairs(properties: dict[str, str] | None) -> list[tuple[str, str]] | None:
 
 
 def delta_rows(uri: Path | str) -> list[dict[str, Any]]:
-    """All rows of a table, by place."""
+    """Return all rows of a table, by place."""
     table = DeltaTable(str(uri)).to_pyarrow_table()
     return by_place(table.to_pylist())
 
 
 def by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows in the order of their primary key, maps as dicts, columns by name."""
+    """Return the rows in the order of their primary key, with maps as dicts and columns by name."""
     plain = ({name: _plain(name, row[name]) for name in sorted(row)} for row in rows)
     return sorted(plain, key=lambda row: (row["broker"], row["physical_offset"]))
 
@@ -116,6 +116,6 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def chunks(count: int, size: int, seed: int = 1) -> Iterator[list[dict[str, Any]]]:
-    """`message_rows`, a part at a time."""
+    """Yield `message_rows` in parts."""
     for first in range(0, count, size):
         yield message_rows(min(size, count - first), seed, first)

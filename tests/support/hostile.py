@@ -1,4 +1,4 @@
-"""Logs whose bodies were made to mislead a reader: they hold records that know their place, and BLANKs."""
+"""Logs whose bodies mislead a reader: they contain records with correct offsets, and BLANKs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Body = Callable[[int], bytes]
 
 
 def store_record(body: Body, offset: int, number: int = 0, dialect: Dialect = ROCKETMQ) -> bytes:
-    """A record at a physical offset."""
+    """Return a record at a physical offset."""
     message = NewMessage(TOPIC, body(offset + BEFORE_BODY), START_MS, PRODUCER_HOST, properties=PROPERTIES)
     return serialize_message(
         message, queue_offset=number, physical_offset=offset, store_timestamp=START_MS + number,
@@ -28,7 +28,7 @@ def store_record(body: Body, offset: int, number: int = 0, dialect: Dialect = RO
 
 
 def fake_record(offset: int, beyond: int, topic: str = "fake", dialect: Dialect = ROCKETMQ) -> bytes:
-    """A record that proves itself at an offset, and whose properties are as many bytes of what follows it."""
+    """Return a record that is valid at an offset, and whose properties cover a number of following bytes."""
     message = NewMessage(topic, b"evil", START_MS, PRODUCER_HOST)
     data = bytearray(
         serialize_message(
@@ -49,7 +49,7 @@ FAKE_SIZE = len(fake_record(0, 0))
 
 
 class HostileLog:
-    """Makes a segment in which some bodies hold fakes, and fakes follow fakes through the bodies of several records.
+    """A segment in which some bodies contain fake records, also across several records.
 
     Attributes:
         starts: physical offsets at which records begin.
@@ -64,7 +64,7 @@ class HostileLog:
         share: float = 0.5,
         dialects: Sequence[Dialect] = (ROCKETMQ,),
     ) -> None:
-        """Fill `data`, all but the room for a BLANK; records and fakes are of these dialects by turns."""
+        """Fill `data` except the room for a BLANK, with records and fakes of these dialects in turn."""
         self._chance = chance
         self._dialects = dialects
         self._size = size
@@ -97,7 +97,7 @@ class HostileLog:
         return self._chance.randbytes(length)
 
     def _hostile(self, offset: int, length: int) -> bytes:
-        """A body with fakes in it; the last one may go on into what follows, and the next begin where it ends."""
+        """Return a body with fakes; the last one may extend beyond it, and the next ones begin at its end."""
         body = bytearray(self._chance.randbytes(length))
         end = offset + length
         at = self._next_fake if offset <= self._next_fake else offset + self._chance.randrange(length)
@@ -124,11 +124,11 @@ class HostileLog:
         return bytes(body)
 
     def closed(self) -> bytes:
-        """The segment as a broker leaves it."""
+        """Return the segment as a broker leaves it."""
         return (self.data + serialize_blank(self._size - len(self.data), self._dialects[0])).ljust(self._size, b"\0")
 
     def open(self) -> bytes:
-        """The segment as a broker writes it."""
+        """Return the segment as a broker writes it."""
         return self.data.ljust(self._size, b"\0")
 
 

@@ -14,7 +14,7 @@ _REFERENCES = re.compile(r"https?:|url\((?!#)|@import|<link|<img|<iframe|<object
 
 @dataclass(slots=True)
 class Element:
-    """An element.
+    """An element of a page.
 
     Attributes:
         name: of the tag.
@@ -28,25 +28,25 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All text in it."""
+        """Return all text of the element."""
         return "".join(child if isinstance(child, str) else child.text for child in self.children)
 
     @property
     def inner(self) -> list[Element]:
-        """All elements in it, in order."""
+        """Return all elements within it, in order."""
         children = [child for child in self.children if isinstance(child, Element)]
         return [found for child in children for found in [child, *child.inner]]
 
     def all(self, name: str) -> list[Element]:
-        """Return the elements of a name in it, in order."""
+        """Return the elements of a name within it, in order."""
         return [one for one in self.inner if one.name == name]
 
     def of_class(self, name: str) -> list[Element]:
-        """Return the elements in it that have a class, in order."""
+        """Return the elements of a class within it, in order."""
         return [one for one in self.inner if name in one.attributes.get("class", "").split()]
 
     def by_id(self, anchor: str) -> Element:
-        """Return the one element of an id."""
+        """Return the single element with an id."""
         (found,) = [one for one in [self, *self.inner] if one.attributes.get("id") == anchor]
         return found
 
@@ -70,7 +70,7 @@ class _Reader(HTMLParser):
 
 
 def parse_page(text: str) -> Element:
-    """Return a page's root; every element is closed."""
+    """Parse a page, in which every element must be closed, and return its root."""
     reader = _Reader()
     reader.feed(text)
     reader.close()
@@ -79,14 +79,14 @@ def parse_page(text: str) -> Element:
 
 
 def table_of(element: Element) -> list[list[str]]:
-    """Return the texts of the only table in an element, its heading first."""
+    """Return the texts of the only table in an element, starting with its heading."""
     (table,) = element.all("table")
     rows = table.all("tr")
     return [[cell.text for cell in row.children if isinstance(cell, Element)] for row in rows]
 
 
 def assert_self_contained(text: str) -> None:
-    """Check that a page refers to nothing outside, and that its policy allows its own style and script alone."""
+    """Check that a page refers to nothing outside, and that its policy allows only its own style and script."""
     assert _REFERENCES.search(text) is None
     root = parse_page(text)
     (policy,) = [meta.attributes["content"] for meta in root.all("meta") if "http-equiv" in meta.attributes]

@@ -1,4 +1,4 @@
-"""How many examples a property gets: few in every run, more before a release, many in `poe deep`."""
+"""Numbers of examples of a property: few in every run, more before a release, many in `poe deep`."""
 
 from __future__ import annotations
 

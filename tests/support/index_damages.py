@@ -9,33 +9,33 @@ from tests.support.store_damages import patch
 
 
 def index_paths(root: Path) -> list[Path]:
-    """The index files, oldest first."""
+    """Return the index files, oldest first."""
     return sorted((root / "index").iterdir())
 
 
 def index_entry(path: Path, number: int) -> indexfile.Entry:
-    """An entry of an index file."""
+    """Return an entry of an index file."""
     return indexfile.parse_entry(path.read_bytes(), indexfile.geometry_of(path.stat().st_size).entry_position(number))
 
 
 def put_index_entry(path: Path, number: int, value: indexfile.Entry) -> None:
-    """Overwrite it."""
+    """Overwrite an entry of an index file."""
     position = indexfile.geometry_of(path.stat().st_size).entry_position(number)
     patch(path, position, indexfile.serialize_entry(value))
 
 
 def index_header(path: Path) -> indexfile.Header:
-    """The header of an index file."""
+    """Return the header of an index file."""
     return indexfile.parse_header(path.read_bytes())
 
 
 def put_index_header(path: Path, value: indexfile.Header) -> None:
-    """Overwrite it."""
+    """Overwrite the header of an index file."""
     patch(path, 0, indexfile.serialize_header(value))
 
 
 def chained(path: Path, *, at_end: bool) -> int:
-    """The number of an entry whose chain goes on behind it, or ends with it; not the first, nor its slot's newest."""
+    """Return the number of an entry within or at the end of a chain, neither the first nor a slot's newest."""
     geometry = indexfile.geometry_of(path.stat().st_size)
     entries = {number: index_entry(path, number) for number in range(2, geometry.entries)}
     led_to = {each.previous_entry for each in entries.values()}
@@ -43,7 +43,7 @@ def chained(path: Path, *, at_end: bool) -> int:
 
 
 def swap_slots(root: Path) -> None:
-    """Two slots of an index file in one another's place."""
+    """Exchange two slots of an index file."""
     path = index_paths(root)[1]
     geometry = indexfile.geometry_of(path.stat().st_size)
     content = path.read_bytes()

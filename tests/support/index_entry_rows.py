@@ -31,7 +31,7 @@ def _given(root: Path, options: dict[str, object]) -> dict[str, str]:
 
 
 def read_queue_rows(root: Path, **given: object) -> Rows:
-    """The rows of `consumequeue`, with these options."""
+    """Return the rows of `consumequeue` for these options."""
     options = parse_queue_options(_given(root, given))
     schema, filters = to_arrow_schema(QUEUE_ENTRIES, timezone="UTC"), options.narrowing.filters
     return [
@@ -43,7 +43,7 @@ def read_queue_rows(root: Path, **given: object) -> Rows:
 
 
 def read_index_rows(root: Path, **given: object) -> Rows:
-    """The rows of `indexfile`, with these options."""
+    """Return the rows of `indexfile` for these options."""
     options = parse_index_options(_given(root, given))
     schema, narrowing = to_arrow_schema(_TABLES[options.content], timezone="UTC"), options.read.narrowing
     return [

@@ -1,4 +1,4 @@
-"""Small stores with a broker's indexes, and what a plan leads to, read in plain Python: no column, no Spark."""
+"""Small stores with a broker's indexes, and reads by plan in plain Python, without columns and Spark."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ _PRODUCER = Host.of("192.168.1.10", 50123)
 
 
 class Clock:
-    """A clock that goes on by a second whenever it is asked."""
+    """A clock that advances by a second at every call."""
 
     def __init__(self) -> None:
         self.now_ms = STORED_MS
 
     def __call__(self) -> int:
-        """The time, in ms since 1970."""
+        """Return the time in ms since 1970."""
         self.now_ms += STEP_MS
         return self.now_ms
 
 
 def unique_key(number: int) -> str:
-    """A message id as clients make them."""
+    """Return a message id in the clients' form."""
     return f"{number:032X}"
 
 
 def message(number: int, chance: random.Random, max_body: int = 200) -> NewMessage:
-    """Every twentieth message is of the topic `rare`; every message has a key of its own and one of fifty."""
+    """Return a message; every twentieth is of the topic `rare`, and each has a key of its own and one of fifty."""
     return NewMessage(
         RARE if number % 20 == 0 else f"topic-{number % 3}",
         chance.randbytes(chance.randrange(max_body)),
@@ -70,7 +70,7 @@ def message(number: int, chance: random.Random, max_body: int = 200) -> NewMessa
 def write_indexed_store(
     root: Path, count: int = 600, seed: int = 1, options: StoreOptions = OPTIONS, max_body: int = 200
 ) -> Path:
-    """A store with its log, its ConsumeQueues and its IndexFiles."""
+    """Create a store with its log, its ConsumeQueues and its IndexFiles."""
     chance = random.Random(seed)
     with MessageStore.open(root, options, clock=Clock()) as store:
         for number in range(count):
@@ -79,19 +79,19 @@ def write_indexed_store(
 
 
 def without_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let look-ups cost nothing but their bytes: small segments are then worth one, too."""
+    """Make look-ups cost only their bytes, so that they pay in small segments, too."""
     monkeypatch.setattr(index_answer, "SEEK_BYTES", 0)
     monkeypatch.setattr(splits, "MAX_GAP_BYTES", 0)
 
 
 def plan_of(root: Path | str, **options: object) -> ReadPlan:
-    """The plan of a read with these options."""
+    """Return the plan of a read with these options."""
     parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     return plan_read(parsed, narrow(parsed))
 
 
 def wanted(messages: Iterable[Message], filters: Filters) -> list[Message]:
-    """Messages that pass the filters, in other words than the source's."""
+    """Return the messages that pass the filters, computed independently of the source."""
     return [
         found
         for found in messages
@@ -106,7 +106,7 @@ def wanted(messages: Iterable[Message], filters: Filters) -> list[Message]:
 
 
 def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterator[Message]:
-    """The records that splits lead to; a bad range or a gap is an error."""
+    """Yield the records of splits; a bad range or a gap is an error."""
     for split in planned:
         assert not split.missing, split
         with OpenSegment(split.path) as file:
@@ -124,12 +124,12 @@ def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterat
 
 
 def read_by_plan(root: Path | str, **options: object) -> list[Message]:
-    """What a read with these options gives, by its plan."""
+    """Return the result of a read with these options by its plan."""
     parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     return wanted(read_splits(plan_of(root, **options).splits), narrow(parsed).filters)
 
 
 def read_by_scan(root: Path | str, **options: object) -> list[Message]:
-    """What it should give: all records, filtered."""
+    """Return the expected result: all records, filtered."""
     parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     return wanted(read_splits(plan_of(root).splits), narrow(parsed).filters)

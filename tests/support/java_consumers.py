@@ -1,4 +1,4 @@
-"""RocketMQ's consumers of a topic that has a volume of messages."""
+"""RocketMQ's consumers for a topic with many messages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ VOLUME = 1500
 def consume(
     broker: BrokerLite, version: str, way: str, expression: str = "*", consumers: int = 1, messages: int = VOLUME
 ) -> list[Row]:
-    """What consumers get."""
+    """Return the messages that consumers receive."""
     arguments = [broker.name_server_address, way, TOPIC, f"by-{way}", expression, str(consumers), str(messages), "60"]
     return run_java(version, "Consumers", arguments)
 
 
 def keys(rows: list[Row]) -> set[str]:
-    """The messages' unique keys."""
+    """Return the messages' unique keys."""
     return {row["unique_key"] for row in rows}

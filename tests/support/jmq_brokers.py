@@ -1,4 +1,4 @@
-"""Brokers in JMQ's layout for tests, and what clients ask of them."""
+"""Brokers with JMQ's format for tests, and clients' requests to them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SECOND = 1000
 
 
 def open_jmq_broker(root: Path, clock: Clock) -> Dispatcher:
-    """A broker on a small store; the store is to be closed."""
+    """Open a broker on a small store, which the caller must close."""
     store = JmqStore.open(root, OPTIONS, clock=clock)
     return Dispatcher(Broker(store, BrokerOptions(address=BROKER)))
 
 
 def send(peer: Peer, number: int = 0, **fields: object) -> Command:
-    """Send a message whose body and keys tell its number."""
+    """Send a message whose body and keys contain its number."""
     properties = {"UNIQ_KEY": f"U{number}", "KEYS": f"order-{number}", "TAGS": f"tag{number % 3}"}
     header = send_fields("orders", properties, **fields)
     answer = peer.ask(RequestCode.SEND_MESSAGE_V2, header, f"body {number}".encode())
@@ -39,13 +39,13 @@ def send(peer: Peer, number: int = 0, **fields: object) -> Command:
 
 
 def pull(peer: Peer, topic: str, offset: int = 0, queue_id: int = 0, group: str = "consumers") -> list[Message]:
-    """What a consumer gets."""
+    """Return the messages that a consumer receives."""
     answer = peer.ask(RequestCode.PULL_MESSAGE, pull_fields(topic, queue_id, offset, consumerGroup=group))
     return records(answer.body)
 
 
 def send_back(peer: Peer, message: Message, **fields: object) -> Command:
-    """Say that a consumer has failed on a message."""
+    """Report that a consumer has failed on a message."""
     header: dict[str, object] = {
         "offset": message.physical_offset, "group": "consumers", "delayLevel": 0, "originMsgId": message.msg_id,
         "originTopic": message.topic, "unitMode": False, "maxReconsumeTimes": 16,
@@ -54,23 +54,23 @@ def send_back(peer: Peer, message: Message, **fields: object) -> Command:
 
 
 def commit(peer: Peer, topic: str, offset: int, queue_id: int = 0, group: str = "consumers") -> None:
-    """Say that everything before an offset is done with."""
+    """Report that everything before an offset is processed."""
     header = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "commitOffset": offset}
     assert peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header).code == ResponseCode.SUCCESS
 
 
 def advance(dispatcher: Dispatcher, clock: Clock, milliseconds: int) -> None:
-    """Let time go by, and the broker do what is due."""
+    """Advance the time, and let the broker do what is due."""
     clock.now_ms += milliseconds
     dispatcher.tick(clock.now_ms)
 
 
 def consumptions(store: JmqStore) -> list[Consumption]:
-    """What the archive's agent would see, once it is on the disk."""
+    """Return the consume records that are on disk."""
     store.journal.flush()
     return ArchiveView(store.journal).consumed(0, 1 << 20)[0]
 
 
 def outcomes(store: JmqStore) -> list[tuple[int, Outcome, int]]:
-    """Of every consumption, the message's number in its queue, what became of it, and which delivery it was."""
+    """Return queue offset, outcome and delivery number of every consumption."""
     return [(one.queue_offset, one.outcome, one.attempt) for one in consumptions(store)]

@@ -1,4 +1,4 @@
-"""Ways to damage what only a JMQ store has; every one takes the store's folder."""
+"""Ways to damage files that only a JMQ store has; each takes the store's folder."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.store_damages import JMQ
 
 
 def add_queue(root: Path, *entries: Entry) -> None:
-    """Make a queue of another topic."""
+    """Create a queue of another topic."""
     path = root / "queue" / "another" / "0" / segment_name(0)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join(map(serialize_entry, entries)).ljust(JMQ.queue_file_bytes, b"\0"))
 
 
 def set_checkpoint(root: Path, **changes: int) -> None:
-    """Change what the checkpoint says, its CRC with it."""
+    """Change values of the checkpoint, and update its CRC."""
     path = root / "checkpoint"
     found = parse_journal_checkpoint(path.read_bytes())
     assert isinstance(found, JournalCheckpoint)

@@ -1,4 +1,4 @@
-"""Small stores in JMQ's layout, written by broker_lite, with everything in them."""
+"""Small stores in JMQ's format with all kinds of content, written by broker_lite."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RARE = "rare"
 
 
 def put(store: JournalStore, clock: Clock, numbers: range, seed: int = 1) -> None:
-    """Messages of four topics; every twentieth is of the topic `rare`."""
+    """Put messages of four topics; every twentieth is of the topic `rare`."""
     chance = random.Random(seed)
     for number in numbers:
         topic = RARE if number % 20 == 0 else f"topic-{number % 3}"
@@ -30,7 +30,7 @@ def put(store: JournalStore, clock: Clock, numbers: range, seed: int = 1) -> Non
 
 
 def write_jmq_store(root: Path, count: int = 600) -> Path:
-    """Several journal files and queue files, and two applications that have consumed some of it."""
+    """Create several journal files and queue files, and two applications with consumed messages."""
     clock = Clock()
     with JournalStore.open(root, OPTIONS, clock=clock, chance=random.Random(1)) as store:
         put(store, clock, range(count))
@@ -40,7 +40,7 @@ def write_jmq_store(root: Path, count: int = 600) -> Path:
 
 
 def open_again(root: Path, **changes: object) -> None:
-    """Open a store and close it: what its broker mends when it starts is mended."""
+    """Open and close a store, so that its start-up repairs are done."""
     options = replace(OPTIONS, **changes)  # type: ignore[arg-type]
     with JournalStore.open(root, options, clock=Clock()):
         pass

@@ -27,7 +27,7 @@ SMALL = JournalOptions(
 
 
 def message(number: int = 0, topic: str = "orders", **changes: object) -> NewJournalMessage:
-    """A message whose body and business id tell its number."""
+    """Return a message whose body and business id contain its number."""
     values: dict[str, object] = {
         "body": f"body {number}".encode(),
         "app": "shop",
@@ -43,12 +43,12 @@ def message(number: int = 0, topic: str = "orders", **changes: object) -> NewJou
 
 
 def fill(store: JournalStore, count: int, start: int = 0, topic: str = "orders") -> list[JournalPutResult]:
-    """Put messages with the numbers from `start` on, by turns into two queues."""
+    """Put messages numbered from `start` on, alternating between two queues."""
     return [store.put(message(number, topic), number % 2) for number in range(start, start + count)]
 
 
 def journal_records(root: Path) -> Iterator[JournalMessage]:
-    """Read the records of a store's journal from the files, without the store's help."""
+    """Read the records of a store's journal from its files, independently of the store."""
     return records_in(root / "journal", parse_message, lambda record: record.journal_offset)
 
 

@@ -17,7 +17,7 @@ QUEUES = 4
 
 
 def new_message(number: int = 0, topic: str = "orders", body: bytes = b"body", **changes: object) -> NewJournalMessage:
-    """A message that differs by its number."""
+    """Return a message that differs by its number."""
     values: dict[str, object] = {
         "topic": topic,
         "body": body,
@@ -34,7 +34,7 @@ def new_message(number: int = 0, topic: str = "orders", body: bytes = b"body", *
 
 
 def messages(count: int, seed: int = 1, max_body: int = 200) -> list[NewJournalMessage]:
-    """Messages with bodies of many sizes."""
+    """Return messages with bodies of many sizes."""
     chance = random.Random(seed)
     return [
         new_message(number, topic=f"topic-{number % 3}", body=chance.randbytes(chance.randrange(max_body)))
@@ -43,7 +43,7 @@ def messages(count: int, seed: int = 1, max_body: int = 200) -> list[NewJournalM
 
 
 def records(messages: Iterable[NewJournalMessage], base_offset: int = 0, first_number: int = 0) -> list[bytes]:
-    """Records one behind the other, from a journal offset on."""
+    """Return consecutive records from a journal offset on."""
     offset, out = base_offset, []
     for number, message in enumerate(messages, first_number):
         out.append(
@@ -62,21 +62,21 @@ def records(messages: Iterable[NewJournalMessage], base_offset: int = 0, first_n
 
 
 def closed_file(messages: Iterable[NewJournalMessage], size: int, base_offset: int = 0) -> bytes:
-    """A file that the broker has left: records, FILLER, zeros."""
+    """Return a file that the broker has finished: records, FILLER, zeros."""
     data = b"".join(records(messages, base_offset))
     assert len(data) + END_RESERVE <= size
     return (data + serialize_filler(size - len(data))).ljust(size, b"\0")
 
 
 def open_file(messages: Iterable[NewJournalMessage], size: int, base_offset: int = 0) -> bytes:
-    """A file that the broker still writes: records, zeros."""
+    """Return a file that the broker is still writing: records, zeros."""
     data = b"".join(records(messages, base_offset))
     assert len(data) + END_RESERVE <= size
     return data.ljust(size, b"\0")
 
 
 def write_journal(root: Path, files: Sequence[tuple[int, bytes]]) -> Path:
-    """A store folder with these journal files, by base offset."""
+    """Create a store folder with these journal files, by base offset."""
     folder = root / "journal"
     folder.mkdir(parents=True, exist_ok=True)
     for base_offset, data in files:

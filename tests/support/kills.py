@@ -1,4 +1,4 @@
-"""Processes that are killed: what one has printed until then, and how many kills a test makes.
+"""Killed processes: their output so far, and the number of kills in a test.
 
 Tests make few kills in every run, and TEST_KILLS in the long one; TEST_MESSAGES makes what they work on larger. These
 variables have no names of this project's: jobs warn of a COMMITLAKE_ variable that they do not know.

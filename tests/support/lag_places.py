@@ -1,4 +1,4 @@
-"""A small store and a lake of it, for lag: messages, the files with its broker's progress, and what `lag` prints."""
+"""A small store and its lake for lag: messages, files with offsets, and the output of `lag`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRITTEN = datetime.datetime.fromtimestamp(WRITTEN_MS / 1000, datetime.UTC)
 
 
 def stored(topic: str, second: float, body: bytes = b"body", /, **properties: str) -> NewMessage:
-    """A message of queue 0 that is stored so many seconds after midnight."""
+    """Return a message of queue 0 that is stored a number of seconds after midnight."""
     pairs = tuple((name, value) for name, value in properties.items())
     born_timestamp = MIDNIGHT_MS + int(second * 1000)
     return new_message(topic=topic, queue_id=0, body=body, born_timestamp=born_timestamp, properties=pairs)
@@ -37,19 +37,19 @@ def put_bytes(store: Path, name: str, data: bytes) -> None:
 
 
 def put_offsets(store: Path, name: str, table: dict[Any, Any]) -> None:
-    """Write a file of offsets as brokers do."""
+    """Write a file of offsets in the brokers' form."""
     put_bytes(store, name, json.dumps({"offsetTable": table}).encode())
 
 
 def places_of(growing: GrowingLake) -> dict[str, list[str]]:
-    """Archive a store and take a snapshot of it; return the arguments that name each of the two."""
+    """Archive a store and take a snapshot of it; return the arguments that name lake and store."""
     growing.archive()
     assert snapshot(["--lake", growing.lake.root, "--store", str(growing.store), "--quiet"]) == 0
     return {"lake": ["--lake", growing.lake.root], "store": ["--store", str(growing.store)]}
 
 
 def lag_rows(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> list[dict[str, Any]]:
-    """The rows that `lag` prints."""
+    """Return the rows that `lag` prints."""
     capsys.readouterr()
     assert main([*arguments, "--all", "--output", "jsonl", "--quiet"]) == code
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -1,4 +1,4 @@
-"""What a lake holds, for comparing one that was disturbed with one that was left in peace."""
+"""Content of a lake, to compare a disturbed one with an undisturbed one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from commitlake.schemas.tables.edges import EDGES
 
 
 def content(lake: Path) -> dict[str, pa.Table]:
-    """What the tables say that are there, without what differs from run to run, in one order."""
+    """Return the rows of all existing tables in a fixed order, without values that differ from run to run."""
     paths = LakePaths(str(lake))
     tables = {}
     for name, keys, dropped in (
@@ -34,7 +34,7 @@ def content(lake: Path) -> dict[str, pa.Table]:
 
 
 def check_bodies(store: Path, segment_bytes: int, lake: Path) -> None:
-    """Every message's body comes out of its pack as the log of the store `a` has it."""
+    """Check that every message's body in its pack equals that in the log of the store `a`."""
     paths = LakePaths(str(lake))
     rows = DeltaTable(paths.messages).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
     places = {row["physical_offset"]: row for row in rows.to_pylist()}

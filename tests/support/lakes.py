@@ -1,4 +1,4 @@
-"""A lake that archive runs have made, without Spark: their tasks are run here, their commits are the real ones."""
+"""A lake made by archive runs without Spark: tasks run in this process, and commits are real."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PARTITION = 32 << 20
 
 
 def shop_messages(count: int, topics: int = 5, days: int = 1, seed: int = 0) -> list[NewMessage]:
-    """Messages of some topics, spread over some days; stored when they are born."""
+    """Return messages of several topics, spread over some days; stored when they are born."""
     return [
         new_message(
             number,
@@ -50,7 +50,7 @@ def shop_messages(count: int, topics: int = 5, days: int = 1, seed: int = 0) -> 
 
 @dataclass
 class GrowingLake:
-    """A store that grows and the lake that follows it.
+    """A growing store and its lake.
 
     Attributes:
         folder: of both.
@@ -65,12 +65,12 @@ class GrowingLake:
 
     @property
     def store(self) -> Path:
-        """The store's folder."""
+        """Return the store's folder."""
         return self.folder / "broker-a"
 
     @property
     def lake(self) -> LakePaths:
-        """The lake."""
+        """Return the lake."""
         return LakePaths(str(self.folder / "lake"))
 
     def copy_to(self, folder: Path) -> GrowingLake:
@@ -79,7 +79,7 @@ class GrowingLake:
         return GrowingLake(folder, bytearray(self.log), self.count, Counter(self._queues))
 
     def write(self, messages: Iterable[NewMessage], stored_after_ms: Callable[[NewMessage], int] = lambda _: 0) -> None:
-        """Let the store grow.
+        """Append messages to the store.
 
         Args:
             messages: what is stored.
@@ -99,19 +99,19 @@ class GrowingLake:
         write_store(self.store, [(0, bytes(self.log).ljust(SEGMENT, b"\0"))])
 
     def configure(self, queues: int) -> None:
-        """Give the store's topics a number of queues, which the next run archives."""
+        """Set the number of queues of the store's topics, which the next run archives."""
         path = self.store / "config" / "topics.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         topics = {"topic-00": {"topicName": "topic-00", "readQueueNums": queues, "writeQueueNums": queues}}
         path.write_text(json.dumps({"topicConfigTable": topics}))
 
     def archive(self, *, finish: bool = True) -> ArchiveCommit:
-        """One archive run; not finished, it is one that was killed behind its commit."""
+        """Run the archive; with `finish=False`, like a run that was killed after its commit."""
         return archive_store(self.store, self.lake, finish=finish)
 
 
 def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, finish: bool = True) -> ArchiveCommit:
-    """Archive what is new in a store, in this process.
+    """Archive the new messages of a store in this process.
 
     Args:
         store: its folder.
@@ -152,11 +152,11 @@ def _written(commit: ArchiveCommit, manifest: Iterable[ManifestRow]) -> ArchiveC
 
 
 def rows_of(table_uri: str) -> list[dict[str, Any]]:
-    """All rows of a table, by their text: equal tables give equal lists, whatever their files."""
+    """Return all rows of a table as sorted text, independently of its files."""
     rows = DeltaTable(table_uri).to_pyarrow_table().to_pylist()
     return sorted(rows, key=repr)
 
 
 def data_files(table_uri: str) -> list[str]:
-    """The files that the newest version has."""
+    """Return the data files of the newest version."""
     return sorted(action["path"] for action in pa.table(DeltaTable(table_uri).get_add_actions()).to_pylist())

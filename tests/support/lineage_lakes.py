@@ -1,4 +1,4 @@
-"""Small lakes for questions of lineage, whose rows are written by hand: `messages`, `edges`, `consumer_offsets`."""
+"""Small lakes for lineage with handwritten rows of `messages`, `edges` and `consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Row = dict[str, Any]
 
 
 def at(seconds: float) -> datetime.datetime:
-    """A time, so many seconds after the beginning."""
+    """Return a time, a number of seconds after the beginning."""
     return START + datetime.timedelta(seconds=seconds)
 
 
 def record(offset: int, seconds: float, topic: str, **changes: object) -> Row:
-    """A row of `messages`, by default of order-4711."""
+    """Return a row of `messages`, by default of order-4711."""
     stored = at(seconds)
     row: Row = {
         "broker": BROKER, "physical_offset": offset, "size": 300, "topic": topic, "queue_id": 0, "queue_offset": offset,
@@ -48,7 +48,7 @@ def record(offset: int, seconds: float, topic: str, **changes: object) -> Row:
 
 
 def edge(kind: str, source: Row | None = None, target: Row | None = None, **changes: object) -> list[Row]:
-    """The rows of `edges` of a step: one, or two where its ends are of two messages."""
+    """Return the rows of `edges` for a step: one, or two if its ends belong to two messages."""
     row: Row = dict.fromkeys(EDGES.names)
     for end, one in (("from", source), ("to", target)):
         if one is not None:
@@ -68,7 +68,7 @@ def edge(kind: str, source: Row | None = None, target: Row | None = None, **chan
 def consumption(
     source: Row | None, group: str, attempt: int, seconds: float, outcome: str | None, entry: int = 0
 ) -> list[Row]:
-    """The row of a consumption that a trace tells of."""
+    """Return the row of a consumption from a trace."""
     is_absent = source is None
     return edge(
         "consumed", source, consumer_group=group, attempt=attempt, outcome=outcome, event_timestamp=at(seconds),
@@ -87,7 +87,7 @@ def _filed(node: str, side: str) -> Row:
 
 
 def snapshot(seconds: float, offsets: dict[tuple[str, str, int], int]) -> list[Row]:
-    """The rows of a snapshot: offsets by group, topic and queue, and the row of the snapshot as a whole."""
+    """Return the rows of a snapshot: offsets by group, topic and queue, and the row of the whole snapshot."""
     row: Row = dict.fromkeys(CONSUMER_OFFSETS.names)
     row |= {"broker": BROKER, "as_of": at(seconds), "kind": "group", "source": "file"}
     return [row] + [
@@ -99,7 +99,7 @@ def snapshot(seconds: float, offsets: dict[tuple[str, str, int], int]) -> list[R
 def make_lake(
     folder: Path, records: Sequence[Row], edges: Sequence[Row] | None = (), offsets: Sequence[Row] = ()
 ) -> LakePaths:
-    """Write a lake; without the table `edges` where that is None."""
+    """Write a lake, without the table `edges` if it is None."""
     lake = LakePaths(str(folder / "lake"))
     write_deltalake(lake.messages, table_of(records, MESSAGES), partition_by=["store_date"])
     if edges is not None:
@@ -112,7 +112,7 @@ def make_lake(
 
 
 def order_lake(folder: Path) -> LakePaths:
-    """An order that billing fails on once, then consumes, and that audit has passed, as its offset tells."""
+    """Write a lake with an order that billing fails on once and then consumes, and that audit's offset has passed."""
     sent = record(1000, 0, "orders", queue_offset=1203)
     waits = record(2000, 0.5, "SCHEDULE_TOPIC_XXXX", queue_id=2, reconsume_times=1,
                    properties={"KEYS": KEY, "REAL_TOPIC": "%RETRY%billing"})  # fmt: skip

@@ -35,7 +35,7 @@ CLIENT = Host.of("127.0.0.1", 50123)
 
 
 class LiveBroker:
-    """One broker of a cluster.
+    """A broker of the cluster.
 
     Attributes:
         clock: of its store.
@@ -72,7 +72,7 @@ class LiveBroker:
             return self.answer_now(request) if instead is None else instead
 
     def answer_now(self, request: Command) -> bytes:
-        """Give the broker's own answer."""
+        """Return the broker's own answer."""
         frames: list[bytes] = []
         channel = Channel(CLIENT, lambda frame: frames.append(bytes(frame)), lambda: None)
         self.dispatcher.handle(channel, request)
@@ -82,7 +82,7 @@ class LiveBroker:
 
 
 class LiveCluster:
-    """Some brokers with one name server.
+    """A cluster of brokers with one name server.
 
     Attributes:
         brokers: by name.
@@ -108,16 +108,16 @@ class LiveCluster:
 
     @property
     def address(self) -> str:
-        """The name server's `ip:port`."""
+        """Return the name server's `ip:port`."""
         return next(iter(self.brokers.values())).peer.address
 
     def register(self) -> None:
-        """Tell the name server of all topics."""
+        """Register all topics with the name server."""
         for broker in self.brokers.values():
             broker.registration.register(broker.dispatcher.broker.topics.all())
 
     def __enter__(self) -> Self:
-        """Serve."""
+        """Start serving."""
         return self
 
     def __exit__(

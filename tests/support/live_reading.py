@@ -20,31 +20,31 @@ Row = dict[str, Any]
 
 
 def options(cluster: LiveCluster, **given: object) -> SourceOptions:
-    """Options of a read of the topic `orders`, unless they say otherwise."""
+    """Return options of a read, by default of the topic `orders`."""
     values = {"namesrv": cluster.address, "topics": "orders", "retrySeconds": "0", "timeoutMs": "3000"}
     return parsed(values | {name: str(value) for name, value in given.items()})
 
 
 def parsed(given: Mapping[str, str]) -> SourceOptions:
-    """Options of a read."""
+    """Return the parsed options of a read."""
     return SourceOptions.parse(given)
 
 
 def partitions(chosen: SourceOptions) -> list[Partition]:
-    """What a batch reads."""
+    """Return the partitions of a batch."""
     with chosen.open_puller() as puller:
         return plan_batch(puller, chosen)
 
 
 def rows(chosen: SourceOptions, parts: Iterable[Partition] | None = None) -> list[Row]:
-    """The rows of some partitions, by default of all of a batch."""
+    """Return the rows of some partitions, by default of all partitions of a batch."""
     schema = to_arrow_schema(schema_of(chosen), timezone="UTC")
     found = partitions(chosen) if parts is None else parts
     return [row for part in found for batch in read_ranges(chosen, schema, part) for row in batch.to_pylist()]
 
 
 def offsets(found: Iterable[Row]) -> dict[int, list[int]]:
-    """Queue offsets by queue."""
+    """Return queue offsets by queue."""
     by_queue: dict[int, list[int]] = {}
     for row in found:
         by_queue.setdefault(row["queue_id"], []).append(row["queue_offset"])
@@ -52,19 +52,19 @@ def offsets(found: Iterable[Row]) -> dict[int, list[int]]:
 
 
 def create_topic(broker: LiveBroker, topic: str = "orders", queues: int = 2) -> None:
-    """Make a topic."""
+    """Create a topic."""
     broker.dispatcher.broker.topics.ensure(topic, queues)
 
 
 def put(broker: LiveBroker, count: int, first: int = 0, queue_ids: Sequence[int] = (0, 1), **changes: Any) -> None:
-    """Store messages, by turns into some queues, each a millisecond after the one before."""
+    """Store messages, in some queues in turn, a millisecond apart."""
     for number in range(first, first + count):
         broker.clock.now_ms += 1
         broker.store.put(message(number, queue_id=queue_ids[number % len(queue_ids)], **changes))
 
 
 def delete_first_segments(broker: LiveBroker) -> None:
-    """Delete all of the log but the segment that is being written, as a broker deletes what is old."""
+    """Delete all segments except the one being written, as a broker deletes old ones."""
     files = broker.store._files
     options = RetentionOptions(clean_forcibly_percent=1, disk_max_used_percent=1)
     while Retention(broker.store.path, files.log.files, files.delete_expired, options, lambda _: 99).clean(time.time()):

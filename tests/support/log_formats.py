@@ -1,4 +1,4 @@
-"""The formats of a log, for tests that hold for each of them: how small segments are written, parsed and scanned."""
+"""Formats of a log for tests that apply to each of them: writing, parsing and scanning of small segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import journal_vectors, journals, logs, record_vectors
 
 @dataclass(frozen=True)
 class LogFormat:
-    """How tests write the log of one format.
+    """Functions with which tests write the log of one format.
 
     Attributes:
         name: the format's name.

@@ -19,7 +19,7 @@ MAGICS = [magic.to_bytes(4, "big", signed=True) for magic in DIALECT_BY_MAGIC]
 
 
 def new_message(number: int = 0, topic: str = "orders", body: bytes = b"body", **changes: object) -> NewMessage:
-    """A message that differs by its number."""
+    """Return a message that differs by its number."""
     values: dict[str, object] = {
         "topic": topic,
         "body": body,
@@ -37,7 +37,7 @@ def records(
     store_host: Host = BROKER_HOST,
     dialect: Dialect = ROCKETMQ,
 ) -> list[bytes]:
-    """Records one behind the other, from a physical offset on."""
+    """Return consecutive records from a physical offset on."""
     offset, out = base_offset, []
     for number, message in enumerate(messages):
         record = serialize_message(
@@ -56,21 +56,21 @@ def records(
 def closed_segment(
     messages: Iterable[NewMessage], size: int, base_offset: int = 0, dialect: Dialect = ROCKETMQ
 ) -> bytes:
-    """A segment that the broker has left: records, BLANK, zeros."""
+    """Return a segment that the broker has finished: records, BLANK, zeros."""
     data = b"".join(records(messages, base_offset, dialect=dialect))
     assert len(data) + 8 <= size
     return (data + serialize_blank(size - len(data), dialect)).ljust(size, b"\0")
 
 
 def open_segment(messages: Iterable[NewMessage], size: int, base_offset: int = 0, dialect: Dialect = ROCKETMQ) -> bytes:
-    """A segment that the broker still writes: records, zeros."""
+    """Return a segment that the broker is still writing: records, zeros."""
     data = b"".join(records(messages, base_offset, dialect=dialect))
     assert len(data) + 8 <= size
     return data.ljust(size, b"\0")
 
 
 def messages(count: int, seed: int = 1, max_body: int = 200) -> list[NewMessage]:
-    """Messages with bodies of many sizes."""
+    """Return messages with bodies of many sizes."""
     chance = random.Random(seed)
     return [
         new_message(number, topic=f"topic-{number % 3}", body=chance.randbytes(chance.randrange(max_body)))
@@ -79,7 +79,7 @@ def messages(count: int, seed: int = 1, max_body: int = 200) -> list[NewMessage]
 
 
 def write_store(root: Path, segments: Sequence[tuple[int, bytes]]) -> Path:
-    """A store folder with these segments, by base offset."""
+    """Create a store folder with these segments, by base offset."""
     folder = root / "commitlog"
     folder.mkdir(parents=True, exist_ok=True)
     for base_offset, data in segments:
@@ -88,7 +88,7 @@ def write_store(root: Path, segments: Sequence[tuple[int, bytes]]) -> Path:
 
 
 def damage(data: bytes, chance: random.Random) -> bytes:
-    """One random fault: a flipped bit, a cut, zeros, a lying size, a copied stretch, a foreign magic."""
+    """Return data with one random fault: a flipped bit, a cut, zeros, a wrong size, a copied range, a foreign magic."""
     out = bytearray(data)
     at = chance.randrange(max(1, len(out)))
     match chance.randrange(6):

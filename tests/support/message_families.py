@@ -28,7 +28,7 @@ Step = tuple[Any, ...]
 
 
 def record(unique_key: str | None, topic: str = TOPIC, seconds: float = 0, **more: Any) -> NewMessage:
-    """A record of a message, stored so many seconds after the beginning.
+    """Return a record of a message, stored a number of seconds after the beginning.
 
     Args:
         unique_key: the message's.
@@ -43,35 +43,35 @@ def record(unique_key: str | None, topic: str = TOPIC, seconds: float = 0, **mor
 
 
 def offset_id(offset: int) -> str:
-    """The offset message id of the record at an offset."""
+    """Return the offset message id of the record at an offset."""
     return serialize_message_id(BROKER_HOST, offset)
 
 
 def delayed(unique_key: str | None, seconds: float = 0, level: int = 3, topic: str = TOPIC, **more: Any) -> NewMessage:
-    """A record that waits in a schedule topic."""
+    """Return a record that waits in a schedule topic."""
     properties = {"DELAY": level, "REAL_TOPIC": topic, "REAL_QID": 0, **more.pop("properties", {})}
     return record(unique_key, SCHEDULE_TOPIC, seconds, queue_id=level - 1, properties=properties, **more)
 
 
 def delivered(unique_key: str, seconds: float = 0, level: int = 3, topic: str = TOPIC, **more: Any) -> NewMessage:
-    """The copy of a record that has waited."""
+    """Return the copy of a record that has waited."""
     properties = {"DELAY": level, "REAL_TOPIC": topic, "REAL_QID": 0, **more.pop("properties", {})}
     return record(unique_key, topic, seconds, properties=properties, **more)
 
 
 def timed(unique_key: str, seconds: float = 0, due_ms: int = START_MS + 60_000, **more: Any) -> NewMessage:
-    """A record that waits in the topic of timers."""
+    """Return a record that waits in the topic of timers."""
     properties = {"TIMER_OUT_MS": due_ms, "REAL_TOPIC": TOPIC, "REAL_QID": 0, **more.pop("properties", {})}
     return record(unique_key, TIMER_TOPIC, seconds, properties=properties, **more)
 
 
 def timer_delivered(unique_key: str, seconds: float = 60, due_ms: int = START_MS + 60_000) -> NewMessage:
-    """The copy of a record that a timer has delivered."""
+    """Return the copy of a record that a timer has delivered."""
     return record(unique_key, TOPIC, seconds, properties={"TIMER_OUT_MS": due_ms, "REAL_TOPIC": TOPIC, "REAL_QID": 0})
 
 
 def failed(unique_key: str, attempt: int, origin: int, seconds: float = 0, group: str = GROUP) -> list[NewMessage]:
-    """The two records of a retry: the one that waits, and its copy."""
+    """Return the two records of a retry: the waiting one and its copy."""
     properties = {"RETRY_TOPIC": TOPIC, "ORIGIN_MESSAGE_ID": offset_id(origin)}
     arguments: dict[str, Any] = {"level": attempt + 2, "topic": f"%RETRY%{group}", "reconsume_times": attempt}
     first = delayed(unique_key, seconds, properties=properties, **arguments)
@@ -79,19 +79,19 @@ def failed(unique_key: str, attempt: int, origin: int, seconds: float = 0, group
 
 
 def dead(unique_key: str, attempt: int, origin: int, seconds: float = 0, group: str = GROUP) -> NewMessage:
-    """A dead letter."""
+    """Return a dead letter."""
     properties = {"RETRY_TOPIC": TOPIC, "ORIGIN_MESSAGE_ID": offset_id(origin), "DELAY": 0}
     return record(unique_key, f"%DLQ%{group}", seconds, reconsume_times=attempt, properties=properties)
 
 
 def half(unique_key: str, seconds: float = 0, checks: int | None = None) -> NewMessage:
-    """A half message."""
+    """Return a half message."""
     properties = {"TRAN_MSG": "true", "REAL_TOPIC": TOPIC, "REAL_QID": 0, "TRANSACTION_CHECK_TIMES": checks}
     return record(unique_key, HALF_TOPIC, seconds, properties=properties)
 
 
 def committed(unique_key: str, prepared: int, seconds: float = 0) -> NewMessage:
-    """The copy of a half message that is committed."""
+    """Return the copy of a committed half message."""
     return record(
         unique_key, TOPIC, seconds, sys_flag=COMMIT_FLAG, prepared_transaction_offset=prepared,
         properties={"TRAN_MSG": "true", "PGROUP": "producers"},
@@ -99,41 +99,41 @@ def committed(unique_key: str, prepared: int, seconds: float = 0) -> NewMessage:
 
 
 def op(halves: Sequence[int], seconds: float = 0) -> NewMessage:
-    """An op record, which names half messages by their numbers in their queue."""
+    """Return an op record, which names half messages by their queue offsets."""
     body = "".join(f"{number}," for number in halves).encode()
     return record(None, OP_TOPIC, seconds, body=body, properties={"TAGS": "d"})
 
 
 def given_up(unique_key: str, seconds: float = 0) -> NewMessage:
-    """The copy of a half message that its producer did not finish."""
+    """Return the copy of a half message that its producer did not finish."""
     return record(unique_key, GIVEN_UP_TOPIC, seconds, properties={"TRAN_MSG": "true"})
 
 
 def trace(*records: Sequence[object], seconds: float = 0) -> NewMessage:
-    """A trace message."""
+    """Return a trace message."""
     body = "".join("\x01".join(map(str, columns)) + "\x02" for columns in records).encode()
     return record(None, TRACE_TOPIC, seconds, body=body)
 
 
 def pub(unique_key: str, offset: int | None, seconds: float = 0, *, succeeded: bool = True) -> list[object]:
-    """What a trace tells of a message that was sent."""
+    """Return the trace entry of a sent message."""
     message_id = "null" if offset is None else offset_id(offset)
     told = str(succeeded).lower()
     return ["Pub", _ms(seconds), "R", "producers", TOPIC, unique_key, "tag", "key", "h", 5, 3, 0, message_id, told]
 
 
 def begun(unique_key: str, request: str, attempt: int = 0, seconds: float = 0, group: str = GROUP) -> list[object]:
-    """What a trace tells of a consumption that begins."""
+    """Return the trace entry of the start of a consumption."""
     return ["SubBefore", _ms(seconds), "R", group, request, unique_key, attempt, "key"]
 
 
 def ended(unique_key: str, request: str, code: int = 0, seconds: float = 0, group: str = GROUP) -> list[object]:
-    """What a trace tells of a consumption that ends."""
+    """Return the trace entry of the end of a consumption."""
     return ["SubAfter", request, unique_key, 7, str(code == 0).lower(), "key", code, _ms(seconds), group]
 
 
 def decided(unique_key: str, state: str, seconds: float = 0) -> list[object]:
-    """What a trace tells of a producer's decision on a half message."""
+    """Return the trace entry of a producer's decision on a half message."""
     columns = ["EndTransaction", _ms(seconds), "R", "producers", TOPIC, unique_key, "tag", "key", "h", 2, unique_key]
     return [*columns, state, "false"]
 
@@ -144,7 +144,7 @@ def _ms(seconds: float) -> int:
 
 @dataclass
 class Family:
-    """A store that grows by records whose places are known by their numbers.
+    """A growing store whose records are known by their numbers.
 
     Attributes:
         growing: the store and its lake.
@@ -155,7 +155,7 @@ class Family:
     places: list[int]
 
     def write(self, *messages: NewMessage) -> int:
-        """Store records; where the first of them is."""
+        """Store records, and return the number of the first one."""
         first = len(self.growing.log)
         for message in messages:
             self.places.append(len(self.growing.log))
@@ -163,7 +163,7 @@ class Family:
         return first
 
     def steps(self, lake: LakePaths | None = None) -> list[Step]:
-        """The steps in the lake, each once: kind, numbers of both records, what is absent, and the outcome."""
+        """Return the steps in the lake, each once: kind, numbers of both records, missing end, and outcome."""
         rows = DeltaTable((lake or self.growing.lake).edges).to_pyarrow_table().to_pylist()
         return sorted((self._step(row) for row in rows if row["side"] != "to"), key=repr)
 

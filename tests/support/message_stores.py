@@ -27,7 +27,7 @@ SMALL = StoreOptions(
 
 
 def message(number: int = 0, topic: str = "orders", queue_id: int = 0, **changes: object) -> NewMessage:
-    """A message whose body, key and UNIQ_KEY tell its number."""
+    """Return a message whose body, key and UNIQ_KEY contain its number."""
     values: dict[str, object] = {
         "body": f"body {number}".encode(),
         "properties": (("UNIQ_KEY", f"U{number:031d}"), ("KEYS", f"order-{number}"), ("TAGS", f"tag{number % 3}")),
@@ -43,12 +43,12 @@ def message(number: int = 0, topic: str = "orders", queue_id: int = 0, **changes
 
 
 def fill(store: MessageStore, count: int, start: int = 0, topic: str = "orders") -> list[PutResult]:
-    """Put messages with the numbers from `start` on, by turns into two queues."""
+    """Put messages numbered from `start` on, alternating between two queues."""
     return [store.put(message(number, topic, queue_id=number % 2)) for number in range(start, start + count)]
 
 
 def log_records(root: Path) -> Iterator[Message]:
-    """Read the records of a store's log from the files, without the store's help."""
+    """Read the records of a store's log from its files, independently of the store."""
     return records_in(root / "commitlog", parse_message, lambda record: record.physical_offset)
 
 

@@ -11,7 +11,7 @@ LARGE = 1 << 18
 
 
 def write_numbered(root: Path, messages: list[tuple[NewMessage, int]]) -> Path:
-    """A log of one segment whose records have the queue offsets given."""
+    """Create a log of one segment whose records have the given queue offsets."""
     data = b""
     for number, (message, queue_offset) in enumerate(messages):
         data += serialize_message(

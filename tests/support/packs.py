@@ -22,7 +22,7 @@ NAME = pack_name(None, "broker-a", 0, 1 << 27, TOKEN)
 
 
 class MemoryStore:
-    """Packs in a dict; it counts what is read."""
+    """Packs in a dict, with counts of reads."""
 
     def __init__(self, **packs: bytes) -> None:
         self.packs: dict[str, bytes] = dict(packs)
@@ -67,7 +67,7 @@ class MemoryStore:
 
 
 def append(writer: PackWriter, bodies: Sequence[bytes]) -> None:
-    """Hand bodies over as the archive does: in a window, with something between them."""
+    """Pass bodies on as the archive does: in a window, with other bytes between them."""
     window = np.frombuffer(b"".join(b"HEAD" + body for body in bodies) + b"END", np.uint8)
     lengths = np.array([len(body) for body in bodies], np.int64)
     positions = np.cumsum(lengths + 4) - lengths
@@ -75,7 +75,7 @@ def append(writer: PackWriter, bodies: Sequence[bytes]) -> None:
 
 
 def packed(bodies: Sequence[bytes], frame_bytes: int = FRAME_BYTES, level: int = 1) -> tuple[bytes, PackRefs]:
-    """A pack's bytes, and the places of its bodies."""
+    """Return a pack's bytes, and the places of its bodies."""
     output = io.BytesIO()
     writer = PackWriter(output, frame_bytes, level)
     append(writer, bodies)
@@ -84,14 +84,14 @@ def packed(bodies: Sequence[bytes], frame_bytes: int = FRAME_BYTES, level: int =
 
 
 def stored(bodies: Sequence[bytes], frame_bytes: int = FRAME_BYTES) -> tuple[MemoryStore, PackRefs]:
-    """A store with one pack, `NAME`, and the places of its bodies."""
+    """Return a store with one pack, `NAME`, and the places of its bodies."""
     store = MemoryStore()
     store.packs[NAME], refs = packed(bodies, frame_bytes)
     return store, refs
 
 
 def ref_of(refs: PackRefs, row: int, **changes: int) -> BodyRef:
-    """One row's reference, with some of its numbers changed."""
+    """Return one row's reference, with some of its numbers changed."""
     numbers = {
         "frame_offset": int(refs.frame_offsets[row]),
         "frame_length": int(refs.frame_lengths[row]),
@@ -102,7 +102,7 @@ def ref_of(refs: PackRefs, row: int, **changes: int) -> BodyRef:
 
 
 def decompressed(pack: bytes) -> bytes:
-    """What `zstd -d` makes of a pack."""
+    """Return the content of a pack, as `zstd -d` gives it."""
     with pa.input_stream(pa.BufferReader(pack), compression="zstd") as stream:
         content: bytes = stream.read()
     return content

@@ -1,4 +1,4 @@
-"""A peer that does what no real server can be made to do: it stays silent, lies, or breaks off."""
+"""A peer with faults that no real server can be made to show: it stays silent, lies, or breaks off."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Answering = Callable[[Command], bytes | None]
 
 
 def reply(command: Command, code: int = 0, body: bytes = b"", remark: str | None = None, **fields: str) -> bytes:
-    """The frame of an answer."""
+    """Return the frame of an answer."""
     return serialize_command(command.reply(code, fields, body, remark))
 
 
 class Peer:
-    """Listens on the loopback address; answers each request with some bytes, or closes the connection for None.
+    """A listener on the loopback address that answers each request with given bytes, or closes the connection for None.
 
     Attributes:
         received: all requests so far.
@@ -37,11 +37,11 @@ class Peer:
 
     @property
     def address(self) -> str:
-        """`ip:port`."""
+        """Return its `ip:port`."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def __enter__(self) -> Self:
-        """Listen."""
+        """Start listening."""
         self._start(self._accept)
         return self
 

@@ -1,4 +1,4 @@
-"""Rows of the compiled reader beside records of the plain one, for logs of any format."""
+"""Comparison of the compiled reader's rows with the plain reader's records, for logs of any format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOFT = {str(fault) for fault in (Fault.TOPIC_ENCODING, Fault.PROPERTIES_ENCODING
 
 
 def read_all(splits: list[Split], mode: Mode, **request: int) -> list[dict[str, object]]:
-    """Rows of a read, in physical order."""
+    """Return the rows of a read, in physical order."""
     wanted = Request(SCHEMA, mode, **request)  # type: ignore[arg-type]
     batches = [batch for split in splits for batch in read_split(split, wanted)]
     table = pa.Table.from_batches(batches, schema=SCHEMA)
@@ -32,7 +32,7 @@ def read_all(splits: list[Split], mode: Mode, **request: int) -> list[dict[str, 
 
 
 def check_row(row: dict[str, object], plain: dict[str, object], body: bytes) -> None:
-    """One row, column by column."""
+    """Compare one row, column by column."""
     note = row["_corrupt_record"]
     for name, value in plain.items():
         if name in ("magic", "body_sha256"):
@@ -56,7 +56,7 @@ def check_reads(
     row_of: Callable[[Any, str], dict[str, object]],
     window: int,
 ) -> None:
-    """Compare what the compiled reader gives in each mode with what the plain one has found.
+    """Compare the compiled reader's result in each mode with the plain reader's.
 
     Args:
         splits: of the log of the store `b`.
@@ -84,7 +84,7 @@ def check_reads(
 
 
 def _bad_bytes(plain: Sequence[Any], end: int) -> int:
-    """Bytes in bad ranges before the end of the snapshot, as the plain reader sees them."""
+    """Return the number of bytes in bad ranges before the end of the snapshot, as the plain reader sees them."""
     return sum(
         min(found.span.end, end) - found.span.start
         for found in plain

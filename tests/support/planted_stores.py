@@ -1,4 +1,4 @@
-"""Things that somebody plants in a store's folder, and a tree beside it that no job may change or copy from."""
+"""Dangerous objects in a store's folder, and a canary tree that no job may change or copy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Plant = Callable[[Path, Path], None]
 
 
 class Canary:
-    """A tree outside the store, of the kinds of files that a store has; each file holds a secret.
+    """A tree outside the store with the kinds of files that a store has; each file holds a secret.
 
     Attributes:
         root: the tree.
@@ -41,32 +41,32 @@ class Canary:
         self._state = dict(self.state())
 
     def state(self) -> Iterator[tuple[str, tuple[int, int, str]]]:
-        """Mode, time and hash of everything in the tree."""
+        """Yield mode, time and hash of everything in the tree."""
         for path in (self.root, *sorted(self.root.rglob("*"))):
             status = path.lstat()
             digest = hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(status.st_mode) else ""
             yield str(path.relative_to(self.root)), (status.st_mode, status.st_mtime_ns, digest)
 
     def take(self) -> None:
-        """Take the tree as it is now for what it must stay."""
+        """Record the present state of the tree as the expected one."""
         self._state = dict(self.state())
 
     def check(self) -> None:
-        """See that nothing was changed, made or deleted."""
+        """Check that nothing was changed, created or deleted."""
         state = dict(self.state())
         changed = {name for name in state.keys() | self._state.keys() if state.get(name) != self._state.get(name)}
         assert not changed
 
 
 def holds_secret(folder: Path) -> list[str]:
-    """The regular files below a folder that hold the secret; links are not followed."""
+    """Return the regular files below a folder that contain the secret; links are not followed."""
     paths = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
     files = [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
     return [str(path.relative_to(folder)) for path in files if any(SECRET in data for data in _extents(path))]
 
 
 def _extents(path: Path) -> Iterator[bytes]:
-    """What is written in a file; segments are mostly holes."""
+    """Yield the written parts of a file; segments are mostly holes."""
     with path.open("rb") as file:
         end = 0
         while True:
@@ -79,7 +79,7 @@ def _extents(path: Path) -> Iterator[bytes]:
 
 
 def _clear(path: Path) -> Path:
-    """Make room for a plant."""
+    """Remove whatever is at a path."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -89,7 +89,7 @@ def _clear(path: Path) -> Path:
 
 
 def link(name: str, target: str) -> Plant:
-    """A link in the place of a file or folder."""
+    """Return a link in the place of a file or folder."""
 
     def plant(store: Path, canary: Path) -> None:
         _clear(store / name).symlink_to(canary / target)
@@ -98,7 +98,7 @@ def link(name: str, target: str) -> Plant:
 
 
 def hard_link(name: str, target: str) -> Plant:
-    """A second name of a file of the canary tree."""
+    """Return a second name of a file of the canary tree."""
 
     def plant(store: Path, canary: Path) -> None:
         os.link(canary / target, _clear(store / name))
@@ -107,7 +107,7 @@ def hard_link(name: str, target: str) -> Plant:
 
 
 def fifo(name: str) -> Plant:
-    """A FIFO, which blocks whoever opens it."""
+    """Return a FIFO, which blocks any process that opens it."""
 
     def plant(store: Path, canary: Path) -> None:
         os.mkfifo(_clear(store / name))
@@ -116,7 +116,7 @@ def fifo(name: str) -> Plant:
 
 
 def unix_socket(name: str) -> Plant:
-    """A socket in the place of a file."""
+    """Return a socket in the place of a file."""
 
     def plant(store: Path, canary: Path) -> None:
         path = _clear(store / name)
@@ -132,7 +132,7 @@ def unix_socket(name: str) -> Plant:
 
 
 def folder(name: str) -> Plant:
-    """A folder in the place of a file, with something in it."""
+    """Return a folder in the place of a file, with a file in it."""
 
     def plant(store: Path, canary: Path) -> None:
         (_clear(store / name) / "0").mkdir(parents=True)
@@ -141,7 +141,7 @@ def folder(name: str) -> Plant:
 
 
 def file(name: str, data: bytes = b"", size: int | None = None) -> Plant:
-    """A file, sparse where it has a size; a folder of its name goes."""
+    """Return a file, sparse if it has a size; it replaces a folder of its name."""
 
     def plant(store: Path, canary: Path) -> None:
         path = _clear(store / name)
@@ -153,7 +153,7 @@ def file(name: str, data: bytes = b"", size: int | None = None) -> Plant:
 
 
 def no_rights(name: str) -> Plant:
-    """A file that nobody may read, but root."""
+    """Return a file that only root can read."""
 
     def plant(store: Path, canary: Path) -> None:
         (store / name).chmod(0)
@@ -162,7 +162,7 @@ def no_rights(name: str) -> Plant:
 
 
 def both(*plants: Plant) -> Plant:
-    """Several at once."""
+    """Return several of these together."""
 
     def plant(store: Path, canary: Path) -> None:
         for each in plants:
@@ -172,7 +172,7 @@ def both(*plants: Plant) -> Plant:
 
 
 def replacing(*paths: str) -> Plant:
-    """The control file of a rebuild that was interrupted while it replaced; `{canary}` stands for the tree's path."""
+    """Return the control file of an interrupted rebuild; `{canary}` stands for the tree's path."""
 
     def plant(store: Path, canary: Path) -> None:
         (found,) = find_stores(str(store), "a", all_formats())
@@ -364,7 +364,7 @@ OUT_PLANTS: dict[str, Plant] = {
 
 
 def data_file_of(path: str, action: str = "add") -> Plant:
-    """A version of `messages` that names a file elsewhere; `{canary}` stands for the tree's path."""
+    """Return a version of `messages` that names a file elsewhere; `{canary}` stands for the tree's path."""
 
     def plant(lake: Path, canary: Path) -> None:
         log = lake / "messages" / "_delta_log"

@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 
 
 def kill_tree(root: int) -> None:
-    """End a process and all below it, as a power cut would."""
+    """End a process and all its descendants, as a power cut would."""
     for process in (*descendants(root), root):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)

@@ -24,7 +24,7 @@ SCHEMA = pa.schema([_SCHEMA.field(name) for name in COLUMNS])
 
 
 def message(number: int = 0, **changes: object) -> Row:
-    """A row as the archive makes it: number `number` of queue 0, a second after the one before."""
+    """Return a row as the archive writes it: number `number` of queue 0, a second after the one before."""
     when = NOON + datetime.timedelta(seconds=number)
     row: Row = {
         "broker": "a",
@@ -61,12 +61,12 @@ def message(number: int = 0, **changes: object) -> Row:
 
 
 def messages(numbers: Iterable[int], **changes: object) -> list[Row]:
-    """Some rows of one queue."""
+    """Return rows of one queue."""
     return [message(number, **changes) for number in numbers]
 
 
 def table_of(rows: Sequence[Row]) -> pa.Table:
-    """The rows as a task has them, strings that repeat as dictionaries."""
+    """Return the rows in a task's form, with repeated strings as dictionaries."""
     table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
     for name in (
         "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "origin_topic",
@@ -78,23 +78,23 @@ def table_of(rows: Sequence[Row]) -> pa.Table:
 
 
 def profile_of(rows: Sequence[Row]) -> pa.Table:
-    """The rows' profile."""
+    """Return the rows' profile."""
     return profile_rows(table_of(rows))
 
 
 def only(rows: Sequence[Row]) -> Row:
-    """The profile of rows of one window."""
+    """Return the profile of rows of one window."""
     (found,) = profile_of(rows).to_pylist()
     return dict(found)
 
 
 def merged(*parts: Sequence[Row]) -> list[Row]:
-    """The merged profile of several tasks' rows."""
+    """Return the merged profile of several tasks' rows."""
     return list(merge_profiles(map(profile_of, parts)).to_pylist())
 
 
 def many_windows(windows: range, *, broker: str = "a", topics: int = 100, queues: int = 4) -> pa.Table:
-    """A sound profile of ten messages of each queue in each window, of so many topics of one broker."""
+    """Return a valid profile with ten messages of each queue in each window, for a number of topics of one broker."""
     count = len(windows) * topics * queues
     window, queue = np.divmod(np.arange(count), topics * queues)
     window += windows.start

@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class PulledLake:
-    """A lake.
+    """A lake that is fed by pulling.
 
     Attributes:
         cluster: its brokers.
@@ -34,12 +34,12 @@ class PulledLake:
 
     @property
     def config(self) -> Config:
-        """Of a run that pulls all."""
+        """Return the configuration of a run that pulls everything."""
         source = BrokerSource(Options(self.cluster.address, request_seconds=3.0), retry_seconds=0.2)
         return Config("", str(self.folder), source=source, keys=False, quality=False)
 
     def plan(self, **changes: Any) -> BrokerWork:
-        """What a run would pull."""
+        """Return the plan of a run."""
         assert self.config.source is not None
         return find_broker_work(replace(self.config.source, **changes), LakePaths(str(self.folder)))
 
@@ -60,7 +60,7 @@ class PulledLake:
         return run_archive(HERE, config, plan_work(config))
 
     def rows(self) -> list[Row]:
-        """All messages but for where their bodies lie, in order."""
+        """Return all messages in order, without the places of their bodies."""
         table = DeltaTable(str(self.folder / "messages")).to_pyarrow_table()
         rows: list[Row] = (
             table.drop_columns(["body_ref"])
@@ -70,11 +70,11 @@ class PulledLake:
         return rows
 
     def offsets(self) -> list[int]:
-        """The physical offsets of all messages, in order."""
+        """Return the physical offsets of all messages, in order."""
         return [row["physical_offset"] for row in self.rows()]
 
     def progress(self, name: str = "broker-a") -> StoreProgress:
-        """How far a broker is archived."""
+        """Return the archived position of a broker."""
         last = read_last_commit(str(self.folder / "messages"))
         assert last is not None
         return last.stores[name]

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def message(number: int, **changes: object) -> Row:
-    """A row of `messages` that differs by its number: twelve a day, ten minutes apart from noon on."""
+    """Return a row of `messages` that differs by its number: twelve a day, ten minutes apart from noon on."""
     stored = FIRST_DAY + datetime.timedelta(days=number // 12, hours=12, minutes=10 * (number % 12))
     topic, broker = TOPICS[number % len(TOPICS)], BROKERS[number // 6 % 2]
     offset = 1000 * number
@@ -65,13 +65,13 @@ def message(number: int, **changes: object) -> Row:
 
 
 def body_ref(number: int) -> Row:
-    """Where a body might lie."""
+    """Return a possible place of a body."""
     pack = "store_date=2026-11-19/broker=a/00000000000000000000-00000000000000100000-5f0c3a9e77d2b164.zst"
     return {"pack": pack, "frame_offset": number << 33, "frame_length": 400, "offset": number, "length": 100}
 
 
 def table_of(rows: Sequence[Row], schema: StructType) -> pa.Table:
-    """Rows as Spark would write them."""
+    """Return rows as Spark would write them."""
     return pa.Table.from_pylist(
         [
             {name: list(v.items()) if isinstance(v, dict) and name == "properties" else v for name, v in row.items()}

@@ -11,6 +11,6 @@ Rebuild = Callable[..., Rebuilt]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """All files below a folder, by their names from there on."""
+    """Return all files below a folder, by relative path."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

@@ -1,4 +1,4 @@
-"""Archive runs of a lake that is damaged and repaired, and what it holds."""
+"""Archive runs of a damaged and repaired lake, and its content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_RUNS = frozenset(
 
 
 def archive(growing: GrowingLake) -> None:
-    """What the next archive run does."""
+    """Run the next archive."""
     work = find_work(str(growing.store), None, growing.lake)
     if work.snapshot.size:
         growing.archive()
@@ -28,7 +28,7 @@ def archive(growing: GrowingLake) -> None:
 
 
 def contents(lake: LakePaths, *tables: str) -> dict[str, list[str]]:
-    """The rows of tables by their text, without what another run would say otherwise."""
+    """Return the rows of tables as text, without values that differ from run to run."""
     found = {}
     for table in tables or ("messages", "message_keys"):
         try:

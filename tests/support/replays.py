@@ -1,4 +1,4 @@
-"""A lake and a broker that its messages are sent to."""
+"""A lake, and a broker that its messages are sent to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _numbers = itertools.count()
 
 
 def rows_of(properties: list[Mapping[str, str]], flags: list[int] | None = None, **others: object) -> pa.Table:
-    """Rows of `messages`, numbered."""
+    """Return numbered rows of `messages`."""
     rows = [
         {
             "broker": "broker-a",
@@ -52,7 +52,7 @@ def rows_of(properties: list[Mapping[str, str]], flags: list[int] | None = None,
 
 @contextmanager
 def target_client(name_servers: str) -> Iterator[TargetClient]:
-    """Clients of a target."""
+    """Open clients of a target."""
     options = Options(name_servers, request_seconds=10)
     with (
         Producer("Replays", options, ProducerOptions(send_seconds=10)) as producer,
@@ -79,7 +79,7 @@ class ReplayWorld:
     topic: str = field(default_factory=lambda: f"Replayed{next(_numbers)}")
 
     def make_topic(self, queues: int = 4, *, perm: int = 6) -> None:
-        """Make the topic, and wait until the name server knows it."""
+        """Create the topic, and wait until the name server knows it."""
         make_topic(self.client.admin, self.topic, queues, perm=perm)
 
     def replay(self, *arguments: str, into: str | None = None) -> int:
@@ -92,7 +92,7 @@ class ReplayWorld:
         return replay([action, *arguments, "--lake", self.lake.root])
 
     def received(self, topic: str | None = None) -> dict[int, list[Message]]:
-        """All messages of the topic, by queue."""
+        """Return all messages of the topic, by queue."""
         puller = self.client.puller
         return {
             queue.queue_id: list(puller.read(queue, 0, puller.max_offset(queue)))
@@ -100,23 +100,23 @@ class ReplayWorld:
         }
 
     def origins(self) -> dict[int, list[int]]:
-        """Of each queue, the physical offsets that its messages had at first, in their order."""
+        """Return the original physical offsets of the messages of each queue, in order."""
         return {
             queue: [int(message.properties["ORIGIN_PHYSICAL_OFFSET"]) for message in messages]
             for queue, messages in self.received().items()
         }
 
     def archived(self) -> list[dict[str, Any]]:
-        """All messages of the lake, in the order of the log."""
+        """Return all messages of the lake, in the order of the log."""
         rows: list[dict[str, Any]] = DeltaTable(self.lake.messages).to_pyarrow_table().to_pylist()
         return sorted(rows, key=lambda row: row["physical_offset"])
 
     def ledger(self) -> list[dict[str, Any]]:
-        """The rows of `replay_messages`, in the order of the log."""
+        """Return the rows of `replay_messages`, in the order of the log."""
         rows: list[dict[str, Any]] = DeltaTable(self.lake.replay_messages).to_pyarrow_table().to_pylist()
         return sorted(rows, key=lambda row: row["physical_offset"])
 
     def replay_id(self) -> str:
-        """The newest replay."""
+        """Return the id of the newest replay."""
         rows = DeltaTable(self.lake.replays).to_pyarrow_table().sort_by("at").to_pylist()
         return str([row["replay_id"] for row in rows if row["event"] == "planned"][-1])

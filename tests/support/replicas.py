@@ -1,4 +1,4 @@
-"""Masters and slaves of broker_lite, and whether a slave has what its master has."""
+"""Masters and slaves of broker_lite, and the comparison of their logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.waiting import wait_until
 
 
 class MemberLite(BrokerLite):
-    """A broker that is killed more than once, at its own name server or one that is there already."""
+    """A broker that is killed repeatedly, with a name server of its own or an existing one."""
 
     def __init__(self, folder: Path, *options: str, name_server: str | None = None) -> None:
         register = ("--register", name_server, "--namesrv", "none") if name_server else ()
@@ -22,26 +22,26 @@ class MemberLite(BrokerLite):
 
     @property
     def name_server_address(self) -> str:
-        """Where it is waited for."""
+        """Return the address of the name server that it registers with."""
         return self._registered_at or super().name_server_address
 
     def kill(self) -> None:
-        """Kill the process that runs now, if one does."""
+        """Kill the running process, if any."""
         self.process.kill()
 
 
 def master_lite(folder: Path, *options: str, name_server: str | None = None) -> MemberLite:
-    """A master that gives its log away."""
+    """Create a master that serves slaves."""
     return MemberLite(folder, "--ha-listen", f"127.0.0.1:{free_ports(1)}", *options, name_server=name_server)
 
 
 def slave_lite(folder: Path, name_server: str) -> MemberLite:
-    """A slave."""
+    """Create a slave."""
     return MemberLite(folder, "--role", "SLAVE", name_server=name_server)
 
 
 def log_files(store: Path) -> dict[str, bytes]:
-    """Every segment's bytes; RocketMQ makes one more before it needs it."""
+    """Return every segment's bytes; RocketMQ creates one more in advance."""
     found = {path.name: path.read_bytes() for path in sorted((store / "commitlog").glob("*"))}
     return {name: data for name, data in found.items() if data.strip(b"\0")}
 

@@ -13,7 +13,7 @@ from tests.support.profiles import NOON, Row
 
 
 def report_of(*failing: tuple[str, Row]) -> QualityReport:
-    """A report in which these expectations are not met, each with an example."""
+    """Return a report in which these expectations are not met, each with an example."""
     failures = dict(failing)
     judgements = [
         Judgement(
@@ -30,7 +30,7 @@ def _examples(failures: dict[str, Row], each: Expectation) -> tuple[Row, ...]:
 
 
 def figures_of(*stretches: pa.Table, most: int = 30) -> PageFigures:
-    """The figures of a profile that comes in stretches."""
+    """Return the figures of a profile that arrives in parts."""
     figures = PageFigures(most)
     for stretch in stretches:
         figures.add(stretch)

@@ -1,4 +1,4 @@
-"""Lakes that stores are restored from, and what a restored store holds."""
+"""Lakes from which stores are restored, and the content of a restored store."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Restore = Callable[..., Restored]
 
 
 def segments(root: Path) -> dict[str, bytes]:
-    """A log's files by their names."""
+    """Return a log's files by their names."""
     return {path.name: path.read_bytes() for path in sorted((root / "commitlog").iterdir())}
 
 
 def walked(root: Path, segment_bytes: int) -> list[Found]:
-    """Everything in a log, by the plain reader."""
+    """Return everything in a log, by the plain reader."""
     (store,) = find_stores(str(root), BROKER)
     return list(walk_store(store, segment_bytes))
 
 
 def messages_of(root: Path, segment_bytes: int) -> dict[int, Message]:
-    """The records of a log by their offsets, without fillers; anything that is no record is an error."""
+    """Return the records of a log by their offsets, without fillers; any other bytes are an error."""
     found = walked(root, segment_bytes)
     assert [each.span for each in found if each.span.kind is SpanKind.FAULT] == []
     records = (each.message for each in found if each.message is not None)
@@ -41,14 +41,14 @@ def messages_of(root: Path, segment_bytes: int) -> dict[int, Message]:
 
 
 def lake_rows(lake: LakePaths) -> list[dict[str, Any]]:
-    """All rows of `messages` in the log's order, but for where the bodies lie."""
+    """Return all rows of `messages` in the log's order, without the places of their bodies."""
     paths = (Path(lake.messages) / path for path in DeltaTable(lake.messages).file_uris())
     rows = [row for path in paths for row in pq.ParquetFile(path).read().drop_columns(["body_ref"]).to_pylist()]
     return sorted(rows, key=lambda row: row["physical_offset"])
 
 
 def stop_after(calls: int) -> Callable[[int], Callable[[int], None]]:
-    """What interrupts a run after some segments."""
+    """Return a callback that interrupts a run after a number of segments."""
     done: list[int] = []
 
     def begin(_: int) -> Callable[[int], None]:
@@ -63,9 +63,9 @@ def stop_after(calls: int) -> Callable[[int], Callable[[int], None]]:
 
 
 class StoppedError(Exception):
-    """What interrupts a run."""
+    """The exception that interrupts a run."""
 
 
 def packs_of(lake: LakePaths) -> Iterator[Path]:
-    """The packs of a lake, by their names."""
+    """Yield the packs of a lake, by name."""
     yield from sorted(Path(lake.bodies).rglob("*.zst"))

@@ -19,7 +19,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture(autouse=True)
 def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a user's environment says: the server and its credentials, and no profile."""
+    """Set the environment of a user: the server and its credentials, and no profile."""
     for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN"):
@@ -31,7 +31,7 @@ def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def bucket(s3_server: S3Server) -> str:
-    """A new, empty bucket."""
+    """Create an empty bucket."""
     name = f"bucket-{secrets.token_hex(6)}"
     s3_server.client().create_bucket(Bucket=name)
     return name

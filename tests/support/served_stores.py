@@ -1,4 +1,4 @@
-"""Whether a store's indexes equal a real broker's, and whether a real broker serves all of its messages."""
+"""Comparison of a store's indexes with a real broker's, and a check that a real broker serves all messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_UPS = 40
 
 
 def assert_same(expected: Path, found: Path) -> None:
-    """Queues by their names, index files by their order."""
+    """Compare queues by name, and index files by order."""
     for kind in ("consumequeue", "batchconsumequeue"):
         theirs, ours = files_of(expected / kind), files_of(found / kind)
         assert sorted(ours) == sorted(theirs)
@@ -24,18 +24,18 @@ def assert_same(expected: Path, found: Path) -> None:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """All files below a folder, by their names from there on."""
+    """Return all files below a folder, by relative path."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def business(rows: Iterable[Row]) -> list[Row]:
-    """Records of topics that a producer made."""
+    """Return the records of topics that a producer created."""
     return [row for row in rows if row["topic"].startswith("Every")]
 
 
 def assert_serves(servers: RocketMQ, rows: list[Row]) -> list[Row]:
-    """See that a consumer gets every message, by key and by id too; return all that it got of their topics."""
+    """Check that a consumer gets every message, also by key and by id, and return everything it got of these topics."""
     wanted = {row["physical_offset"]: row for row in rows}
     consumed = {row["physical_offset"]: row for row in consume_all(servers, *sorted({row["topic"] for row in rows}))}
     assert [offset for offset in wanted if offset not in consumed] == []
@@ -57,5 +57,5 @@ def assert_serves(servers: RocketMQ, rows: list[Row]) -> list[Row]:
 
 
 def ipv4(rows: list[Row]) -> list[Row]:
-    """Records whose ids hold the address at which the broker listens now."""
+    """Return records whose ids contain the address at which the broker listens now."""
     return [row for row in rows if row["store_host"].startswith("127.0.0.1")]

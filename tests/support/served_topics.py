@@ -1,4 +1,4 @@
-"""A topic of a running broker, and a lake that has archived it: messages before and after a moment, and a group."""
+"""A topic of a running broker and the lake that has archived it: messages before and after a time, and a group."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ServedTopic:
     client: OffsetClient
 
     def make(self, queues: int, *groups: str) -> None:
-        """Make the topic and the groups, and wait until they are known."""
+        """Create the topic and the groups, and wait until they are known."""
         make_topic(self.client.admin, self.topic, queues)
         self.client.puller.routing.forget(self.topic)
         for group in groups:
@@ -48,11 +48,11 @@ class ServedTopic:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The topic's queues."""
+        """Return the topic's queues."""
         return sorted(self.client.puller.queues(self.topic))
 
     def send(self, count: int, prefix: str = "n") -> datetime.datetime:
-        """Send messages to each queue; return a time before the first of them and after all that were sent before."""
+        """Send messages to each queue, and return a time before the first of them and after all earlier ones."""
         let_pass(0.003, "what was sent before was stored in an earlier millisecond")
         first_ms = None
         with Producer("Served", Options(self.name_servers)) as producer:
@@ -65,30 +65,30 @@ class ServedTopic:
         return EPOCH + first_ms * MILLISECOND
 
     def read(self, queue: MessageQueue, start: int = 0) -> list[Message]:
-        """All messages of a queue from an offset on."""
+        """Return all messages of a queue from an offset on."""
         return list(self.client.puller.read(queue, start, self.client.puller.max_offset(queue)))
 
     def commit(self, group: str, offset: int) -> None:
-        """Let a group have consumed each queue up to an offset."""
+        """Set a group's offset in each queue."""
         for queue in self.queues:
             self.client.admin.offsets.commit(queue, group, offset)
 
     def offsets(self, group: str) -> list[int | None]:
-        """The group's offset in each queue, as the broker tells."""
+        """Return the group's offset in each queue, as the broker reports it."""
         return [self.client.admin.offsets.committed(queue, group) for queue in self.queues]
 
     def keep(self) -> datetime.datetime:
-        """Archive what is new in the log, and take a snapshot of the groups; return the time after that."""
+        """Archive the new messages, take a snapshot of the groups, and return the time after that."""
         archive_store(self.store, self.lake, BROKER)
         return self.take_snapshot()
 
     def take_snapshot(self) -> datetime.datetime:
-        """Take a snapshot of the groups; return the time after that."""
+        """Take a snapshot of the groups, and return the time after that."""
         assert snapshot(["--lake", self.lake.root, "--namesrv", self.name_servers, "--quiet"]) == 0
         return datetime.datetime.now(datetime.UTC)
 
 
 def offset_client_of(name_servers: str) -> OffsetClient:
-    """Clients of a broker, which the caller closes."""
+    """Open clients of a broker, which the caller closes."""
     options = Options(name_servers, request_seconds=10)
     return OffsetClient(Admin(options), Puller("Served", options))

@@ -1,4 +1,4 @@
-"""A shop's broker on one day: traffic that swells, a gap, damage, and consumer groups that fare differently.
+"""A shop's broker on one day: varying traffic, a gap, damage, and consumer groups in several states.
 
 Groups: `mailer` keeps up, `shipping` is too slow, `billing` has not moved since noon, `reports` wants two of three
 orders by their tags and is half an hour behind, and a group with a hostile name has no client.
@@ -90,7 +90,7 @@ def _messages(rate: float) -> Iterator[NewMessage]:
 
 
 def _add_stretch(growing: GrowingLake, name: str, minute: int, rows: list[dict[str, Any]]) -> None:
-    """Say that the log just before a minute is not there, or could not be read."""
+    """Record that the log just before a minute is missing, or damaged."""
     moment = MIDNIGHT + minute * MINUTE
     offset = min(row["physical_offset"] for row in rows if row["store_timestamp"] >= moment)
     schema = {"gaps": GAPS, "quarantine": QUARANTINE}[name]

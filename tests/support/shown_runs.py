@@ -14,7 +14,7 @@ from commitlake.pipelines.quality.verdict import Losses, RunVerdict
 
 
 def page_of_run(report: QualityReport, figures: PageFigures, verdict: RunVerdict | None = None) -> str:
-    """Return the page of a run that was judged, of a lake that is not there."""
+    """Return the page of a run whose expectations were checked, for a lake that does not exist."""
     verdict = verdict or Losses().verdict(report)
     page = run_page(ShownRun(LakePaths("/nowhere/lake"), "r", verdict, report=report, figures=figures))
     return render_page(replace(page, made=""))  # the time is another one each time

@@ -1,4 +1,4 @@
-"""Commands that are sent signals, with a mark in their environment by which all that they leave can be found."""
+"""Commands that receive signals, with a mark in their environment by which all their descendants can be found."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SIGTERM_BIT = 1 << (signal.SIGTERM - 1)
 
 
 class MarkedProcess:
-    """A process in a group of its own, whose descendants can be found even where their parents have ended."""
+    """A process in a group of its own, whose descendants can be found even after their parents have ended."""
 
     def __init__(self, arguments: Sequence[str], *, stdout: int | None = subprocess.DEVNULL) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
             arguments: of this Python.
@@ -58,21 +58,21 @@ class MarkedProcess:
         wait_until(happened, PATIENCE_SECONDS, look_seconds=0.005)
 
     def wait_for_handler(self) -> None:
-        """Wait until it handles SIGTERM: that is the first moment that the project answers for."""
+        """Wait until it handles SIGTERM, because the project is responsible only from then on."""
         self.wait_until(self._handles_sigterm)
 
     def child_count(self) -> int:
-        """How many processes are below it."""
+        """Return the number of its descendants."""
         return len(descendants(self.process.pid))
 
     def error(self) -> str:
-        """Its standard error, once it has ended."""
+        """Return its standard error, after it has ended."""
         assert self.process.stderr is not None
         self.process.wait(PATIENCE_SECONDS)
         return self.process.stderr.read()
 
     def left(self) -> list[str]:
-        """Command lines of what it has left, which is killed."""
+        """Return the command lines of processes that it has left, after killing them."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -90,5 +90,5 @@ class MarkedProcess:
 
 
 def line_for(command: str, number: signal.Signals) -> str:
-    """What a command says when a signal ends it."""
+    """Return the line that a command prints when a signal ends it."""
     return f"{command}: {'interrupted' if number == signal.SIGINT else f'ended by {number.name}'}\n"

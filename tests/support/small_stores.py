@@ -17,7 +17,7 @@ S = TypeVar("S", bound=StoredMessage)
 
 
 class Clock:
-    """A clock that stands still until it is told to go on."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self, now_ms: int = STORED_MS) -> None:
         self.now_ms = now_ms
@@ -32,17 +32,17 @@ class ReadableStore(Protocol[S]):
 
     @property
     def queues(self) -> list[tuple[str, int]]:
-        """Topic and number of every queue."""
+        """Return topic and id of every queue."""
 
     def min_offset(self, topic: str, queue_id: int, /) -> int:
-        """Return the number of a queue's first message."""
+        """Return the offset of a queue's first message."""
 
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int, /) -> GetResult[S]:
-        """Return a queue's messages from a number on."""
+        """Return a queue's messages from an offset on."""
 
 
 def crash(store: OpenStore[Any, Any]) -> None:
-    """Leave a store as a killed process does: files as they are, `abort` there, the lock gone."""
+    """Leave a store as a killed process does: files unchanged, `abort` present, no lock."""
     store._flusher.stop()
     store._writer.is_closed = True
     store._mappings.unmap_all()
@@ -50,7 +50,7 @@ def crash(store: OpenStore[Any, Any]) -> None:
 
 
 def all_messages(store: ReadableStore[S]) -> dict[tuple[str, int], list[S]]:
-    """Return everything that the queues give, by topic and queue."""
+    """Return all messages of the queues, by topic and queue."""
     return {
         (topic, queue_id): store.get(topic, queue_id, store.min_offset(topic, queue_id), 1 << 30).messages
         for topic, queue_id in store.queues
@@ -60,7 +60,7 @@ def all_messages(store: ReadableStore[S]) -> dict[tuple[str, int], list[S]]:
 def records_in(
     log: Path, parse: Callable[[bytes, int], tuple[M, int] | None], offset_of: Callable[[M], int]
 ) -> Iterator[M]:
-    """Read the records of a log from its files, without the store's help.
+    """Read the records of a log from its files, independently of the store.
 
     Args:
         log: the folder of the files.

@@ -1,4 +1,4 @@
-"""Commands and code of the documentation: fenced blocks of Markdown, as a Markdown parser finds them.
+"""Commands and code of the documentation: fenced blocks of Markdown, found by a Markdown parser.
 
 A comment before a block says how it is tested; it does not show on the page:
 
@@ -53,7 +53,7 @@ class Block(NamedTuple):
 
     @property
     def commands(self) -> list[list[str]]:
-        """The words of each command of `commitlake`, up to a pipe or a redirection, without the program."""
+        """Return the words of each command of `commitlake`, up to a pipe or a redirection, without the program."""
         lines = self.text.replace("\\\n", " ").splitlines()
         words = (shlex.split(line.removeprefix("$ ")) for line in lines if line.startswith("$ "))
         return [
@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
     @property
     def other_commands(self) -> list[str]:
-        """The lines that begin with `$` and start another program."""
+        """Return the lines that begin with `$` and start another program."""
         lines = [line.removeprefix("$ ") for line in self.text.splitlines() if line.startswith("$ ")]
         return [line for line in lines if shlex.split(line)[0] not in _PROGRAMS]
 

@@ -1,4 +1,4 @@
-"""Modules of the project and of its tests, and what they import: read from the files, without importing them."""
+"""Modules of the project and of its tests, and their imports, read from the files without importing them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def reached(starts: Iterable[str], imports: Mapping[str, frozenset[str]]) -> set
 
 
 def has_code(path: Path) -> bool:
-    """Tell whether a file has a function with more than a docstring: constants, errors and protocols have none."""
+    """Return True if a file has a function with more than a docstring; constants, errors and protocols have none."""
     functions = (node for node in ast.walk(parsed(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return any(not _is_text(statement) for function in functions for statement in function.body)
 

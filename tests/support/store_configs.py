@@ -1,4 +1,4 @@
-"""What an archive run records of stores' configuration, without the rest of a run."""
+"""Recording of the stores' configuration, as an archive run does it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def record_config(lake: LakePaths, work: ArchiveWork, at: datetime.datetime = EPOCH) -> int:
-    """Add what has changed to `store_config`; return how many rows that are."""
+    """Add changes to `store_config`, and return the number of rows."""
     file = write_config_changes(lake, work.stores, work.commit.run_id, at)
     if file is None:
         return 0

@@ -1,4 +1,4 @@
-"""Copies of a store to damage, a file at a time."""
+"""Copies of a store that tests damage, one file at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.logs import damage
 
 
 def copy_store(original: Path, root: Path) -> None:
-    """Make a folder a copy of a store, whatever it has been."""
+    """Make a folder a copy of a store, whatever it was before."""
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(original, root)
 
@@ -23,7 +23,7 @@ def damage_file(path: Path, chance: random.Random, *, keep_size: bool) -> None:
 
 
 def clear_behind(log: Path, cut: int) -> None:
-    """Make a log what a power failure leaves of it: its files have their size, and their last pages are zeros.
+    """Clear the last pages of a log's files, as after a power failure; sizes stay unchanged.
 
     Args:
         log: the folder of its files, each named by its first offset.

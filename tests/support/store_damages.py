@@ -1,4 +1,4 @@
-"""Ways to damage a store of either format: its log, and the queue that tests damage."""
+"""Ways to damage a store of either format: its log, and a queue."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cut_file(path: Path, size: int) -> None:
 
 @dataclass(frozen=True)
 class Damages:
-    """Damages to the stores of one format; `root` is a store's folder.
+    """Ways to damage stores of one format; `root` is a store's folder.
 
     Attributes:
         name: the format's name.
@@ -164,17 +164,17 @@ class Damages:
         patch(path, position, bytes(self.entry_layout.size))
 
     def queue_end(self, root: Path) -> int:
-        """Return the number behind that queue's last message."""
+        """Return the offset after that queue's last message."""
         return 1 + max(int(each.queue_offset) for each in self.of_queue(root))
 
     def swap_entries(self, root: Path) -> None:
-        """Put two entries in one another's place."""
+        """Exchange two entries."""
         first, second = self.entry(root, 3), self.entry(root, 4)
         self.put_entry(root, 3, second)
         self.put_entry(root, 4, first)
 
     def repeat_record(self, root: Path) -> None:
-        """Give a record the number of the one before it in its queue."""
+        """Give a record the queue offset of the one before it."""
         last = self.of_queue(root)[-1]
         self.patch_field(root, last, "queue_offset", last.queue_offset - 1)
         self.clear_entry(root, last.queue_offset)

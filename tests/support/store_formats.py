@@ -21,7 +21,7 @@ FILE_SIZE = 4096
 
 @dataclass(frozen=True)
 class StoreFormat:
-    """How tests use stores of one format.
+    """Functions with which tests use stores of one format.
 
     Attributes:
         name: the format's name.

@@ -1,4 +1,4 @@
-"""What verify reports of a store."""
+"""Reports of verify on a store."""
 
 from __future__ import annotations
 

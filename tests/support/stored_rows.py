@@ -1,4 +1,4 @@
-"""The rows that the commitlog source gives of a store, without Spark."""
+"""The rows that the commitlog source returns for a store, without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.comparing import COLUMNS
 
 
 def stored_rows(root: Path, broker: str, body: str) -> list[dict[str, Any]]:
-    """All rows of a store, with their bodies, in order."""
+    """Return all rows of a store in order, with their bodies."""
     (store,) = find_stores(str(root), broker)
     request = Request(arrow_schema(*COLUMNS, "body"), body=BodyForm(body))
     splits = plan_splits(store, take_snapshot([store]).ranges[broker], 1 << 20)

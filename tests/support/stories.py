@@ -26,7 +26,7 @@ BODY = b'{"order":4711,"customer":{"name":"Ada","email":"ada@example.com"},"line
 
 
 def at(seconds: float) -> datetime.datetime:
-    """A time, so many seconds after the beginning."""
+    """Return a time, a number of seconds after the beginning."""
     return START + datetime.timedelta(seconds=seconds)
 
 
@@ -38,7 +38,7 @@ def record_step(
     kind: StepKind = StepKind.NORMAL,
     **columns: object,
 ) -> Step:
-    """A stored record."""
+    """Return a stored record."""
     moment = None if seconds is None else at(seconds)
     unique_key = str(columns.get("unique_key", "7F00A1"))
     properties = {"UNIQ_KEY": unique_key, "KEYS": "order-4711", "phone": "555-0199"}
@@ -55,20 +55,20 @@ def record_step(
 
 
 def consumed(name: str, seconds: float, group: str, attempt: int, *, succeeded: bool | None = True) -> Step:
-    """One consumption."""
+    """Return a consumption."""
     consumption = Consumption(group, "10.0.0.9:40112", attempt, 36, succeeded, "success" if succeeded else "exception")
     title = f"consumed by {group}" if succeeded else f"failed in {group}"
     return Step(name, StepKind.CONSUMPTION, at(seconds), group, title, f"{title}, try {attempt}", None, consumption)
 
 
 def edge(kind: str, source: Step, target: Step, text: str = "") -> Edge:
-    """An edge between two steps."""
+    """Return an edge between two steps."""
     gap = None if source.at is None or target.at is None else target.at - source.at
     return Edge(kind, source.id, target.id, gap, text or kind, "UNIQ_KEY")
 
 
 def order_story() -> Story:
-    """The story of an order: a transaction, two groups, retries, a dead letter, a redrive, a delayed reminder."""
+    """Return the story of an order: a transaction, two groups, retries, a dead letter, a redrive, a reminder."""
     half = record_step(4096, 0, "RMQ_SYS_TRANS_HALF_TOPIC", "half message of a transaction, for orders", StepKind.HALF)
     op = record_step(4600, 0.31, "RMQ_SYS_TRANS_OP_HALF_TOPIC", "transaction committed", StepKind.OP, body=b"d4096")
     sent = record_step(5000, 0.312, "orders", "committed to orders")
@@ -109,7 +109,7 @@ def order_story() -> Story:
 
 
 def hostile_story() -> Story:
-    """The story of an order whose texts all try to be something else, with a circle, and times at both ends."""
+    """Return the story of an order with hostile texts, a circle, and times at both limits."""
     plain = order_story()
     steps = []
     for number, step in enumerate(plain.steps):
@@ -133,7 +133,7 @@ def hostile_story() -> Story:
 
 
 def many_messages(count: int, topics: int = 5) -> Story:
-    """A story of so many messages, each stored and consumed; every hundredth became a dead letter."""
+    """Return a story of many messages, each stored and consumed; every hundredth became a dead letter."""
     steps: list[Step] = []
     edges: list[Edge] = []
     outcomes: list[Outcome] = []

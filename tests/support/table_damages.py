@@ -1,4 +1,4 @@
-"""Damages to the files of a table."""
+"""Ways to damage the files of a table."""
 
 from __future__ import annotations
 

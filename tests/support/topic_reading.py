@@ -1,4 +1,4 @@
-"""Making topics, and reading what is in them, where a broker and its name server need a moment."""
+"""Creation of topics, and reading of their messages, with waiting for broker and name server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def make_topic(admin: Admin, topic: str, queues: int = 4, *, perm: int = 6) -> None:
-    """Make a topic, and wait until the name server knows it.
+    """Create a topic, and wait until the name server knows it.
 
     A producer that asks too early takes the topic for one that its first message makes, with four queues.
     """
@@ -23,7 +23,7 @@ def make_topic(admin: Admin, topic: str, queues: int = 4, *, perm: int = 6) -> N
 
 
 def read_all(puller: Puller, topic: str, count: int, expression: str = "*") -> list[Message]:
-    """All messages of a topic, queue by queue, once there are so many.
+    """Return all messages of a topic, queue by queue, once there are enough.
 
     A message is in its queue a little after it is in the log.
     """
@@ -40,7 +40,7 @@ def _read(puller: Puller, topic: str, expression: str = "*") -> list[Message]:
 
 
 def wait_for(what: Callable[[], T], is_enough: Callable[[T], bool], seconds: float = 60) -> T:
-    """Return a value, once it is enough.
+    """Wait for a value that is sufficient, and return it.
 
     A topic without a route is not enough yet: one that its first message, retry or dead letter made is known to the
     name servers a little later.

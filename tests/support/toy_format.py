@@ -114,7 +114,7 @@ RULES = RecordRules(
 
 
 def _hop(*arguments_and_results: Any) -> None:
-    """See `kernel.hop.hop`; a window must hold all of a bad range, as it does in a log of some KiB."""
+    """Walk over records; see `kernel.hop.hop`. A window must hold all of a bad range, as in a log of some KiB."""
     *arguments, state, parts, faults = arguments_and_results
     at = HopArguments(*arguments)
     view, bounds = at.window.data[: at.length], Bounds(at.segment_end, at.file_end, at.max_record_bytes)
@@ -223,7 +223,7 @@ QUEUES = QueueLayout(
 
 
 class _Reader:
-    """Collects what the queues must say; see `facts.reading.FactsReader`."""
+    """A collector of index data; see `facts.reading.FactsReader`."""
 
     is_full = False
 
@@ -272,7 +272,7 @@ class _Reader:
 
 
 class _Writer:
-    """Writes each entry at its number."""
+    """A writer that puts each entry at its offset."""
 
     skipped = shifted = lost = 0
 
@@ -286,7 +286,7 @@ class _Writer:
 
 
 class ToyFormat(Format):
-    """See the module."""
+    """The toy format; see the module's docstring."""
 
     name = "toy"
     title = "Toy"

@@ -14,7 +14,7 @@ _LOOK_SECONDS = 0.01
 def wait_until(
     holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS, look_seconds: float = _LOOK_SECONDS
 ) -> float:
-    """Return once a condition holds; the seconds that this took.
+    """Wait until a condition holds, and return the seconds that this took.
 
     Args:
         holds: the condition.

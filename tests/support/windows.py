@@ -1,4 +1,4 @@
-"""Messages counted by window as an audit does it without Spark."""
+"""Messages counted by window, as an audit does it without Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.profiles import Row, table_of
 
 
 def windows_of(rows: list[Row]) -> pa.Table:
-    """The windows of rows of `messages`: a table of `AUDIT`."""
+    """Return the windows of rows of `messages`, as a table with the columns of `AUDIT`."""
     table = table_of(rows)
     dates = table.column("store_timestamp").cast(pa.date32(), safe=False)
     return to_windows(table.append_column("store_date", dates).combine_chunks())
