@@ -1,20 +1,20 @@
-"""Lag of consumer groups: how many messages, how many bytes and how long each group is behind, now or at a past time.
+"""Lag of consumer groups: the messages, bytes and time by which each group is behind, now or at a past time.
 
 The modules:
 
-    offsets.py         where groups were at a time, from snapshots, with bounds between two of them
-    wanted.py          which messages a group wants, from its subscription
-    messages.py        what counts ask of messages, and messages give to counts
-    counting.py        counts messages behind, batch by batch
-    queues.py          where queues begin and end, also of topics that were deleted and made again
-    lake_messages.py   the messages of a lake
-    store_messages.py  the messages of a store, by the entries of its queues or from its log
-    verdicts.py        how a group does: ok, slow, stalled, stopped, rewound, lost
+    offsets.py         offsets of groups at a time, from snapshots, with bounds between two snapshots
+    wanted.py          tests which messages a group wants, by its subscription
+    messages.py        protocols between the counters and the sources of messages
+    counting.py        counts messages at or after offsets, batch by batch
+    queues.py          first and last offsets of queues, also of topics that were deleted and created again
+    lake_messages.py   reads the messages of a lake
+    store_messages.py  reads the messages of a store, by the entries of its queues or from its log
+    verdicts.py        state of a group: ok, slow, stalled, stopped, rewound, lost, ahead, unknown
     waiting.py         delay levels and timers
     halves.py          half messages of transactions in flight
-    measure.py         the rows of groups
-    standing.py        since when a group has not moved
-    answer.py          all stores of a lake, or of a path
+    measure.py         computes the rows of groups
+    standing.py        the time since which a group has not moved
+    answer.py          measures all stores of a lake, or one store
 
 Nothing here needs Spark or a JVM.
 """

@@ -1,4 +1,4 @@
-"""The lag of all stores of a lake at a time, or of stores of which nothing is archived."""
+"""Lag of a lake's stores at a time, or of a store that is not archived."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the user states.
+    """Settings of the user that override what the lake or the store has.
 
     Attributes:
-        filters: Subscriptions, which go before what is known.
-        delay_levels_ms: By store, delays of levels 1, 2, 3, …, which go before what is known.
-        bodies: Root of a lake's packs, if they are not in the lake's own folder.
+        filters: Subscriptions. They replace those in the lake.
+        delay_levels_ms: By store, delays of levels 1, 2, 3, …. They replace those in the lake.
+        bodies: Root folder of the packs, if it is not the lake's own.
     """
 
     filters: Mapping[GroupTopic, Wanted] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Given:
 
 
 class Broadcasting(NamedTuple):
-    """A group that broadcasts a topic, of which the broker has no offsets."""
+    """A group that broadcasts a topic, so that the broker has no offsets of it."""
 
     broker: str
     group: str
@@ -62,13 +62,13 @@ class Broadcasting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows, and what is missing.
+    """Rows of lag, with notes on stores without rows.
 
     Attributes:
-        rows: A row for each group and queue, and for what brokers hold back.
-        missing: Sentences on stores of which nothing is known at the time.
-        known: Positions of all groups, whether or not they were asked for.
-        broadcasting: Groups that have no row, because each of their clients keeps its own offsets.
+        rows: One row for each group and queue, and for the messages that brokers hold back.
+        missing: Sentences on stores that have no data at the time.
+        known: Positions of all groups, including groups that were not asked for.
+        broadcasting: Groups without a row: each of their clients keeps its own offsets.
     """
 
     rows: Sequence[Lag]
@@ -87,11 +87,11 @@ def lag_of_lake(
     """Return the lag of a lake's stores.
 
     Args:
-        lake: Where the tables lie.
+        lake: Locations of the tables.
         at: The time; None for each store's last snapshot.
-        choice: Which groups and topics.
-        brokers: Which stores; all where empty.
-        given: What the user states.
+        choice: Groups and topics to measure.
+        brokers: Stores to measure; all if empty.
+        given: Settings of the user.
 
     Raises:
         LakeError: There is no lake.
@@ -139,7 +139,7 @@ def _some_topics(broker: str, topics: Sequence[str]) -> str:
 
 
 def _broadcasting(broker: str, subscriptions: Subscriptions, moment: Moment, choice: Choice) -> Iterator[Broadcasting]:
-    """Yield each broadcasting group that the broker has no offsets of."""
+    """Yield each broadcasting group whose offsets the broker does not have."""
     known = {GroupTopic(position.group, position.topic) for position in moment.offsets}
     for key, subscribed in sorted(subscriptions.found.items()):
         is_wanted = choice.takes(Position(OffsetKind.GROUP, key.group, key.topic, 0))
@@ -152,7 +152,7 @@ def _settings(lake: LakePaths, broker: str, at: datetime.datetime) -> Mapping[st
 
 
 def _levels(stated_ms: Sequence[int] | None, settings: Mapping[str, object]) -> DelayLevels:
-    """Return a broker's delay levels: those that the user states, else those that its store shows."""
+    """Return a broker's delay levels: those that the user gives, else those of its store."""
     if stated_ms:
         return DelayLevels(stated_ms, range(1, len(stated_ms) + 1))
     known = known_levels(settings)
@@ -170,12 +170,12 @@ def _measure(
     """Return the rows of a store.
 
     Args:
-        moments: What is known of the store's offsets.
-        messages: Its messages.
-        subscriptions: What its groups want.
-        choice: Which groups and topics; what the broker holds back is measured where all are wanted.
-        levels: Its delay levels.
-        archived_until: Physical offset up to which `messages` has the log; None where that is all of it.
+        moments: Offsets of the store, by kind.
+        messages: Messages of the store.
+        subscriptions: Subscriptions of its groups.
+        choice: Groups and topics to measure. Messages that the broker holds back are measured only if all are chosen.
+        levels: Delay levels of the store.
+        archived_until: Physical offset up to which `messages` has the log; None if it has all of it.
     """
     moment = moments[OffsetKind.GROUP]
     missing = what_is_missing(moment, archived_until)
@@ -204,13 +204,13 @@ def _no_snapshot(broker: str, at: datetime.datetime | None) -> str:
 
 
 def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Given | None = None) -> Answer:
-    """Return the lag of a store's groups, as its own files tell.
+    """Return the lag of a store's groups, read from its own files.
 
     Args:
-        store: In a folder of this machine.
+        store: The store; its folder is on this machine.
         now: The time.
-        choice: Which groups and topics.
-        given: What the user states.
+        choice: Groups and topics to measure.
+        given: Settings of the user.
 
     Raises:
         CommitLogError: The log cannot be read.
@@ -247,6 +247,6 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
     try:
         rows = _measure(moments, StoreMessages(store), subscriptions, choice, levels)
     except IndexMismatchError as error:
-        _LOGGER.warning("%s; the log itself is read", error)
+        _LOGGER.warning("%s; reading the log instead of the indexes", error)
         rows = _measure(moments, StoreMessages(store, use_indexes=False), subscriptions, choice, levels)
     return Answer(rows, [], _all_groups(moments[OffsetKind.GROUP]))

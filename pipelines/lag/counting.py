@@ -1,8 +1,8 @@
-"""Counts the messages behind each place in a queue, batch by batch, in any order of batches.
+"""Counts the messages after given offsets of queues. Batches may come in any order.
 
-A cursor is a place in a queue and a choice of messages: those at or after its offset that are wanted are behind it. One
-pass over the messages serves any number of cursors: those of a queue with the same choice are counted together, by
-halving. Memory is bounded by cursors and queues, not by messages.
+A cursor is an offset in a queue and a choice of messages. It counts the wanted messages at or after its offset. One
+pass over the messages serves any number of cursors: cursors of one queue with the same choice are counted together, by
+binary search. Memory is bounded by the number of cursors and queues, not of messages.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from commitlake.connectors.arrays import Array
 from commitlake.pipelines.lag.wanted import ALL, Wanted
 
 COLUMNS = ("physical_offset", "topic", "queue_id", "queue_offset", "size", "store_timestamp")
-"""What every batch has; `tags` and `properties` where a choice needs them."""
+"""Columns of every batch. `tags` and `properties` are read as well if a choice needs them."""
 _NONE = np.iinfo(np.int64).max
-"""Stands for an offset or a time that is not known yet: larger than all."""
+"""Placeholder for an unknown offset or time; larger than every real one."""
 
 
 class Queue(NamedTuple):
@@ -35,12 +35,12 @@ class Queue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a queue.
+    """An offset in a queue, from which wanted messages are counted.
 
     Attributes:
-        queue: Which queue.
-        offset: Messages from here on count.
-        wanted: Which of them.
+        queue: The queue.
+        offset: Messages at or after this offset count.
+        wanted: Choice of messages to count.
         until_ms: Messages that were stored later do not count, ms since 1970; None for all.
     """
 
@@ -52,13 +52,13 @@ class Cursor:
 
 @dataclass(slots=True)
 class Behind:
-    """What is behind a cursor.
+    """Number and size of the messages at or after a cursor.
 
     Attributes:
-        messages: How many.
-        bytes: Of their records.
-        next_offset: The first one; None where there is none.
-        next_time_ms: When that was stored, ms since 1970.
+        messages: Number of messages.
+        bytes: Size of their records in the log.
+        next_offset: Offset of the first message; None if there is none.
+        next_time_ms: Store time of the first message, ms since 1970.
     """
 
     messages: int = 0
@@ -68,7 +68,7 @@ class Behind:
 
 
 class _Places:
-    """The cursors of one queue that have the same choice, and what was counted behind each."""
+    """Cursors of one queue that have the same choice, with their counts."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
         self.cursors = sorted(cursors, key=lambda cursor: cursor.offset)
@@ -86,7 +86,7 @@ class _Places:
             offsets: Queue offsets, in any order.
             sizes: Bytes of the records.
             physical: Their physical offsets.
-            times: When they were stored; None where that is not known.
+            times: Store times; None if they are not known.
         """
         if (offsets[1:] < offsets[:-1]).any():
             order = np.argsort(offsets, kind="stable")
@@ -103,7 +103,7 @@ class _Places:
         self.next_time[is_next] = _NONE if times is None else times[row][is_next]
 
     def behind(self) -> Iterable[tuple[Cursor, Behind]]:
-        """Yield what was counted."""
+        """Yield each cursor with its counts."""
         for place, cursor in enumerate(self.cursors):
             offset, time = int(self.next_offset[place]), int(self.next_time[place])
             yield (
@@ -118,14 +118,14 @@ class _Places:
 
 
 class BacklogCounter:
-    """Counts what is behind cursors.
+    """Counts messages at or after cursors.
 
     Attributes:
         starts: The queues, each with the smallest offset of its cursors.
         columns: The columns that batches must have.
         until_ms: Messages that were stored later do not count, ms since 1970; None for all.
-        since_ms: None: how old a message is does not matter.
-        log_start: Records that begin before this physical offset do not count: the broker has deleted them.
+        since_ms: Always None: messages of any age count.
+        log_start: Records that begin before this physical offset do not count, because the broker has deleted them.
     """
 
     def __init__(self, cursors: Iterable[Cursor], until_ms: int | None = None, log_start: int | None = None) -> None:
@@ -151,7 +151,7 @@ class BacklogCounter:
         )
 
     def takes_entries(self, topic: str) -> bool:
-        """Return whether every cursor in a topic takes all messages, whose entries in an index are then enough."""
+        """Return whether index entries are enough for a topic, because all of its cursors take every message."""
         return all(
             wanted.takes_all and until_ms is None
             for queue, choices in self._places.items()
@@ -160,10 +160,10 @@ class BacklogCounter:
         )
 
     def begin_again(self, floors: Mapping[Queue, int]) -> None:
-        """Forget what was counted.
+        """Reset all counts.
 
         Args:
-            floors: For some queues, the physical offset before which their records do not count.
+            floors: Physical offsets by queue; records before them do not count. Other queues have no such limit.
         """
         self._floors = floors
         for choices in self._places.values():
@@ -193,17 +193,18 @@ class BacklogCounter:
                     places.add(offsets[here], sizes[here], physical[here], times[here])
 
     def add_entries(self, queue: Queue, offsets: Array, sizes: Array, physical: Array) -> None:
-        """Count messages of a queue that an index lists; see `takes_entries`."""
+        """Count messages of a queue from entries of an index; see `takes_entries`."""
         kept = physical >= max(self.log_start or 0, self._floors.get(queue, 0))
         if kept.any():
             for places in self._places.get(queue, {}).values():
                 places.add(offsets[kept], sizes[kept], physical[kept], None)
 
     def find_times(self, time_of: Callable[[Queue, int, int], int]) -> None:
-        """Find out when the next message was stored, where only an index was read.
+        """Set the store time of each cursor's next message where only an index was read.
 
         Args:
-            time_of: Returns the ms since 1970 of the message of a queue with a queue offset, at a physical offset.
+            time_of: Returns the store time, ms since 1970, of a message, given its queue, queue offset and physical
+                offset.
         """
         known: dict[int, int] = {}
         for queue, choices in self._places.items():
@@ -216,7 +217,7 @@ class BacklogCounter:
 
     @property
     def behind(self) -> dict[Cursor, Behind]:
-        """What was counted behind each cursor."""
+        """Counts of each cursor."""
         return {
             cursor: behind
             for choices in self._places.values()
@@ -226,19 +227,19 @@ class BacklogCounter:
 
 
 def milliseconds(batch: pa.RecordBatch, name: str = "store_timestamp") -> Array:
-    """Return a column of times, ms since 1970."""
+    """Return a column of times as ms since 1970."""
     column = batch.column(name)
     times = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     return np.asarray(times.to_numpy(zero_copy_only=False))
 
 
 def numbers(batch: pa.RecordBatch, name: str) -> Array:
-    """Return a column of whole numbers."""
+    """Return a column of integers as an array."""
     return np.asarray(batch.column(name).to_numpy(zero_copy_only=False))
 
 
 def rows_by_queue(broker: str, batch: pa.RecordBatch) -> Iterable[tuple[Queue, Array]]:
-    """Yield each queue of a batch with the numbers of its rows."""
+    """Yield each queue of a batch with the indexes of its rows."""
     if not batch.num_rows:
         return
     topics = batch.column("topic")

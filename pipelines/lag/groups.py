@@ -1,4 +1,4 @@
-"""Rows of lag summed up by group, the worst group first."""
+"""Rows of lag, summed by group, with the worst group first."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from commitlake.pipelines.lag.measure import Bounds, Lag
 from commitlake.pipelines.lag.verdicts import Verdict
 
 GROUP_KINDS = frozenset({"group", "retry"})
-"""Kinds of rows that are of a consumer group."""
+"""Kinds of rows that belong to a consumer group."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """How far a group is behind in all.
+    """Total lag of a group.
 
     Attributes:
-        group: Its name.
-        rows: Its rows, the worst first.
+        group: Name of the group.
+        rows: Rows of the group, the worst first.
     """
 
     group: str
@@ -27,12 +27,12 @@ class GroupSummary:
 
     @property
     def worst(self) -> Lag:
-        """The row with the gravest verdict; of several, that whose next message has waited longest."""
+        """The row with the worst verdict; among equals, the one whose next message has waited longest."""
         return self.rows[0]
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict of all queues."""
+        """The worst verdict of all queues."""
         return self.worst.judged.verdict
 
     @property
@@ -42,12 +42,12 @@ class GroupSummary:
 
     @property
     def bytes(self) -> Bounds:
-        """Of their records."""
+        """Size of the records behind in all queues."""
         return summed(row.bytes for row in self.rows)
 
     @property
     def seconds(self) -> Bounds:
-        """How long the message that has waited longest has been waiting."""
+        """Longest time that a message has been waiting for the group."""
         highs = [row.seconds.high for row in self.rows]
         known = [high for high in highs if high is not None]
         low = max(row.seconds.low for row in self.rows)
@@ -55,13 +55,13 @@ class GroupSummary:
 
     @property
     def topics(self) -> list[str]:
-        """The topics in which it is not well, else all of them."""
+        """Topics with a verdict other than ok; if there are none, all topics."""
         ill = {row.topic for row in self.rows if row.judged.verdict is not Verdict.OK}
         return sorted(ill or {row.topic for row in self.rows})
 
 
 def summed(figures: Iterable[Bounds]) -> Bounds:
-    """Return the sum of some figures; it has no upper bound if one of them has none."""
+    """Return the sum of the figures. It has no upper bound if one of them has none."""
     low, high = 0.0, 0.0
     is_bounded = True
     for figure in figures:
@@ -72,14 +72,14 @@ def summed(figures: Iterable[Bounds]) -> Bounds:
 
 
 def worst_first(rows: Iterable[Lag]) -> list[Lag]:
-    """Return rows by gravity of their verdicts, then by time."""
+    """Sort rows by verdict, the worst first, then by waiting time."""
     return sorted(
         rows, key=lambda row: (-row.judged.verdict.gravity, -(row.seconds.high or row.seconds.low), row.topic)
     )
 
 
 def by_group(rows: Iterable[Lag]) -> list[GroupSummary]:
-    """Return the groups of rows, the worst group first."""
+    """Group rows by consumer group, the worst group first."""
     found: dict[str, list[Lag]] = defaultdict(list)
     for row in worst_first(row for row in rows if row.kind in GROUP_KINDS):
         found[row.group].append(row)

@@ -1,8 +1,8 @@
-"""Half messages of transactions in flight: those that no op record says are finished.
+"""Half messages of transactions in flight: half messages that no op record marks as finished.
 
-The broker's own offset says only that every half before it is done with. Of the halves after it, the op records after
-the broker's offset in the op queue tell which are finished; what they name is no longer in flight. A half that was
-stored again counts once, by its UNIQ_KEY, and one that the broker has given up does not count.
+The broker's own offset in the half queue only says that the halves before it are finished. For later halves, the op
+records after the broker's offset in the op queue say which are finished. A half that was stored again is counted once,
+by its UNIQ_KEY. A half that the broker gave up is not counted.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _NOTE = "without an op record; a broker 5.x writes these up to 3 s after the pro
 
 
 class HalfLag:
-    """Measures how many half messages of each half queue are in flight.
+    """Counts the half messages in flight in each half queue.
 
     Args:
-        moment: Where the broker's own group is.
-        missing: A sentence on messages that may not be there; empty where all are.
+        moment: Offsets of the broker's own group.
+        missing: A sentence on messages that may be missing; empty if none are.
 
     Attributes:
-        counts: What is to be counted.
+        counts: Counters to feed with messages.
     """
 
     def __init__(self, moment: Moment, missing: str) -> None:
@@ -64,16 +64,20 @@ class HalfLag:
         self.counts: Sequence[Count] = [*parts, self._given_up] if parts else ()
 
     def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
-        """Yield a row for each half queue in which a half is in flight, or may be."""
+        """Yield a row for each half queue that has, or may have, a half message in flight."""
         for position, (offset, halves, ops) in self._queues.items():
             most, absent = halves.in_flight(ops.finished, self._given_up.keys)
             reasons = [self._missing]
             least = most
             if ops.unreadable:
-                reasons.append(f"{ops.unreadable} op records have no body here, which says what they finish")
+                reasons.append(
+                    f"{ops.unreadable} op records have no body here, so it is not known which half messages they finish"
+                )
                 least = Behind()
             if absent:
-                reasons.append(f"{absent} half messages after the broker's offset are not here, and may be in flight")
+                reasons.append(
+                    f"{absent} half messages after the broker's offset are missing here and may be in flight"
+                )
                 most = Behind(most.messages + absent, most.bytes, most.next_offset, most.next_time_ms)
             if not (most.messages or self._missing):
                 continue
@@ -87,7 +91,7 @@ class HalfLag:
 
 
 class _Halves:
-    """Collects the halves of a queue from an offset on; see `Count`."""
+    """Collects the half messages of a queue from an offset on; see `Count`."""
 
     columns: Collection[str] = (*COLUMNS, "born_timestamp", "unique_key", "properties")
     log_start: int | None = None
@@ -100,13 +104,13 @@ class _Halves:
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, _: str, batch: pa.RecordBatch) -> None:
-        """Collect the halves of a batch."""
+        """Collect the half messages of a batch."""
         if (kept := _rows_of(batch, self._queue, self._start, self.until_ms)).num_rows:
             properties = kept.column("properties")
             first = pc.map_lookup(properties, pa.scalar(PREPARED_QUEUE_OFFSET, properties.type.key_type), "last")
             checks = pc.map_lookup(properties, pa.scalar(CHECK_TIMES, properties.type.key_type), "last")
             is_again = pc.or_(pc.is_valid(first), pc.is_valid(checks))
-            # Of a half that was stored again, its producer's clock is all that tells since when it is in flight.
+            # For a half that was stored again, only its producer's clock says since when it is in flight.
             stored, born = pa.array(milliseconds(kept)), pa.array(milliseconds(kept, "born_timestamp"))
             places = pc.cast(kept.column("queue_offset"), pa.string())
             self._batches.append(
@@ -122,11 +126,11 @@ class _Halves:
             )
 
     def in_flight(self, finished: Collection[int], given_up: pa.Array) -> tuple[Behind, int]:
-        """Return the halves in flight, and how many halves of the queue are missing here.
+        """Return the half messages in flight, and the number of half messages that are missing here.
 
         Args:
-            finished: Queue offsets that op records name.
-            given_up: UNIQ_KEYs of halves that the broker has given up.
+            finished: Queue offsets that op records mark as finished.
+            given_up: UNIQ_KEYs of half messages that the broker gave up.
         """
         if not self._batches:
             return Behind(), 0
@@ -144,7 +148,7 @@ class _Halves:
         if not len(open_halves):
             return Behind(), absent
         names = np.asarray(open_halves["name"].to_numpy(), str)
-        _, last = np.unique(names[::-1], return_index=True)  # of a half that was stored again, the newest record
+        _, last = np.unique(names[::-1], return_index=True)  # the newest record of a half that was stored again
         sizes: Array = np.asarray(open_halves["size"])[::-1][last]
         behind = Behind(
             messages=len(last),
@@ -156,11 +160,11 @@ class _Halves:
 
 
 class _Ops:
-    """Collects what op records name; see `Count`.
+    """Collects the half messages that op records mark as finished; see `Count`.
 
     Attributes:
-        finished: Queue offsets of halves.
-        unreadable: Op records whose body is not there.
+        finished: Queue offsets of the finished half messages.
+        unreadable: Number of op records whose body is missing.
     """
 
     columns: Collection[str] = (*COLUMNS, BODY)
@@ -175,7 +179,7 @@ class _Ops:
         self._queue, self._start = queue, start
 
     def add(self, _: str, batch: pa.RecordBatch) -> None:
-        """Collect what the op records of a batch name."""
+        """Collect the finished half messages from the op records of a batch."""
         for body in _rows_of(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
             if body is None:
                 self.unreadable += 1
@@ -184,7 +188,7 @@ class _Ops:
 
 
 class _GivenUp:
-    """Collects the UNIQ_KEYs of halves that the broker has given up; see `Count`."""
+    """Collects the UNIQ_KEYs of half messages that the broker gave up; see `Count`."""
 
     columns: Collection[str] = (*COLUMNS, "unique_key")
     log_start: int | None = None
@@ -203,12 +207,12 @@ class _GivenUp:
 
     @property
     def keys(self) -> pa.Array:
-        """The keys."""
+        """UNIQ_KEYs collected so far."""
         return pa.concat_arrays([pa.array([], pa.string()), *self._keys])
 
 
 def _rows_of(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
-    """Return the messages of one queue from an offset on."""
+    """Return the messages of one queue, from an offset on."""
     kept = np.asarray(pc.equal(batch.column("topic").cast(pa.string()), queue.topic).to_numpy(zero_copy_only=False))
     kept = kept & (numbers(batch, "queue_id") == queue.queue_id) & (numbers(batch, "queue_offset") >= start)
     if until_ms is not None:

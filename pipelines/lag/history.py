@@ -1,12 +1,12 @@
-"""How far groups were behind over time, from the snapshots of `consumer_offsets` and the times of messages.
+"""Lag of groups over time, from the snapshots of `consumer_offsets` and the times of messages.
 
-A time is cut into windows. The figure of a window is that of the last snapshot in it, and exact: offsets at a snapshot
-are known, and what had been stored by then is known from the messages. A window without a snapshot takes the last
-offsets before it where the snapshots around it, or the last one and the history's end, are no further apart than
-`MAX_DISTANCE`, as snapshots that find nothing moved are kept once in ten minutes only. Other windows have no figure:
-nothing is known of them. Nor have windows whose snapshot is of a log that is not archived up to there.
+The time range is divided into windows. The figure of a window is that of its last snapshot. It is exact: the snapshot
+has the offsets, and the messages tell what was stored by then. A window without a snapshot uses the last offsets before
+it, if the snapshots before and after it (or the last snapshot and the end of the range) are at most `MAX_DISTANCE`
+apart. (A snapshot in which nothing moved is stored only once in ten minutes.) Other windows have no figure. Nor has a
+window whose snapshot was taken of a part of the log that is not archived yet.
 
-Messages count that a group wanted at the time of the figure, as far as its subscription of that time is known.
+Messages count if the group wanted them at the time of the figure, as far as its subscription at that time is known.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.time_windows import TimeWindows
 
 MAX_WINDOWS = 72
-"""Windows of a history."""
+"""Largest number of windows in a history."""
 MAX_DISTANCE = 2 * HEARTBEAT
-"""Snapshots that are no further apart than this tell of the time between them."""
+"""Largest distance of two snapshots between which offsets are assumed to be those of the first."""
 MIN_SNAPSHOTS = 24
-"""A history is of the last day where that has so many snapshots, else of a longer time."""
+"""A history covers the last day if that has so many snapshots, else a longer time."""
 _LENGTHS = tuple(datetime.timedelta(days=days) for days in (1, 7, 30, 365))
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class LagHistory:
-    """How far groups were behind over time.
+    """Lag of groups over time.
 
     Attributes:
         windows: The windows.
-        messages: By group, the messages behind in each window; None where that is not known.
+        messages: By group, the messages behind in each window; None if not known.
     """
 
     windows: TimeWindows
@@ -60,12 +60,12 @@ class LagHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The snapshot that a window's figures are of.
+    """A window with the snapshot of its figures.
 
     Attributes:
-        number: Of the window.
-        at: The time that its figures are of.
-        log_start: Where the broker's log began.
+        number: Number of the window.
+        at: Time of the figures.
+        log_start: Physical offset at which the broker's log began.
     """
 
     number: int
@@ -81,15 +81,15 @@ def lag_history(
     given: Mapping[GroupTopic, Wanted] | None = None,
     topics: Collection[str] = (),
 ) -> LagHistory | None:
-    """Return how far groups were behind, up to a time; None where no snapshot tells.
+    """Return the lag of groups up to a time, or None if there are no snapshots.
 
     Args:
-        lake: Where the tables lie.
+        lake: Locations of the tables.
         groups: The groups.
-        until: The end.
-        brokers: Only in these stores; all where empty.
-        given: Subscriptions that the user states.
-        topics: Only of these; all where empty.
+        until: End of the history.
+        brokers: Stores to read; all if empty.
+        given: Subscriptions that the user gives.
+        topics: Topics to count; all if empty.
 
     Raises:
         QueryError: A table cannot be read.
@@ -126,7 +126,7 @@ def lag_history(
 
 
 def _windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime) -> TimeWindows | None:
-    """Return the windows: of the last day, or of a longer time where snapshots are few."""
+    """Return windows over the last day, or over a longer time if snapshots are few."""
     counts = ", ".join(
         f"count(CASE WHEN as_of >= {timestamp_literal(until - length)} THEN 1 END) AS count_{number}, "
         f"min(CASE WHEN as_of >= {timestamp_literal(until - length)} THEN as_of END) AS first_{number}"
@@ -146,7 +146,7 @@ def _windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime
     )
     (middle,) = run_sql(table, OFFSETS, sql).read_all().to_pylist()
     distance = datetime.timedelta(microseconds=int(middle["distance"] or 0))
-    # A window for each snapshot, where they are regular; a little less, as they are never quite.
+    # One window for each snapshot if snapshots are regular. The factor allows for small variations.
     return TimeWindows.covering(first, until + datetime.timedelta(seconds=1), MAX_WINDOWS, min_length=distance * 0.95)
 
 
@@ -155,13 +155,13 @@ def _of_brokers(brokers: Sequence[str]) -> str:
 
 
 class _StoreHistory:
-    """The history of one store.
+    """Computes the history of one store.
 
     Args:
-        lake: Where the tables lie.
+        lake: Locations of the tables.
         offsets: The table `consumer_offsets`.
         broker: The store's name.
-        until: The end.
+        until: End of the history.
     """
 
     def __init__(self, lake: LakePaths, offsets: DeltaTable, broker: str, until: datetime.datetime) -> None:
@@ -173,12 +173,12 @@ class _StoreHistory:
     def set_wanted(
         self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, Wanted]
     ) -> None:
-        """Find what the groups wanted at the time of each window.
+        """Set the subscriptions of the groups at the time of each window.
 
         Args:
-            subscribed: The table `subscriptions`; None where there is none.
+            subscribed: The table `subscriptions`; None if there is none.
             places: The windows that have figures.
-            given: Subscriptions that the user states, for all windows.
+            given: Subscriptions that the user gives, for all windows.
         """
         known: list[Mapping[GroupTopic, Wanted]] = [{}] * len(places)
         if subscribed is not None:
@@ -189,7 +189,7 @@ class _StoreHistory:
         """Yield the windows that have figures.
 
         Args:
-            windows: All of them.
+            windows: All windows.
             archived: Physical offset up to which the log is archived.
         """
         rows = self._ask(
@@ -212,9 +212,9 @@ class _StoreHistory:
     def messages(
         self, windows: TimeWindows, places: Sequence[_Window], groups: Collection[str], topics: Collection[str]
     ) -> dict[str, dict[int, int | None]]:
-        """Return the messages behind by group and number of a window, of groups that have an offset in this store.
+        """Return the messages behind, by group and window number, for groups with an offset in this store.
 
-        None is a figure that is not known: the queue's topic was made again after that time.
+        A figure is None if the queue's topic was created again after that time.
         """
         offsets = self._group_offsets(windows, groups, topics)
         names = {queue.topic for _, queue in offsets}
@@ -238,7 +238,7 @@ class _StoreHistory:
     def _counted(
         self, spans: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]], floors: Mapping[Queue, int]
     ) -> dict[str, dict[int, int | None]]:
-        """Return the wanted messages of spans; those of a group that wants all are not counted one by one."""
+        """Count the wanted messages of spans. For a group that wants all messages, the offsets are enough."""
         places: dict[tuple[Queue, Wanted], list[int]] = defaultdict(list)
         for (group, queue), of_windows in spans.items():
             for number, span in of_windows.items():
@@ -268,7 +268,7 @@ class _StoreHistory:
     def _group_offsets(
         self, windows: TimeWindows, groups: Collection[str], topics: Collection[str]
     ) -> dict[tuple[str, Queue], list[int | None]]:
-        """Return the offset at the end of each window, None where there is none, by group and queue."""
+        """Return the offset at the end of each window by group and queue; None if there is none."""
         chosen = f' AND "group" IN ({", ".join(map(text_literal, sorted(groups)))})'
         if topics:
             chosen += f" AND topic IN ({', '.join(map(text_literal, sorted(topics)))})"
@@ -290,7 +290,7 @@ class _StoreHistory:
     def _queue_ends(
         self, places: Sequence[_Window], topics: Collection[str], floors: Mapping[Queue, int]
     ) -> dict[Queue, list[tuple[int, int]]]:
-        """Return, by queue, the first offset that the broker had and the end, at each window that has figures."""
+        """Return, by queue, the first offset and the end offset at each window that has figures."""
         if not places or not topics:
             return {}
         times = " ".join(
@@ -326,7 +326,7 @@ class _StoreHistory:
 
 
 def _window_number(windows: TimeWindows) -> str:
-    """Return SQL for the number of the window of `as_of`; below 0 before the first one."""
+    """Return SQL for the number of the window of `as_of`; negative before the first window."""
     micros = windows.length // datetime.timedelta(microseconds=1)
     start = timestamp_literal(windows.start)
     return (
@@ -335,7 +335,7 @@ def _window_number(windows: TimeWindows) -> str:
 
 
 def _ends(rows: Sequence[Row], places: Sequence[_Window]) -> list[tuple[int, int]]:
-    """Return the first offset that the broker had and the end, for each place, of one queue."""
+    """Return the first offset and the end offset of one queue at each window."""
     found = []
     for place, window in enumerate(places):
         stored = [row for row in rows if row["place"] <= place]

@@ -1,7 +1,7 @@
-"""The messages of a lake, for counting what is behind: where queues begin and end, and what is in them.
+"""Messages of a lake, for measuring lag: the offsets of its queues and the messages in them.
 
-Both are questions to deltalake's engine. Data files are sorted by topic, queue and offset, and their statistics tell
-the engine which of them it need not open.
+Both are queries to deltalake's engine. Data files are sorted by topic, queue and offset, so the engine can skip most
+files by their statistics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
 _MAX_QUEUES = 200
-"""Queues that one question names: the engine's plan grows with each."""
+"""Queues in one query; the engine's plan grows with each."""
 _BODY_COLUMNS = ("body_ref", "body_crc")
 
 
@@ -84,7 +84,7 @@ class LakeMessages:
         return spans
 
     def _span_of_last_topic(self, queue: Queue, times: Times, where: Sequence[str]) -> QueueSpan:
-        """Return where a queue begins and ends whose topic was made again."""
+        """Return the offsets of a queue whose topic was created again."""
         place = f"topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id}"
         sql = (
             "SELECT queue_offset, physical_offset, store_timestamp "
@@ -104,7 +104,7 @@ class LakeMessages:
         return replace(span, first=first, compared_end=compared_end)
 
     def _batches(self, count: Count, spans: dict[Queue, QueueSpan]) -> Iterator[pa.RecordBatch]:
-        """Yield what a count needs; queues that end before their start, as `spans` tell, are not asked for."""
+        """Yield the batches that a count needs. Queues that end before the count's start are not read."""
         ordered = sorted(
             (queue, start) for queue, start in count.starts.items() if queue not in spans or start < spans[queue].end
         )
@@ -120,7 +120,7 @@ class LakeMessages:
             )
             sql = f"SELECT {', '.join(names)} FROM messages WHERE {' AND '.join(conditions)} AND ({places})"
             for batch in run_sql(self._table, "messages", sql):
-                # The engine gives texts in a form that Arrow's functions do not all know.
+                # The engine returns strings in a form that not all functions of Arrow accept.
                 plain = batch.cast(schema)
                 yield from self._with_bodies(plain) if BODY in count.columns else (plain,)
 
@@ -138,7 +138,7 @@ class LakeMessages:
             yield f"physical_offset >= {count.log_start}"
 
     def _with_bodies(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield a batch with its bodies; where one cannot be had, with none: whoever counts them says so."""
+        """Add the bodies to a batch. If one cannot be read, all bodies are null, and the count reports that."""
         try:
             yield from list(batches_with_bodies(batch, open_store(self._bodies), FrameCache()))
         except PackError:

@@ -1,7 +1,7 @@
-"""The lag of every group in every queue of a store at a time.
+"""Lag of every group in every queue of a store at a time.
 
-Where an offset is not known exactly, a row has bounds: at least what is behind the largest offset that the group can
-have had, at most what is behind the smallest.
+If an offset is not known exactly, a row has bounds. The lower bound counts from the largest offset that the group can
+have had, the upper bound from the smallest.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A figure between two bounds.
+    """Lower and upper bound of a figure.
 
     Attributes:
-        low: At least so much.
-        high: At most; None where there is no limit that is known.
+        low: Smallest possible value.
+        high: Largest possible value; None if it is not known.
     """
 
     low: float
@@ -36,29 +36,29 @@ class Bounds:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the figure is known."""
+        """True if the exact value is known."""
         return self.low == self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """A row: a group in a queue.
+    """Lag of a group in a queue.
 
     Attributes:
         broker: The store's name.
-        kind: group; retry, of `%RETRY%` topics; delay, timer or half, see `waiting`.
-        as_of: The time that this is true of.
-        offset: The next message that the group consumes.
-        end: Offset of the queue's next message; None where no message of the queue is known.
+        kind: group; retry for `%RETRY%` topics; delay, timer or half, see `waiting`.
+        as_of: Time of these figures.
+        offset: Offset of the next message that the group consumes.
+        end: Offset of the queue's next message; None if no message of the queue is known.
         messages: Messages behind that the group wants.
-        bytes: Of their records.
-        seconds: How long the next one has been waiting.
-        next_time: When the next one was stored; None where none is known to be behind.
+        bytes: Size of their records in the log.
+        seconds: Time that the next message has been waiting.
+        next_time: Store time of the next message; None if no message is known to wait.
         judged: The verdict.
-        filter: What the group wants, as text; None where not known.
-        members: Its clients; None where not known.
-        broadcasts: Whether each client gets every message.
-        notes: Sentences on what is to be known of these figures.
+        filter: Subscription of the group as text; None if not known.
+        members: Number of its clients; None if not known.
+        broadcasts: True if each client gets every message.
+        notes: Sentences that qualify these figures.
     """
 
     broker: str
@@ -82,13 +82,13 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which groups and topics are of interest; empty is all."""
+    """Groups and topics to measure; empty means all."""
 
     groups: Collection[str] = ()
     topics: Collection[str] = ()
 
     def takes(self, position: Position) -> bool:
-        """Return whether an offset is of interest; those of the broker's own groups never are."""
+        """Return whether an offset is chosen. Offsets of the broker's own groups never are."""
         return (
             not is_system_group(position.group)
             and (not self.groups or position.group in self.groups)
@@ -96,7 +96,7 @@ class Choice:
         )
 
     def takes_topic(self, topic: str) -> bool:
-        """Return whether a topic is of interest."""
+        """Return whether a topic is chosen."""
         return not self.topics or topic in self.topics
 
 
@@ -104,13 +104,13 @@ class GroupLag:
     """Measures the lag of the groups of a store.
 
     Args:
-        moment: Where the groups are.
-        subscriptions: What the groups want.
-        choice: Which of them are of interest.
-        missing: A sentence on messages that may not be there; empty where all are.
+        moment: Offsets of the groups.
+        subscriptions: Subscriptions of the groups.
+        choice: Groups and topics to measure.
+        missing: A sentence on messages that may be missing; empty if none are.
 
     Attributes:
-        counts: What is to be counted.
+        counts: Counters to feed with messages.
     """
 
     def __init__(self, moment: Moment, subscriptions: Subscriptions, choice: Choice, missing: str) -> None:
@@ -146,7 +146,7 @@ def queue_of(moment: Moment, position: Position) -> Queue:
 
 
 def _subscribed(position: Position, subscriptions: Subscriptions) -> SubscribedAt:
-    """Return a group's subscription; a retry topic has messages of its own only, and is taken whole."""
+    """Return a group's subscription. A retry topic holds only messages of its group, so all of them are wanted."""
     found = subscriptions.of(GroupTopic(position.group, position.topic))
     if position.topic.startswith(RETRY_PREFIX):
         return SubscribedAt(ALL, found.members, found.message_model)
@@ -154,19 +154,19 @@ def _subscribed(position: Position, subscriptions: Subscriptions) -> SubscribedA
 
 
 def what_is_missing(moment: Moment, archived_until: int | None) -> str:
-    """Return a sentence on messages that were stored by the time and may not be there; empty where all are.
+    """Return a sentence on messages that were stored by the time but may be missing here; empty if none are.
 
     Args:
-        moment: What is known of the time.
-        archived_until: Physical offset up to which the log is there; None where that is all of it.
+        moment: Offsets and log ends at the time.
+        archived_until: Physical offset up to which the log is archived; None if all of it is here.
     """
     if archived_until is None:
         return ""
     if moment.at != moment.taken and moment.taken_next is None:
-        return f"the last snapshot is of {moment.taken:%Y-%m-%dT%H:%M:%SZ}; what came after it is not known"
+        return f"the last snapshot is of {moment.taken:%Y-%m-%dT%H:%M:%SZ}; later changes are not known"
     log_end = moment.log_end if moment.at == moment.taken else moment.log_end_next
     if log_end is None:
-        return "whether the archive has every message of this time is not known"
+        return "it is not known whether the archive has every message of this time"
     if log_end > archived_until:
         return (
             f"the archive ends {log_end - archived_until} bytes of log before the snapshot: run 'commitlake archive' "
@@ -177,7 +177,7 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is to be counted for a row."""
+    """Queue, offset and subscription of a row."""
 
     position: Position
     offset: OffsetAt
@@ -188,7 +188,7 @@ class _Plan:
         return Cursor(self.queue, offset, self.subscribed.wanted)
 
     def cursors(self) -> Iterator[Cursor]:
-        """Yield the places behind which messages are to be counted."""
+        """Yield the cursors from which messages are counted."""
         for offset in {self.offset.low, self.offset.high}:
             if offset is not None:
                 yield self._start(offset)
@@ -209,7 +209,7 @@ class _Plan:
         judged = judge(span, movement, most.messages, next_time, moment.at, is_complete=not missing)
         notes = [judged.reason, subscribed.note, missing]
         if self.offset.reached is not None:
-            notes.append("between these two snapshots the group may have been anywhere")
+            notes.append("the group's offset was set back between these two snapshots, so it may have been anywhere")
         if span is not None and span.floor is not None:
             notes.append(
                 f"queue offsets begin again at physical offset {span.floor}; messages that were stored before do not "

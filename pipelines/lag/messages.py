@@ -1,4 +1,4 @@
-"""What measures lag, and what it measures it from: counts take messages, and a lake or a store gives them."""
+"""Protocols of lag: a `Count` counts messages, and `Messages` reads them from a lake or a store."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.queues import QueueSpan, Times
 
 BODY = "body"
-"""A column that is read on purpose only: bodies lie outside the tables. Null where a body cannot be had."""
+"""A column that is read only if a count needs it: bodies are outside the tables. Null if a body cannot be read."""
 
 
 class Count(Protocol):
     """Counts messages of some queues.
 
     Attributes:
-        starts: The queues, each with the offset from which on messages are needed; other messages may come, too.
-        columns: The columns that batches must have; others may be there.
-        until_ms: Messages that were stored later are not needed, ms since 1970; None for no such time.
-        since_ms: Messages that were stored earlier are not needed; None for no such time.
-        log_start: Records that begin before this physical offset are not needed; None for none such.
+        starts: The queues, each with the offset of the first message that is needed. Other messages may come as well.
+        columns: Columns that batches must have; they may have others.
+        until_ms: Messages that were stored later are not needed, ms since 1970; None for no limit.
+        since_ms: Messages that were stored earlier are not needed, ms since 1970; None for no limit.
+        log_start: Records that begin before this physical offset are not needed; None for no limit.
     """
 
     @property
@@ -37,7 +37,7 @@ class Count(Protocol):
     def log_start(self) -> int | None: ...  # noqa: D102
 
     def add(self, broker: str, batch: pa.RecordBatch) -> None:
-        """Count a batch of a store's messages, of these queues or others."""
+        """Count a batch of a store's messages. Messages of other queues are ignored."""
 
 
 class Messages(Protocol):
@@ -47,12 +47,12 @@ class Messages(Protocol):
         """Give each count the messages that it needs.
 
         Args:
-            times: The times of interest for the queues' ends.
-            topics: The topics whose queues are of interest.
-            counts: What is to be counted.
+            times: Times at which the ends of queues are wanted.
+            topics: Topics whose queues are measured.
+            counts: Counters to feed with messages.
 
         Returns:
-            Where the queues of these topics begin and end.
+            First and end offsets of the queues of these topics.
 
         Raises:
             QueryError: A table cannot be read.

@@ -1,10 +1,11 @@
-"""Where groups were at a time, as the snapshots of `consumer_offsets` tell.
+"""Offsets of groups at a time, from the snapshots of `consumer_offsets`.
 
-At the time of a snapshot the offsets are exact. Between two snapshots a group was somewhere between its two offsets; if
-they are the same it did not move. If the second one is lower the group was set back at a time that is not known, and
-may have been anywhere. After the last snapshot a group may have consumed everything. A group that was set back and has
-come as far again by the next snapshot looks like one that went on: its bounds are those of a group that was never set
-back.
+At the time of a snapshot the offsets are exact. Between two snapshots, a group's offset was between the two that were
+stored. If they are equal, the group did not move. If the second is lower, the group was set back at an unknown time,
+and its offset may have been anything. After the last snapshot, a group may have consumed everything.
+
+A group that was set back and has passed its old offset by the next snapshot cannot be told from one that only moved on:
+its bounds are then those of a group that was never set back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, newest_rows, nex
 from commitlake.pipelines.snapshot.progress import OffsetKind, Position
 
 WINDOW = datetime.timedelta(minutes=30)
-"""How far back the snapshots go that tell whether a group moves."""
+"""Age of the oldest snapshots that are compared to see whether a group moves."""
 Row = Mapping[str, Any]
 
 
@@ -33,9 +34,9 @@ class OffsetAt:
     """A group's offset at a time.
 
     Attributes:
-        low: The smallest that it can have been.
-        high: The largest; None where the group may have consumed everything.
-        reached: An offset that a snapshot tells, where `low` is none.
+        low: Smallest possible offset.
+        high: Largest possible offset; None if the group may have consumed everything.
+        reached: An offset that a snapshot has, if `low` is only a bound.
     """
 
     low: int
@@ -44,28 +45,28 @@ class OffsetAt:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is known exactly."""
+        """True if the offset is known exactly."""
         return self.low == self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is known of one store and kind at a time.
+    """Offsets of one store and kind at a time.
 
     Attributes:
         broker: The store's name.
         at: The time.
-        taken: The last snapshot at or before it.
-        taken_next: The first one after it; None where there is none.
-        log_end: Where the log ended at the last snapshot, if that is known.
-        log_start: Where it began.
-        log_end_next: Where the log ended at the next snapshot.
+        taken: Time of the last snapshot at or before `at`.
+        taken_next: Time of the first snapshot after `at`; None if there is none.
+        log_end: End of the log at the last snapshot, if known.
+        log_start: Start of the log at the last snapshot.
+        log_end_next: End of the log at the next snapshot.
         offsets: Offsets by position.
-        compared_at: The snapshot that tells whether a group moves: the last one that is `WINDOW` older than `taken`, or
-            the first one of all; None where there is one snapshot only.
-        compared: The offsets at that snapshot.
-        moves: For each position that has moved after that, up to `taken`, its first offset; all of them, if one was
-            lower than the one before.
+        compared_at: Time of the snapshot that shows whether a group moves: the last one that is at least `WINDOW` older
+            than `taken`, or the first of all; None if there is only one snapshot.
+        compared: Offsets at that snapshot.
+        moves: For each position that moved between that snapshot and `taken`, its first new offset; all of its offsets
+            if one of them was lower than the one before.
     """
 
     broker: str
@@ -85,7 +86,7 @@ Moments = dict[tuple[str, OffsetKind], Moment]
 
 
 def offsets_at(table: DeltaTable, broker: str, at: datetime.datetime | None) -> dict[OffsetKind, Moment]:
-    """Return what the snapshots of a store tell of a time.
+    """Return the offsets of a store at a time, from its snapshots.
 
     Args:
         table: `consumer_offsets`.
@@ -136,7 +137,7 @@ def _moment(
     taken_next = None if mark_next is None else mark_next["as_of"]
     moment = at or taken
     known = _known(before)
-    # A row after the next snapshot says that the offset was still the same at that one.
+    # A row after the next snapshot means that the offset was unchanged at that snapshot.
     following = known | _known([row for row in after if row["as_of"] == taken_next])
     if moment == taken:
         offsets = {position: OffsetAt(offset, offset) for position, offset in known.items() if offset is not None}
@@ -169,13 +170,13 @@ def _moment(
 
 
 def _moves(window: pa.Table, compared_at: datetime.datetime) -> dict[Position, list[int]]:
-    """Return the offsets that tell whether groups were set back: the first of each position, all if one is lower.
+    """Return the new offsets that show whether groups were set back: all if one is lower, else each position's first.
 
-    There can be millions of rows: only those that are returned become Python objects.
+    There can be millions of rows. Only the rows that are returned become Python objects.
 
     Args:
-        window: Rows of `consumer_offsets` of one kind, oldest first.
-        compared_at: Rows up to then are left out.
+        window: Rows of `consumer_offsets` of one kind, the oldest first.
+        compared_at: Rows up to this time are left out.
     """
     is_later = pc.greater(window["as_of"], pa.scalar(compared_at, window["as_of"].type))
     is_move = pc.and_(is_later, pc.and_(pc.is_valid(window["topic"]), pc.is_valid(window["offset"])))
@@ -186,7 +187,7 @@ def _moves(window: pa.Table, compared_at: datetime.datetime) -> dict[Position, l
     for name in ("group", "topic", "queue_id"):
         values = pc.rank(later[name], sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
         keys = np.unique(keys * (int(values.max()) + 1) + values, return_inverse=True)[1].reshape(-1)
-    order = np.argsort(keys, kind="stable")  # by position, and within one as they come
+    order = np.argsort(keys, kind="stable")  # by position, and in the order of time within a position
     keys, offsets = keys[order], later["offset"].to_numpy()[order]
     is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
     is_lower = ~is_first & np.concatenate([[False], offsets[1:] < offsets[:-1]])
@@ -198,7 +199,7 @@ def _moves(window: pa.Table, compared_at: datetime.datetime) -> dict[Position, l
 
 
 def _between(first: int | None, second: int | None) -> OffsetAt | None:
-    """Return the bounds between two snapshots; None where the broker had no offset in either."""
-    if first is None or second is None:  # made or dropped between the two, at a time that is not known
+    """Return the bounds between two snapshots, or None if neither has an offset."""
+    if first is None or second is None:  # created or dropped between the two, at an unknown time
         return None if first == second else OffsetAt(0, None)
     return OffsetAt(first, second) if first <= second else OffsetAt(0, None, reached=second)

@@ -1,4 +1,4 @@
-"""Where queues begin and end at a time."""
+"""First and end offsets of queues at a time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from commitlake.pipelines.lag.counting import Queue
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The times and places of interest.
+    """Limits in time and in the log for measuring queues.
 
     Attributes:
-        until: Messages that were stored later do not count; None for all.
-        compared_at: An earlier time, whose ends tell how fast messages come in.
+        until: Messages that were stored later do not count; None for no limit.
+        compared_at: An earlier time. The difference of the ends shows how fast messages come in.
         log_start: Physical offset at which the broker's log began.
     """
 
@@ -29,13 +29,13 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
-    """A queue's first and last messages.
+    """First and end offset of a queue.
 
     Attributes:
-        first: Offset of the first message that the broker still has, the end where it has none; None where not known.
+        first: Offset of the first message that the broker still has, or `end` if it has none; None if not known.
         end: Offset of the next message.
-        compared_end: The end at the earlier time; None where that is not known.
-        floor: Physical offset of the first record after the topic was made again; None where it never was.
+        compared_end: End at the earlier time; None if not known.
+        floor: Physical offset of the first record after the topic was created again; None if it never was.
     """
 
     first: int | None
@@ -45,22 +45,22 @@ class QueueSpan:
 
 
 class SpanFinder:
-    """Finds where queues begin and end from messages that come in the order of the log.
+    """Finds the first and end offsets of queues from messages in the order of the log.
 
-    Within a queue, offsets rise. Where they begin again, the topic was deleted and made again: the log still has the
-    older messages, but the broker has forgotten them, and no group can consume them.
+    Within a queue, offsets rise. Where they restart, the topic was deleted and created again: the log still has the
+    older messages, but the broker no longer knows them, and no group can consume them.
     """
 
     def __init__(self) -> None:
         self._found: dict[Queue, QueueSpan] = {}
 
     def add(self, queue: Queue, offsets: Array, physical: Array) -> None:
-        """Look at messages of a queue.
+        """Add messages of a queue.
 
         Args:
             queue: The queue.
             offsets: Their offsets in it.
-            physical: Their physical offsets, rising.
+            physical: Their physical offsets, in ascending order.
         """
         if not len(offsets):
             return
@@ -75,10 +75,10 @@ class SpanFinder:
 
     @property
     def found(self) -> Mapping[Queue, QueueSpan]:
-        """The queues that have a message."""
+        """Queues that have a message."""
         return self._found
 
     @property
     def floors(self) -> Mapping[Queue, int]:
-        """The queues of topics that were made again, each with the physical offset of its first record since."""
+        """Queues whose topic was created again, each with the physical offset of its first record since."""
         return {queue: span.floor for queue, span in self._found.items() if span.floor is not None}

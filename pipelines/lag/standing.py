@@ -1,4 +1,4 @@
-"""Since when a group has not moved in a queue although messages wait for it."""
+"""Time since which a group has not moved in a queue although messages wait for it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from commitlake.pipelines.snapshot.progress import OffsetKind
 
 
 def standing_since(lake: LakePaths, row: Lag) -> datetime.datetime | None:
-    """Return since when a group has not moved; None where no message waits for it.
+    """Return the time since which a group has not moved; None if no message waits for it.
 
-    That is when a snapshot first had the group's offset, or when the first message that waits was stored if that was
-    later.
+    This is the time of the first snapshot that has the group's offset, or the store time of the first waiting message
+    if that is later.
 
     Args:
-        lake: Where the tables lie.
+        lake: Locations of the tables.
         row: The group's lag in the queue.
 
     Raises:

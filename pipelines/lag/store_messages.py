@@ -1,8 +1,8 @@
-"""The messages of a store's own log, for counting what is behind where nothing is archived.
+"""Messages of a store's own log, for measuring lag of a store that is not archived.
 
-Where all messages of a topic count, the entries of its queues are counted, and the log itself is not read, but for the
-segments that can hold newer messages, and for what the queues do not account for; see `engine.entry_plan`. All else is
-read once, whatever is counted in it. Where an entry does not fit the log, everything is read from the log.
+Where all messages of a topic count, the entries of its queues are counted. The log itself is then read only in segments
+that can hold newer messages, and where the queues have gaps; see `engine.entry_plan`. Everything else is read once,
+whatever number of counts use it. If an entry does not match the log, everything is read from the log.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from commitlake.schemas.times import epoch_ms
 
 
 class StoreMessages:
-    """The messages of one store, as they are when this is made.
+    """Messages of one store, as they are when the object is created.
 
     Args:
         store: From `find_stores`.
-        use_indexes: Whether entries of the broker's queues are counted, and lead to records.
+        use_indexes: True to count entries of the broker's queues, and to find records by them.
     """
 
     def __init__(self, store: Store, *, use_indexes: bool = True) -> None:
@@ -51,7 +51,7 @@ class StoreMessages:
         """Give each count the messages that it needs; see `Messages.measure`.
 
         Raises:
-            IndexMismatchError: An entry of a queue does not fit the log.
+            IndexMismatchError: An entry of a queue does not match the log.
         """
         until_ms = None if times.until is None else epoch_ms(times.until)
         spans = self._read(until_ms, topics, counts)
@@ -66,7 +66,7 @@ class StoreMessages:
         return {queue: span for queue, span in spans.found.items() if queue.topic in topics}
 
     def _read(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
-        """Read everything once, in the order of the log."""
+        """Read the log once, in its order, and feed all counts."""
         spans = SpanFinder()
         by_count = {queue.topic for count in counts for queue in count.starts}
         options = Options(
@@ -78,7 +78,7 @@ class StoreMessages:
         if not options.topics:
             return spans
         by_entry = {topic for topic in options.topics if all(_takes_entries(count, topic) for count in counts)}
-        # Messages that were stored after any of the times must not be counted by their entries.
+        # Entries have no time, so messages after one of these times must not be counted by their entries.
         limits = [limit for limit in (until_ms, *(count.until_ms for count in counts)) if limit is not None]
         names = dict.fromkeys([*COLUMNS, *(name for count in counts for name in count.columns if name != BODY)])
         schema = to_arrow_schema(StructType([SOURCE[name] for name in names]), timezone="UTC")
@@ -116,10 +116,10 @@ class StoreMessages:
                 yield queue, entries.queue_offsets[rows], entries.sizes[rows], entries.offsets[rows]
 
     def _time_of(self, queue: Queue, queue_offset: int, physical_offset: int) -> int:
-        """Return when a message was stored that an entry leads to.
+        """Return the store time of a message that an entry points to.
 
         Raises:
-            IndexMismatchError: It is another one, or none.
+            IndexMismatchError: There is another message at that place, or none.
         """
         record = self._records.at(physical_offset)
         row: dict[str, Any] = {} if record is None else self._store.format.rules.row_of(record, queue.broker)
@@ -133,7 +133,7 @@ class StoreMessages:
         return time
 
     def _with_bodies(self, batch: pa.RecordBatch, count: Count) -> pa.RecordBatch:
-        """Return a batch as a count needs it: where it needs bodies, only its own topics', with their bodies."""
+        """Return a batch as a count needs it. If the count needs bodies, only messages of its own topics are kept."""
         if BODY not in count.columns:
             return batch
         topics = pa.array(sorted({queue.topic for queue in count.starts}), pa.string())

@@ -1,4 +1,4 @@
-"""What groups wanted at a time, and whether they had clients, as the snapshots of `subscriptions` tell."""
+"""Subscriptions of groups at a time, and their clients, from the snapshots of `subscriptions`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from commitlake.pipelines.snapshot.progress import GroupTopic, Source
 from commitlake.schemas.times import EPOCH
 
 BROADCASTING = "BROADCASTING"
-"""Message model of a group each of whose clients gets every message."""
+"""Message model of a group in which every client gets every message."""
 MANY_CHANGES = 3
-"""Changes of a subscription that tell that a group's clients do not agree: each heartbeat replaces the other's."""
+"""Number of changes of a subscription after which the group's clients are taken to disagree.
+
+Each heartbeat of a client replaces the subscription of the others.
+"""
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribedAt:
-    """A group's subscription at a time.
+    """Subscription of a group at a time.
 
     Attributes:
-        wanted: Its choice of messages.
-        members: How many clients it had; None where that is not known.
-        message_model: CLUSTERING or BROADCASTING; None where not known.
-        note: What is to be said about it.
+        wanted: Messages that the group wants.
+        members: Number of its clients; None if not known.
+        message_model: CLUSTERING or BROADCASTING; None if not known.
+        note: A sentence that qualifies it.
     """
 
     wanted: Wanted
@@ -41,22 +44,22 @@ class SubscribedAt:
 
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
-    """The subscriptions of a store's groups at a time.
+    """Subscriptions of a store's groups at a time.
 
     Attributes:
-        found: Those that are known.
-        is_asked: Whether a live broker was asked: a group that it did not name has no client.
+        found: Known subscriptions.
+        is_asked: True if a live broker was asked: a group that it did not name then has no client.
     """
 
     found: Mapping[GroupTopic, SubscribedAt] = field(default_factory=dict)
     is_asked: bool = False
 
     def of(self, key: GroupTopic) -> SubscribedAt:
-        """Return the subscription of a group; where it is not known, one to every message."""
+        """Return the subscription of a group. If it is not known, the group wants every message."""
         return self.found.get(key) or SubscribedAt(Wanted(), 0 if self.is_asked else None)
 
     def with_given(self, given: Mapping[GroupTopic, Wanted]) -> Subscriptions:
-        """Return these, with choices that the user states instead of what is known."""
+        """Return a copy in which the user's choices replace the known ones."""
         stated = {key: replace(self.of(key), wanted=wanted, note="") for key, wanted in given.items()}
         return Subscriptions({**self.found, **stated}, self.is_asked)
 
@@ -64,8 +67,8 @@ class Subscriptions:
 def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> Subscriptions:
     """Return the subscriptions of a store's groups at a time.
 
-    A group that has no client keeps the subscription that it had last. For a time before the first snapshot of
-    subscriptions the first one is taken, and said so.
+    A group without clients keeps the subscription that it had last. For a time before the first snapshot of
+    subscriptions, the first snapshot is used, and a note says so.
 
     Args:
         table: `subscriptions`.
@@ -84,24 +87,22 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> S
         if row["topic"] is not None and key not in found and row["expression"] is not None:
             since = f"{row['as_of']:%Y-%m-%dT%H:%M:%SZ}"
             choice = Wanted.of(row["expression_type"], row["expression"])
-            found[key] = SubscribedAt(
-                choice, note=f"its subscription is known from {since} on, and taken for this time"
-            )
+            found[key] = SubscribedAt(choice, note=f"its subscription is known only from {since} on; that one is used")
     return Subscriptions(found, known.is_asked)
 
 
 def wanted_over_time(
     table: DeltaTable, broker: str, times: Sequence[datetime.datetime]
 ) -> list[Mapping[GroupTopic, Wanted]]:
-    """Return what a store's groups wanted at each of some times, as `subscriptions_at` tells for one.
+    """Return the subscriptions of a store's groups at each of several times, as `subscriptions_at` does for one.
 
     Args:
         table: `subscriptions`.
         broker: The store's name.
-        times: The times, in order.
+        times: The times, in ascending order.
 
     Returns:
-        For each time what the groups wanted; the same object where nothing changed in between.
+        For each time, the choice of each group. The same object is returned again if nothing changed.
 
     Raises:
         QueryError: The table cannot be read.
@@ -127,11 +128,11 @@ def wanted_over_time(
 
 
 class _Known:
-    """What rows of `subscriptions`, in order of time, tell.
+    """State of subscriptions while rows of `subscriptions` are read in the order of time.
 
     Attributes:
-        wanted: What each group wanted last.
-        is_asked: Whether a live broker was asked at all.
+        wanted: Last known choice of each group.
+        is_asked: True if a live broker was ever asked.
     """
 
     def __init__(self) -> None:
@@ -141,7 +142,7 @@ class _Known:
         self._changes: Counter[GroupTopic] = Counter()
 
     def add(self, row: Row) -> None:
-        """Take the next row."""
+        """Add the next row."""
         if row["topic"] is None:
             self.is_asked = self.is_asked or row["source"] == Source.BROKER
             return
@@ -154,7 +155,7 @@ class _Known:
             self.wanted[key] = now
 
     def subscribed(self) -> dict[GroupTopic, SubscribedAt]:
-        """Return the subscriptions that are known by now."""
+        """Return the subscriptions after the rows added so far."""
         return {
             key: _subscribed(choice, self._newest.get(key), self._changes[key], is_asked=self.is_asked)
             for key, choice in self.wanted.items()
@@ -162,13 +163,13 @@ class _Known:
 
 
 def _subscribed(wanted: Wanted, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
-    """Return the answer for a group and topic.
+    """Return the subscription of a group and topic.
 
     Args:
-        wanted: What it wanted last.
-        newest: The last row that a live broker told; None where there is none.
-        changes: How often it wanted something else before.
-        is_asked: Whether a live broker was asked at all.
+        wanted: Its last known choice.
+        newest: The last row that came from a live broker; None if there is none.
+        changes: How often its choice changed before.
+        is_asked: True if a live broker was ever asked.
     """
     note = wanted.problem
     if changes >= MANY_CHANGES:

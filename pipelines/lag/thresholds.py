@@ -1,7 +1,7 @@
-"""Counts wanted messages between places in queues, batch by batch, in any order of batches.
+"""Counts wanted messages between given offsets of queues. Batches may come in any order.
 
-A history of lag asks for the messages between two places for each of many times. Memory is bounded by the places, not
-by the messages: each message adds one to the stretch between the two places that are nearest to it.
+A history of lag needs the number of messages between two offsets for many times. Memory is bounded by the number of
+offsets, not of messages: each message is counted in the interval between the two nearest offsets.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from commitlake.pipelines.lag.wanted import Wanted
 
 
 class ThresholdCounter:
-    """Counts messages between places; a `Count`.
+    """Counts messages between given offsets; a `Count`.
 
     Args:
-        places: By queue and choice, the offsets of interest, at least one each.
-        floors: For some queues, the physical offset before which their records do not count.
+        places: By queue and choice, the offsets that separate the counts, at least one each.
+        floors: Physical offsets by queue; records before them do not count. Other queues have no such limit.
 
     Attributes:
         starts: The queues, each with its smallest offset.
         columns: The columns that batches must have.
-        until_ms: None, as are `since_ms` and `log_start`: the places alone say what counts.
+        until_ms: None, like `since_ms` and `log_start`: only the offsets limit what counts.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ThresholdCounter:
                 counts += np.bincount(places, minlength=len(counts))
 
     def between(self, queue: Queue, wanted: Wanted, start: int, end: int) -> int:
-        """Return how many wanted messages are at or after `start` and before `end`, which are both of the places."""
+        """Return the number of wanted messages from `start` to before `end`; both must be among the given offsets."""
         offsets, counts = self._offsets[queue, wanted], self._counts[queue, wanted]
         first, last = np.searchsorted(offsets, [start, end])
         return int(counts[first + 1 : last + 1].sum())

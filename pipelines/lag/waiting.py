@@ -1,6 +1,6 @@
-"""Messages that a broker holds back for their time: delay levels and timers.
+"""Messages that a broker holds back until a later time: delay levels and timers.
 
-What still waits for its time is not behind. What counts as behind is overdue: it should have been delivered by then.
+A message whose time has not come is not behind. Only overdue messages count as behind.
 """
 
 from __future__ import annotations
@@ -29,50 +29,54 @@ from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 _TIMER_DELETED = "TIMER_DEL_UNIQKEY"
 _OVERDUE = "the broker delivers later than it should"
 TIMER_WHEEL_MS = 8 * 86_400_000
-"""A timer that is not delivered was stored at most so long before: the wheel turns in seven days, and a message that
-waits longer is stored again on its way. Source: TimerMessageStore.TIMER_WHEEL_TTL_DAY (RocketMQ 5.5.0)."""
+"""Largest age of a timer that is not delivered.
+
+The wheel turns in seven days; a message that waits longer is stored again meanwhile. Source:
+TimerMessageStore.TIMER_WHEEL_TTL_DAY (RocketMQ 5.5.0).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DelayLevels:
-    """A broker's messageDelayLevel.
+    """A broker's messageDelayLevel setting.
 
     Attributes:
         delays_ms: Delays of levels 1, 2, 3, …
-        known: Levels whose delay is told by a settings file or the store; those of the others are RocketMQ's defaults.
+        known: Levels whose delay comes from a settings file or the store. The delays of other levels are RocketMQ's
+            defaults.
     """
 
     delays_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS
     known: Collection[int] = ()
 
     def delay_ms(self, level: int) -> int:
-        """Return the delay of a level; of one beyond the last, that of the last one."""
+        """Return the delay of a level. A level beyond the last has the delay of the last one."""
         return self.delays_ms[min(level, len(self.delays_ms)) - 1]
 
     def assumption(self, level: int) -> str:
-        """Return words on where the delay of a level is from; empty where it is known."""
+        """Return a remark if the delay of a level is assumed; empty if it is known."""
         if level > len(self.delays_ms):
             return f" (assumed, as of level {len(self.delays_ms)}, the last one that is known)"
-        return "" if level in self.known else " (assumed: RocketMQ's default; --broker-conf tells the broker's own)"
+        return "" if level in self.known else " (assumed: RocketMQ's default; --broker-conf gives the broker's own)"
 
 
 class DelayLag:
-    """Measures what is overdue of each delay level with a message that waits.
+    """Counts the overdue messages of each delay level.
 
     Args:
-        moment: Where the broker is in its schedule queues.
+        moment: The broker's offsets in its schedule queues.
         levels: The delays.
-        missing: A sentence on messages that may not be there; empty where all are.
+        missing: A sentence on messages that may be missing; empty if none are.
 
     Attributes:
-        counts: What is to be counted.
+        counts: Counters to feed with messages.
     """
 
     def __init__(self, moment: Moment, levels: DelayLevels, missing: str) -> None:
         self._moment, self._levels, self._missing = moment, levels, missing
         topic = next((position.topic for position in moment.offsets), SCHEDULE_TOPIC)
         every_level = (Position(OffsetKind.DELAY, "", topic, number) for number in range(len(levels.delays_ms)))
-        # A level of which nothing was delivered yet may have no offset.
+        # A level that has not delivered a message yet may have no offset.
         self._offsets = dict.fromkeys(every_level, OffsetAt(0, 0)) | dict(sorted(moment.offsets.items()))
         cursors = (
             cursor
@@ -92,7 +96,7 @@ class DelayLag:
         return Cursor(queue_of(self._moment, position), offset, until_ms=until_ms)
 
     def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
-        """Yield the rows."""
+        """Yield a row for each level that has a waiting message."""
         counted = self._counter.behind
         for position, offset in self._offsets.items():
             waiting = counted[self._waiting(position, offset.low)].messages
@@ -116,17 +120,17 @@ class DelayLag:
 
 
 class TimerLag:
-    """Measures which timers are overdue.
+    """Counts the overdue timers.
 
     Args:
         broker: The store's name.
-        delivered: Up to which time the broker has delivered; None where that is not known.
-        entered: Which messages of the timer topic the broker has put on its wheel; None where that is not known.
-        at: The time of interest where it is not known.
-        missing: A sentence on messages that may not be there; empty where all are.
+        delivered: Time up to which the broker has delivered; None if not known.
+        entered: Messages of the timer topic that the broker has put on its wheel; None if not known.
+        at: Time of the measurement if `delivered` is None.
+        missing: A sentence on messages that may be missing; empty if none are.
 
     Attributes:
-        counts: What is to be counted.
+        counts: Counters to feed with messages.
     """
 
     def __init__(
@@ -144,7 +148,7 @@ class TimerLag:
         self.counts: Sequence[Count] = (self._timers,)
 
     def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
-        """Yield a row where a timer waits."""
+        """Yield a row if a timer waits."""
         due = self._timers.due_ms()
         if not len(due):
             return
@@ -153,8 +157,8 @@ class TimerLag:
         note = f"{len(due) - len(late)} more wait for their time"
         if self._delivered is None:
             why = (
-                "no snapshot tells how far this broker has come with its timers: a live broker does not, its files do "
-                "('snapshot --store', 'archive')"
+                "no snapshot has this broker's progress with its timers: a live broker does not report it, but its "
+                "files have it ('snapshot --store', 'archive')"
             )
             offset, least = OffsetAt(0, None), late[:0]
         else:
@@ -173,7 +177,7 @@ class TimerLag:
 
 
 class _Timers:
-    """Collects the timers that are not delivered; see `Count`."""
+    """Collects the timers that are not delivered yet; see `Count`."""
 
     columns: Collection[str] = (*COLUMNS, "unique_key", "properties")
     log_start: int | None = None
@@ -200,19 +204,19 @@ class _Timers:
         due_ms = pc.cast(pc.if_else(pc.match_substring_regex(due, "^[0-9]{1,18}$"), due, "0"), pa.int64()).fill_null(0)
         times = np.asarray(due_ms.to_numpy(zero_copy_only=False))
         is_pending = times >= self._delivered_ms
-        if self._on_wheel is not None:  # one that came late is due at once, but for that it is not on the wheel yet
+        if self._on_wheel is not None:  # a timer that came late is due at once, but is not on the wheel yet
             is_pending |= numbers(timers, "queue_offset") >= self._on_wheel
         is_pending &= np.asarray(deleted.is_null().to_numpy(zero_copy_only=False))
         kept = timers.filter(pa.array(is_pending))
         keys = kept.column("unique_key").cast(pa.string())
-        # Without a key, a timer is told from the others by its place.
+        # A timer without a key is identified by its queue offset.
         places = pc.cast(kept.column("queue_offset"), pa.string())
         topics = _property(kept, REAL_TOPIC).fill_null("")
         self._names.append(pc.binary_join_element_wise(topics, pc.coalesce(keys, places), "_"))
         self._dues.append(times[is_pending])
 
     def due_ms(self) -> Array:
-        """Return when each timer is due that is not delivered, and was not deleted."""
+        """Return the due times of timers that are neither delivered nor deleted."""
         if not self._names:
             return np.empty(0, np.int64)
         names, due = pa.concat_arrays(self._names), np.concatenate(self._dues)
@@ -221,7 +225,7 @@ class _Timers:
         keys = pc.replace_substring_regex(names, "^.*_([^_]*)$", r"\1")
         is_deleted = pc.or_(pc.is_in(names, value_set=deleted), pc.is_in(keys, value_set=deleted))
         kept = ~np.asarray(is_deleted.to_numpy(zero_copy_only=False), bool)
-        # One that is far away is stored again on its way, with the same key.
+        # A timer that is due in more than a week is stored again meanwhile, with the same key.
         _, first = np.unique(names.to_numpy(zero_copy_only=False).astype(str)[kept], return_index=True)
         times: Array = due[kept][first]
         return times
@@ -243,17 +247,17 @@ def waiting_row(
     *,
     is_complete: bool,
 ) -> Lag:
-    """Return a row of what a broker holds back.
+    """Return a row for messages that a broker holds back.
 
     Args:
-        moment: What is known of the time.
+        moment: Offsets of the store at the time.
         kind: delay, timer or half.
-        position: The broker's place.
-        offset: Its offset.
-        behind: The least and the most that can be behind.
-        due_ms: Since when, for each of the two.
-        notes: What is to be known of it; empty ones are left out.
-        is_complete: Whether no message is missing.
+        position: Queue in which the broker holds them.
+        offset: The broker's offset in it.
+        behind: Smallest and largest possible number of messages behind.
+        due_ms: Due time of the oldest message, for each of the two.
+        notes: Sentences that qualify the row; empty ones are left out.
+        is_complete: True if no message is missing.
     """
     least, most = behind
     late = [0.0 if due is None else max(0.0, (epoch_ms(moment.at) - due) / 1000) for due in due_ms]

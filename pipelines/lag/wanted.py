@@ -1,7 +1,7 @@
-"""Which messages of a topic a group wants, as its subscription says: a test of Arrow batches.
+"""Tests which messages of a topic a group wants, by its subscription, on Arrow batches.
 
-Tags are compared as texts, as clients do: a broker compares only their hashes, which two tags can share. SQL92 is
-evaluated once for each distinct combination of values of the properties that the expression names.
+Tags are compared as strings, as clients do. (A broker compares only their hashes, which two tags can share.) SQL92 is
+evaluated once for each distinct combination of values of the properties that the expression uses.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Wanted:
     """A group's choice among the messages of a topic.
 
     Attributes:
-        expression_type: TAG or SQL92; None where the subscription is not known, and every message counts.
-        expression: the subscription's.
-        problem: why the expression cannot be evaluated; every message counts then.
+        expression_type: TAG or SQL92; None if the subscription is not known, so that every message counts.
+        expression: Expression of the subscription.
+        problem: Reason why the expression cannot be evaluated; every message counts then.
     """
 
     expression_type: str | None = None
@@ -41,12 +41,12 @@ class Wanted:
         try:
             compile_sql92(expression)
         except SqlError as error:
-            return cls(None, expression, f"the filter is no SQL92: {error}")
+            return cls(None, expression, f"the filter is not valid SQL92: {error}")
         return cls(SQL92_EXPRESSION, expression)
 
     @property
     def tags(self) -> frozenset[str] | None:
-        """The tags that are wanted; None for all."""
+        """The wanted tags; None for all."""
         if self.expression_type != TAG_EXPRESSION:
             return None
         tags = frozenset(tag.strip() for tag in self.expression.split(TAG_SEPARATOR)) - {""}
@@ -54,19 +54,19 @@ class Wanted:
 
     @property
     def takes_all(self) -> bool:
-        """Whether every message is wanted."""
+        """True if every message is wanted."""
         return self.expression_type != SQL92_EXPRESSION and self.tags is None
 
     @property
     def needs_properties(self) -> bool:
-        """Whether the column `properties` is needed."""
+        """True if the column `properties` is needed."""
         return self.expression_type == SQL92_EXPRESSION
 
     def select(self, batch: pa.RecordBatch) -> Array:
-        """Return which rows of a batch are wanted.
+        """Return which rows of a batch are wanted, as an array of booleans.
 
         Args:
-            batch: With the columns `tags` and, where they are needed, `properties`.
+            batch: Has the column `tags`, and `properties` if needed.
         """
         if self.takes_all:
             return np.ones(batch.num_rows, bool)
@@ -77,7 +77,7 @@ class Wanted:
 
 
 ALL = Wanted(TAG_EXPRESSION)
-"""Every message."""
+"""Choice of every message."""
 
 
 def _select_by_sql92(expression: str, properties: pa.MapArray) -> Array:
@@ -85,7 +85,7 @@ def _select_by_sql92(expression: str, properties: pa.MapArray) -> Array:
     columns = [_encoded(properties, name) for name in names]
     codes = np.zeros(len(properties), np.int64)
     for values, indices in columns:
-        # Numbered anew for each property, so that the product of the numbers of values cannot overflow.
+        # The codes are renumbered after each property, so that their product cannot overflow.
         codes = np.unique(codes * len(values) + indices, return_inverse=True)[1].reshape(-1)
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     accepted = np.zeros(len(first), bool)
@@ -96,7 +96,7 @@ def _select_by_sql92(expression: str, properties: pa.MapArray) -> Array:
 
 
 def _encoded(properties: pa.MapArray, name: str) -> tuple[list[str | None], Array]:
-    """Return the values that a property has, with None as the last, and for each row the place of its own."""
+    """Return the distinct values of a property, with None last, and for each row the index of its value."""
     column = pc.map_lookup(properties, pa.scalar(name, properties.type.key_type), "last")
     encoded = column.cast(pa.string()).dictionary_encode()
     values: list[str | None] = [*encoded.dictionary.to_pylist(), None]

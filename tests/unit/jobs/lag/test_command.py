@@ -163,7 +163,7 @@ def test_filters_without_a_group_and_a_topic_are_refused(text: str, capsys: pyte
 
 def test_an_expression_that_is_no_sql92_is_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", growing.lake.root, "--filter", "billing@orders=sql:price >"]) == 2
-    assert "the filter is no SQL92" in capsys.readouterr().err
+    assert "the filter is not valid SQL92" in capsys.readouterr().err
 
 
 def test_a_store_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

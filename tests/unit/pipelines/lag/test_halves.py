@@ -73,7 +73,7 @@ def test_op_records_without_bodies_leave_bounds(
     shutil.rmtree(lake / "bodies")
     row = half_row(capsys, "--lake", str(lake))
     assert (row["messages_min"], row["messages_max"]) == (0, 5)  # 1, 3, 4, 5 and not 6, which was given up
-    assert "2 op records have no body here, which says what they finish" in row["notes"]
+    assert "2 op records have no body here, so it is not known which half messages they finish" in row["notes"]
 
 
 def test_halves_that_are_not_here_leave_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +83,7 @@ def test_halves_that_are_not_here_leave_bounds(tmp_path: Path, capsys: pytest.Ca
     put_offsets(growing.store, "consumerOffset.json", {f"{HALF}@{GROUP}": {0: 1}, f"{OP}@{GROUP}": {0: 0}})
     row = half_row(capsys, "--store", str(growing.store))
     assert (row["messages_min"], row["messages_max"]) == (1, None)
-    assert "2 half messages after the broker's offset are not here, and may be in flight" in row["notes"]
+    assert "2 half messages after the broker's offset are missing here and may be in flight" in row["notes"]
 
 
 def test_no_half_in_flight_is_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,7 @@ def test_a_filter_that_is_known_later_only_is_taken_and_said_so(lake: LakePaths)
     tell(lake, 60, "paid")
     found = ask(lake, 0).of(BILLING)
     assert found.wanted == Wanted.of("TAG", "paid")
-    assert "is known from 2026-11-20T14:01:00Z on" in found.note
+    assert "is known only from 2026-11-20T14:01:00Z on" in found.note
 
 
 def test_clients_that_subscribe_differently_are_told(lake: LakePaths) -> None:

@@ -70,7 +70,7 @@ def test_timers_of_which_a_snapshot_does_not_tell_have_no_upper_bound(
     for arguments in places_of(growing).values():
         (row,) = rows_of_kind(capsys, "timer", *arguments)
         assert (row["messages_min"], row["messages_max"]) == (0, None)
-        assert "no snapshot tells how far this broker has come with its timers" in row["notes"][1]
+        assert "no snapshot has this broker's progress with its timers" in row["notes"][1]
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_the_default_delays_are_taken_and_said_so(
     (row,) = rows_of_kind(capsys, "delay", *delayed[place])
     assert (row["messages_max"], row["time_lag_s_max"]) == (1, 29.0)
     assert (
-        "level 1, 1 s (assumed: RocketMQ's default; --broker-conf tells the broker's own); 0 more wait"
+        "level 1, 1 s (assumed: RocketMQ's default; --broker-conf gives the broker's own); 0 more wait"
         in (row["notes"])
     )
 

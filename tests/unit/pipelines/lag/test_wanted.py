@@ -51,5 +51,5 @@ def test_sql92_leaves_what_the_broker_would(expression: str) -> None:
 def test_a_filter_that_cannot_be_evaluated_leaves_everything_and_says_so() -> None:
     wanted = Wanted.of("SQL92", "price >")
     assert wanted.takes_all
-    assert "the filter is no SQL92" in wanted.problem
+    assert "the filter is not valid SQL92" in wanted.problem
     assert "found CLASS" in Wanted.of("CLASS", "x").problem
