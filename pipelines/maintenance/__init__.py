@@ -1,14 +1,14 @@
-"""Care of a lake's tables without a JVM: fewer and larger files in the order that look-ups want, and nothing too old.
+"""Maintenance of a lake's tables without a JVM: merging small files, sorting rows, dropping old data, repair.
 
-table_files   a table's data files as its log names them; the commit that exchanges some for others
-bins          which files to merge
-merging       sorted files into one sorted file, in bounded memory
-compaction    OPTIMIZE: bins, merged, committed one by one
-expiry        rows and packs that are older than they should be kept
-log_care      VACUUM, checkpoints, and the end of old log entries
-orphans       packs that no row names
+table_files   a table's data files as its log lists them; commits that replace files
+bins          chooses the files to merge
+merging       merges sorted files into one, in bounded memory
+compaction    OPTIMIZE: merges bins and commits them one by one
+expiry        drops rows and packs that are older than their retention
+log_care      VACUUM, checkpoints, and deletion of old log entries
+orphans       packs that no row refers to
 
-Why this is not deltalake's own OPTIMIZE: that one appends files to one another, after which every row group holds every
-topic, or orders them by the first bytes of a value. And two of them at the same time, or one beside this, leave every
-row twice (deltalake 1.6.6 finds no conflict between removals that change no data).
+deltalake's own OPTIMIZE is not used. It appends files to one another, so that every row group holds every topic, or it
+orders rows by the first bytes of a value. And if two of them run at the same time, or one runs while a merge of this
+package does, every row is duplicated (deltalake 1.6.6 finds no conflict between removals that change no data).
 """

@@ -1,9 +1,9 @@
-"""OPTIMIZE: many small data files become few, in the order of the table; each merge is a commit of its own.
+"""OPTIMIZE: merges many small data files into few, in the table's sort order, with one commit for each merge.
 
-A commit that changes no data, and says so: who follows the table by version sees nothing new, and the archive's
-progress, which stands in the metadata of its own commits, stays where it is. Only where rows are joined does it say
-that data changes. Killed at any moment, the table is as it was or as it should be, and a file that no version names is
-left for VACUUM.
+The commits are marked as changing no data. Readers that follow the table by version see nothing new, and the archive's
+progress, which is in the metadata of its own commits, is not affected. Only a merge that also combines rows is marked
+as a change of data. If a run is killed, the table is in its state before or after a merge, and VACUUM later deletes any
+file that no version refers to.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from commitlake.schemas.store_files import make_folders
 
 _ROW_GROUP_ROWS = 1 << 17
 _ROW_GROUP_BYTES = 32 << 20  # in memory
-_PAGE_BYTES = 256 << 10  # with the page index, what a look-up may pass over
+_PAGE_BYTES = 256 << 10  # size of the parts that a look-up can skip by the page index
 Join = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What was merged.
+    """Counts of a compaction.
 
     Attributes:
-        merged: files that are no longer in the table.
-        written: files that took their place.
-        bytes_before: of the former.
-        bytes_after: of the latter.
-        unsorted: files that were left alone, because another program wrote them in another order.
+        merged: number of files that were merged and left the table.
+        written: number of files that replaced them.
+        bytes_before: size of the merged files.
+        bytes_after: size of the new files.
+        unsorted: number of files that were not merged, because another program wrote them in another order.
     """
 
     merged: int = 0
@@ -63,7 +63,7 @@ class Compaction:
 
 
 def plan_compaction(table_uri: str, target_bytes: int) -> list[Bin]:
-    """What `compact` would merge; files that the next run replaces are left alone."""
+    """Return the bins that `compact` would merge. Files that the next run replaces are not merged."""
     files = read_table_files(delta_table(table_uri))
     return plan_bins([file for file in files if not is_open_file(file.path)], target_bytes)
 
@@ -76,18 +76,18 @@ def compact(
     runner: Runner = HERE,
     join: Join | None = None,
 ) -> Compaction:
-    """Merge files. Tasks merge; the commits are made here, one for each merge that is done.
+    """Merge files. Tasks merge in parallel; this process commits each merge when it is done.
 
     Args:
         table_uri: path or URI of the table.
         bins: from `plan_compaction`.
-        sort_columns: the order of the table's rows within a file; none, where files just follow one another.
-        advance: is told how many bytes more are done.
+        sort_columns: the order of the rows within a file; if empty, the rows of one file follow those of the next.
+        advance: called with the number of bytes that were done.
         runner: what runs the tasks; on other machines they need the same folder.
-        join: makes fewer rows of those of a new file, in the same order; they say the same. Can be pickled.
+        join: combines equal rows of a new file and keeps their order; it must be picklable.
 
     Raises:
-        ConcurrentMaintenanceError: if somebody else has merged or removed some of them meanwhile.
+        ConcurrentMaintenanceError: if another process has merged or removed some of the files meanwhile.
     """
     done = Compaction()
     merge = partial(_merge_bin, table_uri, tuple(sort_columns), join)
@@ -108,15 +108,15 @@ def compact(
 
 
 def rewrite_file(table_uri: str, file: TableFile, change: Join) -> TableFile:
-    """Write a data file's rows into a new one, changed on the way; no version names it yet.
+    """Write a changed copy of a data file's rows as a new file, which no version refers to yet.
 
     Args:
         table_uri: path or URI of the table.
         file: of the table.
-        change: gives other rows for those of the file, in the same order; it may leave some out.
+        change: returns the rows to write for the rows of the file, in the same order; it may leave some out.
 
     Raises:
-        ConcurrentMaintenanceError: if somebody else has deleted the file.
+        ConcurrentMaintenanceError: if another process has deleted the file.
     """
     return _merge(table_uri, [file], (), change)
 
@@ -124,7 +124,11 @@ def rewrite_file(table_uri: str, file: TableFile, change: Join) -> TableFile:
 def _merge_bin(
     table_uri: str, sort_columns: Sequence[str], join: Join | None, found: Bin
 ) -> tuple[Sequence[TableFile], TableFile | None, int]:
-    """Merge a bin: the files that were, the new one, which no version names yet, and how many stay out of it."""
+    """Merge a bin.
+
+    Returns the merged files, the new file (which no version refers to yet), and the number of files that were not
+    sorted.
+    """
     files = list(found.files)
     unsorted = 0
     while len(files) > 1:
@@ -137,7 +141,7 @@ def _merge_bin(
 
 
 def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[str], join: Join | None) -> TableFile:
-    """One file with the rows of all; no version names it yet."""
+    """Write one file with the rows of all files; no version refers to it yet."""
     partition = files[0].partition
     prefix = OPEN_PREFIX if is_open_file(files[0].path) else ""
     name = f"{prefix}{uuid.uuid4()}.parquet"
@@ -188,7 +192,9 @@ def _write(merge: Merge, output: BinaryIO, batches: Iterator[pa.Table]) -> pq.Fi
 
 
 def _has_statistics(data_type: pa.DataType) -> bool:
-    return not pa.types.is_nested(data_type) and not pa.types.is_binary(data_type)  # Delta has no word for bytes
+    return not pa.types.is_nested(data_type) and not pa.types.is_binary(
+        data_type
+    )  # Delta's statistics cannot hold bytes
 
 
 def _row_groups(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:

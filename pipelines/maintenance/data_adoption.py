@@ -1,12 +1,11 @@
-"""The table `messages` made anew from its data files, where no version of its log is whole.
+"""Rebuilds the log of `messages` from its data files if no version of its log is intact.
 
-The files tell all but which of them are the table's: a run that was killed before its commit has left some, and merging
-has left those that it replaced. So a file is taken where its run is in `archive_runs`, or where it was merged; and the
-larger ones first, each only if none of its rows is there already. Rows are told by the bytes of the log that their
-records fill, which are few stretches a file.
+The data files hold everything except which of them belong to the table. A run that was killed before its commit left
+files, and so did merges. A file is therefore taken if its run is in `archive_runs`, or if it was merged. Larger files
+are taken first, and a file is taken only if none of its rows is in the table already. Rows are identified by the ranges
+of the log that their records occupy, which are few for each file.
 
-How far each store was archived is where its last row ends: what the next archive takes again from there is not twice in
-the table.
+A store counts as archived up to the end of its last row, so the next archive run repeats no rows.
 """
 
 from __future__ import annotations
@@ -50,50 +49,50 @@ _DATE = re.compile(rf"{STORE_DATE.name}=([^/]+)/[^/]+\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Which bytes of one store's log some records fill: stretches in order, none of which touches another."""
+    """Sorted, disjoint ranges of one store's log that hold certain records."""
 
     starts: Array
     ends: Array
 
     @property
     def bytes(self) -> int:
-        """All of them."""
+        """Total length of the ranges."""
         return int((self.ends - self.starts).sum())
 
     @property
     def end(self) -> int:
-        """Where the last one ends."""
+        """End of the last range."""
         return int(self.ends[-1])
 
     @classmethod
     def of(cls, starts: Array, ends: Array) -> Extents:
-        """Extents of ranges in any order; those that touch become one."""
+        """Build extents from ranges in any order; ranges that touch are joined."""
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], np.maximum.accumulate(ends[order])
         begins = np.flatnonzero(np.concatenate([[True], starts[1:] > ends[:-1]]))
         return cls(starts[begins], ends[np.append(begins[1:], len(starts)) - 1])
 
     def with_more(self, other: Extents) -> Extents:
-        """Both."""
+        """Return the union of both."""
         return Extents.of(np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends]))
 
     def overlap(self, other: Extents) -> int:
-        """How many bytes are in both."""
+        """Return the number of bytes that are in both."""
         return self.bytes + other.bytes - self.with_more(other).bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A data file that becomes one of the table's.
+    """A data file that is taken into the table.
 
     Attributes:
         path: relative to the table's folder.
-        size: bytes.
-        rows: rows.
-        store_date: the partition; None for rows without a time.
-        modified_ms: when it was written.
-        statistics: Delta's JSON.
-        extents: of its records, by broker.
+        size: size in bytes.
+        rows: number of rows.
+        store_date: value of the partition; None for rows without a time.
+        modified_ms: time at which it was written.
+        statistics: Delta's statistics as JSON.
+        extents: ranges of its records, by broker.
     """
 
     path: str
@@ -107,15 +106,15 @@ class Adopted:
 
 @dataclass
 class Adoption:
-    """Which data files the table is made of.
+    """Data files from which the table is rebuilt.
 
     Attributes:
-        files: these.
-        extents: of their records, by broker.
-        damaged: files that cannot be read, and why.
-        overlapping: files of which only some rows are in others.
-        uncommitted: files of runs that `archive_runs` does not know.
-        expected: messages of the runs in `archive_runs`; None where that cannot be read.
+        files: files that are taken.
+        extents: ranges of their records, by broker.
+        damaged: files that cannot be read, with reasons.
+        overlapping: files of which some rows, but not all, are in other files.
+        uncommitted: files of runs that are not in `archive_runs`.
+        expected: number of messages of the runs in `archive_runs`; None if that cannot be read.
     """
 
     files: list[Adopted] = field(default_factory=list)
@@ -127,30 +126,30 @@ class Adoption:
 
     @property
     def rows(self) -> int:
-        """Of all files."""
+        """Number of rows of all files."""
         return sum(file.rows for file in self.files)
 
     def lines(self) -> Iterator[str]:
-        """What it is, in words."""
+        """Yield sentences that describe the rebuilt table."""
         ends = ", ".join(f"{broker} up to {extents.end:,}" for broker, extents in sorted(self.extents.items()))
-        yield f"it is made anew from {len(self.files):,} data files with {self.rows:,} messages: {ends or 'none'}"
+        yield f"it is rebuilt from {len(self.files):,} data files with {self.rows:,} messages: {ends or 'none'}"
         if self.uncommitted:
             yield f"{len(self.uncommitted):,} data files of runs that archive_runs does not have are left out"
 
     def losses(self) -> Iterator[str]:
-        """What is not brought back, in words."""
+        """Yield sentences on rows that cannot be recovered."""
         for reason in self.damaged:
             yield f"messages: data file {reason}; its rows are lost"
         for path in self.overlapping:
             yield f"messages: data file {path}: some of its rows are in other files, the others are lost"
         if self.expected is not None and self.rows < self.expected:
             yield (
-                f"messages: expected {self.expected:,} messages, as archive_runs counts them, with those that "
+                f"messages: expected {self.expected:,} messages, as archive_runs counts them, including those that "
                 f"'maintain --keep' has dropped, found {self.rows:,}"
             )
 
     def add(self, file: Adopted) -> None:
-        """Take a file, if none of its rows is there."""
+        """Take a file, unless some of its rows are in the table already."""
         shared = sum(
             self.extents[broker].overlap(extents) for broker, extents in file.extents.items() if broker in self.extents
         )
@@ -164,7 +163,7 @@ class Adoption:
 
 
 def lost_run_ids(lake: LakePaths, adoption: Adoption) -> set[str]:
-    """Return the runs all of whose messages the next archive takes again, as far as `profiles` tells what they took."""
+    """Return the runs whose messages will all be archived again by the next run, as far as `profiles` has them."""
     runs = _finished_runs(lake) or {}
     if not adoption.files:
         return set(runs)
@@ -183,7 +182,7 @@ def lost_run_ids(lake: LakePaths, adoption: Adoption) -> set[str]:
 
 
 def find_adoption(lake: LakePaths) -> Adoption:
-    """See which data files `messages` can be made of."""
+    """Find the data files from which `messages` can be rebuilt."""
     found = Adoption()
     runs = _finished_runs(lake)
     if runs is not None:
@@ -205,12 +204,12 @@ def find_adoption(lake: LakePaths) -> Adoption:
 
 
 def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> ArchiveCommit:
-    """Make the table of these files; what is left of its log goes aside.
+    """Write a new log for the table with these files, and move the remains of the old one aside.
 
     Args:
-        aside: where files go.
+        aside: folder that receives replaced files.
         adoption: from `find_adoption`.
-        sequence: at least that of every run that was.
+        sequence: sequence of the newest known run, or more.
     """
     lake = aside.lake
     commit = _commit(lake, adoption, sequence)
@@ -225,14 +224,14 @@ def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> Archiv
     if lake.s3 is None:
         Path(lake.messages).mkdir(parents=True, exist_ok=True)
     folder = LogFolder(lake.messages, options, lake.s3)
-    # The newest first: until the table is whole, it has no entry 0 and is none.
+    # Entries are written from the newest to the oldest: without entry 0 the table does not exist yet.
     for version in sorted(entries, reverse=True):
         folder.write(entry_name(version), entries[version])
     return commit
 
 
 def _finished_runs(lake: LakePaths) -> dict[str, int] | None:
-    """The messages of each run that `archive_runs` has; None where that cannot be read."""
+    """Return the number of messages of each run in `archive_runs`; None if it cannot be read."""
     try:
         rows = delta_table(lake.archive_runs, lake.s3).to_pyarrow_table(columns=["run_id", "messages"]).to_pylist()
     except (DeltaError, LogDamagedError, OSError, pa.ArrowException):
@@ -241,7 +240,7 @@ def _finished_runs(lake: LakePaths) -> dict[str, int] | None:
 
 
 def _data_files(lake: LakePaths) -> Iterator[tuple[str, pafs.FileInfo]]:
-    """All data files in the table's folder, by their names."""
+    """Yield all data files in the table's folder, sorted by name."""
     try:
         folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
     except TableNotFoundError:  # no such folder
@@ -278,7 +277,7 @@ def _read(lake: LakePaths, path: str, info: pafs.FileInfo) -> Adopted:
 
 
 def _commit(lake: LakePaths, adoption: Adoption, sequence: int) -> ArchiveCommit:
-    """How far the archive has come; what whole entries of the old log tell of it is kept, where it fits."""
+    """Return a commit with the archive's progress, using intact entries of the old log where they match."""
     known = _newest_known(lake)
     stores = {broker: StoreProgress(extents.end) for broker, extents in adoption.extents.items()}
     for broker, progress in known.stores.items() if known else ():
@@ -294,7 +293,7 @@ def _commit(lake: LakePaths, adoption: Adoption, sequence: int) -> ArchiveCommit
 
 
 def _newest_known(lake: LakePaths) -> ArchiveCommit | None:
-    """The newest archive commit that an entry of the log tells of, whole or not."""
+    """Return the newest archive commit that any readable entry of the log has."""
     try:
         folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
     except TableNotFoundError:
@@ -311,7 +310,7 @@ def _newest_known(lake: LakePaths) -> ArchiveCommit | None:
 
 
 def _entries(files: Sequence[Adopted], commit: ArchiveCommit) -> dict[int, bytes]:
-    """The log of the table, by version."""
+    """Return the entries of the table's new log, by version."""
     actions: list[AddAction | RemoveAction] = [
         AddAction(file.path, file.size, {STORE_DATE.name: file.store_date}, file.modified_ms, True, file.statistics)
         for file in files

@@ -1,4 +1,4 @@
-"""Data files that are not what a table's log says of them: gone, cut, zeroed, or with bytes that were changed."""
+"""Finds data files that do not match the table's log: missing, truncated, zeroed or changed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.table_files import TableFile, folder_of, read_table_files
 
 _FILES, _DEEP_FILES = 100, 1
-"""Files of one task."""
+"""Number of files in one task."""
 _Bounds = tuple[dict[str, Any], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class DataDamage:
-    """A data file that is not as it should be.
+    """A data file that does not match the log.
 
     Attributes:
-        file: as the log has it.
-        reason: what was expected, and what was found.
-        bounds: the least and the greatest values that the log knows of its columns.
+        file: the file as the log lists it.
+        reason: a sentence on what was expected and what was found.
+        bounds: minimum and maximum of its columns according to the log.
     """
 
     file: TableFile
@@ -46,11 +46,11 @@ def find_damaged_files(table_uri: str, *, deep: bool, runner: Runner = HERE) -> 
 
     Args:
         table_uri: path or URI of the table.
-        deep: whether every page is read and compared with its checksum, and not only names, sizes and footers.
-        runner: what reads the files.
+        deep: True to read every page and check its checksum; otherwise only names, sizes and footers are checked.
+        runner: runs the tasks.
 
     Yields:
-        The damaged files, in the log's order where the runner keeps the tasks' order.
+        The damaged files, in the log's order if the runner keeps the order of tasks.
     """
     table = delta_table(table_uri)
     known = {
@@ -110,7 +110,7 @@ def _of_footer(metadata: pq.FileMetaData, file: TableFile, bounds: _Bounds) -> s
 
 
 def _extremes(metadata: pq.FileMetaData, bound: str, choose: Any) -> dict[str, int]:
-    """Least or greatest values of the columns of whole numbers, as the row groups' statistics have them."""
+    """Return the minimum or maximum of each integer column, from the statistics of the row groups."""
     found: dict[str, int] = {}
     for group in range(metadata.num_row_groups):
         for number in range(metadata.num_columns):
@@ -119,7 +119,7 @@ def _extremes(metadata: pq.FileMetaData, bound: str, choose: Any) -> dict[str, i
                 continue
             try:
                 value = getattr(column.statistics, bound)
-            except OverflowError:  # a time that Python's calendar does not have; no time is compared
+            except OverflowError:  # a time beyond the range of Python's calendar; times are not compared
                 continue
             if type(value) is int:
                 name = column.path_in_schema

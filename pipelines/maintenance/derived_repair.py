@@ -1,4 +1,4 @@
-"""The tables that follow `messages`, brought back from it: rows of lost runs go, what commits name comes again."""
+"""Repairs the tables that follow `messages`: deletes rows of lost runs, and adds files that commits refer to."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from commitlake.pipelines.maintenance.progress_repair import LostRuns
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
 
 OF_RUNS = (*FOLLOWING, "archive_runs")
-"""The tables that have a `run_id`."""
+"""Tables that have the column `run_id`."""
 
 
 def lost_run_ids(lake: LakePaths, lost: Collection[LostRuns]) -> set[str]:
-    """The runs that `messages` no longer has, by name."""
+    """Return the ids of the runs that `messages` has lost."""
     found = {run_id for one in lost for run_id in one.run_ids}
     try:
         rows = delta_table(lake.archive_runs).to_pyarrow_table(columns=["sequence", "run_id"]).to_pylist()
@@ -36,7 +36,7 @@ def lost_run_ids(lake: LakePaths, lost: Collection[LostRuns]) -> set[str]:
 
 
 def delete_runs(table_uri: str, run_ids: Collection[str]) -> int:
-    """Take the rows of some runs out of a table; how many there were."""
+    """Delete the rows of some runs from a table. Returns their number."""
     try:
         files = read_table_files(delta_table(table_uri))
     except TableNotFoundError:
@@ -65,7 +65,10 @@ def delete_runs(table_uri: str, run_ids: Collection[str]) -> int:
 
 
 def refill_tables(lake: LakePaths, parser_version: str) -> dict[str, int]:
-    """Let the tables follow `messages` again from what its commits name; files that are gone are counted by table."""
+    """Add the files that commits of `messages` name to the tables that follow it.
+
+    Returns the number of files that no longer exist, by table.
+    """
     gone: dict[str, int] = {}
     for commit in commits_after(lake.messages, 0):
         for table, schema in FOLLOWING.items():
@@ -83,5 +86,5 @@ def refill_tables(lake: LakePaths, parser_version: str) -> dict[str, int]:
 
 
 def named_files(commits: Collection[ArchiveCommit], table: str) -> set[str]:
-    """The files that commits name for a table that follows."""
+    """Return the paths of the files that commits name for a table."""
     return {file.path for commit in commits for file in commit.files.get(table, ())}

@@ -1,10 +1,11 @@
-"""Rows and bodies that are older than they should be kept, by date: whole data files, whole packs, nothing else.
+"""Drops rows and bodies that are older than their retention, as whole data files and whole packs.
 
-`messages` is partitioned by date. In the other tables a file's age is that of its newest row, and files of different
-months are never merged: a row there may live up to a month longer than it should.
+`messages` is partitioned by date. In the other tables the age of a file is that of its newest row, and files of
+different months are never merged, so a row may be kept up to a month too long.
 
-Before anything goes, `messages` says so among its properties: commitlake.expiredBefore.TABLE, or of `bodies`, is the
-first date of which all is kept. There it outlives the log's entries, and an audit does not take for lost what is gone.
+Before anything is dropped, the first date that is kept is recorded as a property of `messages`:
+commitlake.expiredBefore.TABLE, or commitlake.expiredBefore.bodies. The property outlives the entries of the log, so
+that an audit does not report expired rows as lost.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from commitlake.pipelines.maintenance.table_files import (
 )
 
 _PROPERTY = "commitlake.expiredBefore."
-_MOST_TRIES = 100
+_MAX_TRIES = 100
 _WAIT_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What is, or was, too old."""
+    """Files that are, or were, too old."""
 
     count: int = 0
     bytes: int = 0
@@ -43,20 +44,20 @@ class Expired:
 
 
 def expired_files(table_uri: str, before: datetime.date) -> list[TableFile]:
-    """The data files whose rows all are of dates before one."""
+    """Return the data files whose rows all have dates before a given one."""
     return [file for file in read_table_files(delta_table(table_uri)) if file.date < before]
 
 
 def expire_files(table_uri: str, files: list[TableFile], before: datetime.date) -> None:
-    """Take files out of a table in one commit; VACUUM deletes them when nobody can read them any more.
+    """Remove files from a table in one commit. VACUUM deletes them later, when no reader needs them.
 
     Args:
         table_uri: path or URI of the table.
         files: from `expired_files`.
-        before: the date, for the commit's metadata.
+        before: the date, recorded in the commit's metadata.
 
     Raises:
-        ConcurrentMaintenanceError: if somebody else has replaced some of them meanwhile.
+        ConcurrentMaintenanceError: if another process has replaced some of the files meanwhile.
     """
     if files:
         note = {"action": "expire", "before": before.isoformat()}
@@ -64,17 +65,17 @@ def expire_files(table_uri: str, files: list[TableFile], before: datetime.date) 
 
 
 def announce_expiry(messages_uri: str, what: str, before: datetime.date) -> None:
-    """Say of which dates something is no longer kept, before the first of it goes.
+    """Record the first date that will be kept, before older data is dropped.
 
     Args:
-        messages_uri: path or URI of `messages`, where it is said.
-        what: a table, or `bodies`.
-        before: the first date that is kept. One that is earlier than what is said already changes nothing.
+        messages_uri: path or URI of `messages`, which holds the record.
+        what: name of a table, or `bodies`.
+        before: the first date that is kept. If a later or equal date is recorded already, nothing changes.
 
     Raises:
-        ConcurrentMaintenanceError: if others were first again and again.
+        ConcurrentMaintenanceError: if other writers committed first every time.
     """
-    for attempt in range(_MOST_TRIES):
+    for attempt in range(_MAX_TRIES):
         table = delta_table(messages_uri)
         if before <= read_expiries(table).get(what, datetime.date.min):
             return
@@ -84,18 +85,18 @@ def announce_expiry(messages_uri: str, what: str, before: datetime.date) -> None
                 raise_if_not_exists=False,
                 post_commithook_properties=NO_HOOKS,
             )
-        except CommitFailedError:  # an archive run or another maintain made a version; look again
+        except CommitFailedError:  # an archive run or another maintain committed a version first; retry
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
             seal(messages_uri)
             return
     raise ConcurrentMaintenanceError(
-        f"{messages_uri}: others made a version first {_MOST_TRIES} times; nothing of {what} was dropped. Run it again"
+        f"{messages_uri}: other writers committed first {_MAX_TRIES} times; nothing of {what} was dropped. Run it again"
     )
 
 
 def read_expiries(messages: DeltaTable) -> dict[str, datetime.date]:
-    """By table, or `bodies`: the first date of which all is kept. What is not in it never lost anything to its age."""
+    """Return the first date that is kept, by table or `bodies`. A name without a date never lost anything to age."""
     return {
         name.removeprefix(_PROPERTY): datetime.date.fromisoformat(value)
         for name, value in messages.metadata().configuration.items()
@@ -104,12 +105,12 @@ def read_expiries(messages: DeltaTable) -> dict[str, datetime.date]:
 
 
 def expired_packs(packs: Iterable[PackFile], before: datetime.date, brokers: Collection[str]) -> list[PackFile]:
-    """The packs of dates before one; those that have no date go by when they were written.
+    """Return the packs of dates before a given one. A pack without a date has the date of its last change.
 
     Args:
-        packs: all there are.
+        packs: all packs.
         before: the first date that is kept.
-        brokers: the lake's: another lake may have its packs in the same place.
+        brokers: brokers of this lake; other lakes may keep packs in the same place.
     """
     return [
         pack
@@ -119,12 +120,12 @@ def expired_packs(packs: Iterable[PackFile], before: datetime.date, brokers: Col
 
 
 def delete_packs(store: PackStore, packs: Iterable[PackFile]) -> None:
-    """Delete packs; whoever asks for a body of theirs is told that it has expired."""
+    """Delete packs. A later request for one of their bodies reports that it has expired."""
     store.delete([pack.name for pack in packs])
 
 
 def measure(things: Iterable[TableFile | PackFile]) -> Expired:
-    """How much that is."""
+    """Return the number, size and rows of the files."""
     count = size = rows = 0
     for thing in things:
         count, size = count + 1, size + thing.size

@@ -1,4 +1,4 @@
-"""Entry 0 of a table's log, made again: what columns the table has. It added no file."""
+"""Creates entry 0 of a table's log again; it defines the columns and adds no file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SCHEMAS: dict[str, StructType] = {
     **FOLLOWING,
     **SNAPSHOT_TABLES,
 }
-"""The columns of each table."""
+"""Schemas of the tables by name."""
 _ID = re.compile(rb'"id\\?":\\?"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})')
 
 
 def create_table(folder: Path, table: str) -> DeltaTable:
-    """Make an empty table of a lake in some folder."""
+    """Create an empty table of the lake in a folder."""
     partitions = list(PARTITION_COLUMNS) if table == "messages" else []
     return DeltaTable.create(str(folder), Schema.from_json(SCHEMAS[table].json()), partition_by=partitions)
 
@@ -39,8 +39,9 @@ def first_entry(table: str, damaged: bytes = b"") -> bytes:
     """Return entry 0 of a table.
 
     Args:
-        table: its name in the lake.
-        damaged: what is left of the entry: the table keeps its id, by which followers know it, where that tells it.
+        table: name of the table.
+        damaged: remains of the damaged entry. If they hold the table's id, by which readers that follow it know it, it
+            is kept.
     """
     with tempfile.TemporaryDirectory() as folder:
         create_table(Path(folder), table)

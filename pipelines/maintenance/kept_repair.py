@@ -1,10 +1,10 @@
-"""The tables whose rows nothing else tells, made again from their data files: `erasures` and `evidence`.
+"""Rebuilds `erasures` and `evidence`, whose rows are in no other table, from their data files.
 
-They only grow, and no two rows have the same key: the table is the set of the rows of all its data files, merged
-ones among them. A file that a killed writer left is taken, too: an erasure that was about to begin has begun then.
+These tables only grow, and no two rows have the same key. The table is therefore the set of rows of all its data files,
+including merged ones. A file that a killed writer left is included: the erasure that it records has then begun.
 
-Killed at any step, the next repair does it again: the file with all rows is there before any other goes aside, and as
-long as `messages` says that something was erased, a lake without the table is damaged.
+If a repair is killed at any step, the next one repeats it. The file with all rows is written before any other is moved
+aside, and a lake without the table counts as damaged as long as `messages` says that something was erased.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ KEPT_TABLES: dict[str, tuple[StructType, str, tuple[str, ...]]] = {
     "erasures": (ERASURES, ERASURE, ("number", "erasure_id", "event", "at", "broker", "physical_offset")),
     "evidence": (EVIDENCE, "commitlake.evidence", ("number", "document")),
 }
-"""Columns, the application whose number is the greatest `number`, and the key of a row."""
-WAY = "it is made again from the rows of its data files"
+"""By table: its columns, the application that counts `number`, and the key of a row."""
+WAY = "it is rebuilt from the rows of its data files"
 
 
 def rebuild_kept_table(aside: AsideFolder, table: str) -> Iterator[str]:
-    """Make a table again; what is replaced goes aside.
+    """Rebuild a table, and move the files that it replaces aside.
 
     Args:
-        aside: where files go.
+        aside: folder that receives replaced files.
         table: one of `KEPT_TABLES`.
 
     Yields:
-        Sentences on what is lost.
+        Sentences on rows that are lost.
     """
     lake = aside.lake
     schema, application, key = KEPT_TABLES[table]
@@ -81,7 +81,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str) -> Iterator[str]:
     last = read_last_commit(lake.messages)
     archived = {ARCHIVE: (0, last.sequence)} if last else {}
     if not advance(uri, schema, [file], application, (None, newest), beside=archived):
-        raise LakeError(f"{uri}: another program has written to it meanwhile: stop it, and repair again")
+        raise LakeError(f"{uri}: another program has written to it meanwhile. Stop it, then repair again")
 
 
 def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -1,9 +1,8 @@
-"""VACUUM, checkpoints, and the end of old log entries, so that none of them takes what is still needed.
+"""VACUUM, checkpoints and deletion of old log entries, with checks that nothing needed is deleted.
 
-Two things must outlive a cleaning. How far the archive has come stands in the metadata of its newest commit, and only
-there: a log is cleaned only while that entry is younger than the log's retention. And a run that was stopped behind its
-commit has left files that the commit names for other tables: until the next run has added them, those tables are not
-vacuumed.
+Two things must survive. The archive's progress is only in the metadata of its newest commit, so a log is cleaned only
+while that entry is younger than the log's retention. And a run that was killed after its commit has left files that the
+commit names for other tables; until the next run has added them, those tables are not vacuumed.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from commitlake.schemas.layouts.numbers import parse_int, parse_int64
 from commitlake.schemas.store_files import check_tree
 
 SHORTEST_RETENTION = datetime.timedelta(days=1)
-"""A run must have committed its files by then, and a reader be done with its version."""
+"""Shortest retention: runs must commit their files, and readers finish with a version, within this time."""
 _LOG_RETENTION = "delta.logRetentionDuration"
 _DEFAULT_LOG_RETENTION = datetime.timedelta(days=30)
 _MAX_INTERVAL = 10**8
-"""Of any unit; of weeks it still fits a time."""
+"""Largest number in an interval, in any unit; that many weeks still fit a time."""
 _INTERVAL = re.compile(r"interval\s+(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _MARGIN = datetime.timedelta(days=1)
 _VERSIONS_A_CHECKPOINT = 10
@@ -35,33 +34,33 @@ _VERSIONS_A_CHECKPOINT = 10
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Files that no version names which may still be read."""
+    """Files that no version refers to, which readers of old versions may still use."""
 
     count: int = 0
     bytes: int = 0
 
 
 def find_garbage(table_uri: str, retention: datetime.timedelta) -> Garbage:
-    """What `vacuum` would delete.
+    """Return the files that `vacuum` would delete.
 
     Raises:
-        UnsafeFileError: if there is a link among the table's files.
+        UnsafeFileError: if the table's folder contains a link.
     """
     _refuse_links(table_uri)
     names = delta_table(table_uri).vacuum(_hours(retention), dry_run=True, enforce_retention_duration=False, full=True)
     files = folder_of(table_uri)
-    # What a version has taken away may have been deleted before.
+    # Files that left the table may have been deleted already.
     sizes = [info.size for info in files.get_file_info(names) if info.is_file] if names else []
     return Garbage(len(sizes), sum(sizes))
 
 
 def vacuum(table_uri: str, retention: datetime.timedelta, *, is_alone: bool = False) -> None:
-    """Delete data files that left the table, or never were in it, and files that killed writers did not finish.
+    """Delete data files that left the table or never were in it, and unfinished files of killed writers.
 
     Args:
         table_uri: path or URI of the table.
-        retention: what is younger stays; at least `SHORTEST_RETENTION`.
-        is_alone: whether nothing else writes to the table or reads it: then the retention may be shorter.
+        retention: younger files are kept; at least `SHORTEST_RETENTION`.
+        is_alone: True if no other process writes or reads the table; the retention may then be shorter.
     """
     if retention < SHORTEST_RETENTION and not is_alone:
         raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
@@ -77,7 +76,7 @@ def vacuum(table_uri: str, retention: datetime.timedelta, *, is_alone: bool = Fa
 
 
 def _refuse_links(table_uri: str) -> None:
-    """Refuse a local table with links in its folder: deltalake would delete what they lead to."""
+    """Refuse a local table whose folder contains links: deltalake would delete their targets."""
     if "://" not in table_uri:
         check_tree(Path(table_uri))
 
@@ -87,7 +86,7 @@ def _hours(length: datetime.timedelta) -> int:
 
 
 def write_checkpoint(table_uri: str) -> bool:
-    """Make a checkpoint where ten versions have come since the last one; whether it did."""
+    """Write a checkpoint if there are ten versions since the last one. Returns whether it did."""
     table = delta_table(table_uri)
     if table.version() - _last_checkpoint(table_uri) < _VERSIONS_A_CHECKPOINT:
         return False
@@ -107,24 +106,24 @@ def _last_checkpoint(table_uri: str) -> int:
 
 
 def clean_log(table_uri: str, now: datetime.datetime) -> str:
-    """Delete entries that a checkpoint covers and that are older than the log's retention.
+    """Delete log entries that a checkpoint covers and that are older than the log's retention.
 
     Args:
         table_uri: path or URI of the table.
-        now: the moment of the look.
+        now: current time.
 
     Returns:
-        Why nothing was done, or nothing.
+        The reason why nothing was deleted, or an empty string.
     """
     table = delta_table(table_uri)
     retention = _log_retention(table)
     if retention is None:
-        return f"{_LOG_RETENTION} of {table_uri} is not understood: its log was not cleaned"
+        return f"{_LOG_RETENTION} of {table_uri} cannot be parsed, so its log was not cleaned"
     newest = _newest_archive_commit(table)
     if newest is not None and newest < now - retention + _MARGIN:
         return (
-            f"the log of {table_uri} was not cleaned: the archive's progress stands in a commit of {newest:%Y-%m-%d}, "
-            "and nowhere else. 'commitlake archive' writes a new one"
+            f"the log of {table_uri} was not cleaned, because the archive's progress is only in a commit of "
+            f"{newest:%Y-%m-%d}. Run 'commitlake archive', which writes a new one"
         )
     table.cleanup_metadata()
     return ""

@@ -1,14 +1,14 @@
-"""Bringing a damaged Delta log back to its last whole version, without deleting anything.
+"""Restores a damaged Delta log to its last intact version, without deleting anything.
 
-    checkpoint 40 damaged, entries 20 to 45 whole     the checkpoint goes aside: readers take the one before it
-    entry 43 damaged, 45 the newest                   43 to 45 go aside, and the table is as it was at 42
+    checkpoint 40 damaged, entries 20 to 45 intact    the checkpoint is moved aside; readers use the previous one
+    entry 43 damaged, 45 the newest                   43 to 45 are moved aside; the table is as it was at version 42
 
-What takes the place of an entry is an entry that changes nothing. So version numbers only grow, and who follows the
-table by version is not confused. Files go to `_damaged/<time>/` in the lake. Data files that only the lost entries name
-go there first: VACUUM would delete them.
+An entry that is moved aside is replaced by one that changes nothing. Version numbers therefore never decrease, which
+readers that follow the table rely on. Files are moved to `_damaged/<time>/` in the lake. Data files that only lost
+entries name are moved first, because VACUUM would delete them.
 
-A repair that is killed is finished by the next one: entries are replaced from the newest to the oldest damaged one,
-which keeps the log damaged until all are done, and `messages` then says by a commit of its own what was lost.
+If a repair is killed, the next one finishes it. Entries are replaced from the newest to the oldest damaged one, so the
+log counts as damaged until all are done. Then a commit to `messages` records what was lost.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.maintenance.first_entry import first_entry
 
 ASIDE = "_damaged"
-"""Folder of a lake for what a repair has replaced."""
+"""Folder in the lake for files that a repair has replaced."""
 REPAIR_KEY = "commitlake.repair"
 _MARGIN_NS = 86_400_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogRepair:
-    """What is to be done to one table's log.
+    """Plan for the repair of one table's log.
 
     Attributes:
-        table: its name in the lake.
-        damages: what was found.
-        aside: names of checkpoints, and the pointer to one, that only go aside.
-        first: the oldest entry that is replaced; None where none is.
-        last: the newest.
-        only_first: whether the entries after the first stay, because no reader reads it any more.
-        is_lost: whether no version is whole.
-        writes_first: whether entry 0, which only says what columns the table has, is written anew.
+        table: name of the table in the lake.
+        damages: damages that were found.
+        aside: names of damaged checkpoints, and of the pointer to one, which are only moved aside.
+        first: the oldest entry that is replaced; None if none is.
+        last: the newest entry that is replaced.
+        only_first: True if only entry `first` is replaced, because a checkpoint covers it.
+        is_lost: True if no version is intact.
+        writes_first: True if entry 0, which only defines the columns, is written again.
     """
 
     table: str
@@ -70,24 +70,24 @@ class LogRepair:
 
     @property
     def versions(self) -> list[int]:
-        """The versions whose entries are replaced, newest first."""
+        """Versions whose entries are replaced, the newest first."""
         if self.first is None:
             return []
         return [self.first] if self.only_first else list(range(self.last, self.first - 1, -1))
 
     @property
     def goes_back(self) -> bool:
-        """Whether the table loses versions."""
+        """True if the table loses versions."""
         return self.first is not None and not self.only_first
 
 
 @dataclass
 class AsideFolder:
-    """Where files go that are replaced: `_damaged/<time>` in the lake.
+    """Folder for files that are replaced: `_damaged/<time>` in the lake.
 
     Attributes:
         lake: the lake.
-        stamp: the time, as text.
+        stamp: time of the repair, as text.
     """
 
     lake: LakePaths
@@ -98,11 +98,11 @@ class AsideFolder:
 
     @property
     def place(self) -> str:
-        """The folder, relative to the lake."""
+        """Path of the folder, relative to the lake."""
         return f"{ASIDE}/{self.stamp}"
 
     def copy(self, path: str) -> None:
-        """Copy a file of the lake there, if it is there."""
+        """Copy a file of the lake to the folder, if the file exists."""
         try:
             with self.files.open_input_stream(path, compression=None) as source:
                 self._write(f"{self.place}/{path}", source)
@@ -110,15 +110,15 @@ class AsideFolder:
             return
 
     def move(self, path: str) -> None:
-        """Move a file of the lake there, if it is there."""
+        """Move a file of the lake to the folder, if the file exists."""
         self.copy(path)
         if self.files.get_file_info(path).is_file:
             self.files.delete_file(path)
 
     def move_folder(self, path: str) -> int:
-        """Move all files of a folder there; how many."""
+        """Move all files of a folder of the lake. Returns their number."""
         infos = self.files.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
-        # The log goes last: without it, what is left would be no table, and nobody would look at it again.
+        # The log is moved last: without it, the remaining files would be no table, and no repair would find them.
         names = sorted((info.path for info in infos if info.is_file), key=lambda name: (f"/{LOG}/" in name, name))
         for name in names:
             self.move(name)
@@ -140,7 +140,7 @@ class AsideFolder:
 
 
 def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
-    """See what is to be done to a table's log; None where it is whole, or there is none."""
+    """Plan the repair of a table's log; None if it is intact or does not exist."""
     uri = getattr(lake, table)
     try:
         folder = LogFolder(uri, storage_options(uri, lake.s3), lake.s3)
@@ -168,7 +168,7 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
     if not needed:
         first = min(bad, default=None)
         return LogRepair(table, damages, aside, first, newest, only_first=first is not None)
-    # Without a checkpoint, entry 0 is the one that made the table, and added no file.
+    # If there is no checkpoint, entry 0 is the one that created the table. It added no file.
     writes_first = needed[0] == 0 and min(rest.entries, default=0) <= 1
     rest_of_needed = [version for version in needed if version > 0]
     if writes_first:
@@ -178,13 +178,13 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
 
 
 def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep: Collection[str] = ()) -> None:
-    """Bring a log back to its last whole version.
+    """Restore a log to its last intact version.
 
     Args:
-        aside: where the files go.
-        repair: from `plan_log_repair`; one that is not lost.
-        note: what is said in the entries that take the place of others.
-        keep: data files that stay although only lost versions have them.
+        aside: folder that receives replaced files.
+        repair: from `plan_log_repair`; its `is_lost` must be False.
+        note: written to the entries that replace others.
+        keep: data files to keep although only lost versions have them.
     """
     lake = aside.lake
     uri = getattr(lake, repair.table)
@@ -198,13 +198,13 @@ def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep
         for name in _files_of_lost_versions(folder, repair):
             if name not in keep:
                 aside.move(f"{repair.table}/{name}")
-    # Checkpoints of the lost versions hold what was lost; without them, the entries are read.
+    # Checkpoints of the lost versions hold lost data. Without them, readers read the entries.
     if repair.first is not None and not repair.only_first:
         listing = folder.read_listing()
         late = [
             file.name for version, files in listing.checkpoints.items() if version >= repair.first for file in files
         ]
-        for name in [POINTER, *late] if late else []:  # a pointer without its checkpoint would stop Delta's readers
+        for name in [POINTER, *late] if late else []:  # Delta's readers fail on a pointer without its checkpoint
             aside.move(f"{repair.table}/{LOG}/{name}")
     for version in repair.versions:
         aside.copy(f"{repair.table}/{LOG}/{entry_name(version)}")
@@ -227,9 +227,9 @@ def _placeholder(note: dict[str, Any]) -> bytes:
 
 
 def _files_of_lost_versions(folder: LogFolder, repair: LogRepair) -> list[str]:
-    """Data files that the table has no longer once it has gone back, and that no earlier version had.
+    """Return the data files of lost versions that no earlier version has.
 
-    An entry that cannot be read does not name its files: these are the ones that were written since the last whole one.
+    An unreadable entry does not name its files. Files written since the last intact version are taken to be its files.
     """
     assert repair.first is not None
     options = storage_options(folder.table_uri)
@@ -255,7 +255,7 @@ def _files_of_lost_versions(folder: LogFolder, repair: LogRepair) -> list[str]:
 
 
 def added_files(entry: bytes) -> set[str]:
-    """The files that the whole lines of an entry add."""
+    """Return the paths that readable lines of an entry add."""
     found = set()
     for line in entry.splitlines():
         try:

@@ -1,8 +1,8 @@
-"""Sorted files into one sorted file, in bounded memory.
+"""Merges sorted files into one sorted file, in bounded memory.
 
-The sort columns of all files are read first, and say from which file each row of the result comes. As every file is
-sorted, the result is then put together from stretches of each, piece by piece: of every file only a small batch is in
-memory, and no column but those of the order is read twice.
+The sort columns of all files are read first. They determine from which file each row of the result comes. Because every
+file is sorted, the result can then be assembled from consecutive rows of each file. Only a small batch of each file is
+in memory, and only the sort columns are read twice.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LARGEST_BATCH = 8192
 _SMALLEST_BATCH = 64
 _LEVELS = frozenset({"RLE", "BIT_PACKED"})
 _DICTIONARIES = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
-_UNPACKED = 4  # a row in memory takes several times what it does in the file, dictionaries and all
+_UNPACKED = 4  # a row in memory takes several times its size in the file, with dictionaries
 
 
 class UnsortedFileError(CommitLakeError):
-    """A file whose rows are not in the order of the sort columns: another program wrote it.
+    """A file whose rows are not in the order of the sort columns, because another program wrote it.
 
     Attributes:
-        number: which one of those that were to be merged.
+        number: index of the file among those to be merged.
     """
 
     def __init__(self, number: int) -> None:
@@ -46,12 +46,12 @@ class UnsortedFileError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files that are to become one.
+    """Open files that are merged into one.
 
     Attributes:
-        schema: the columns of the result; what a file does not have is null.
-        order: for each row of the result the number of its file.
-        sources: the files, open.
+        schema: columns of the result; a column that a file does not have is null.
+        order: for each row of the result, the index of its file.
+        sources: the open files.
     """
 
     schema: pa.Schema
@@ -67,19 +67,19 @@ class Merge:
 
     @property
     def rows(self) -> int:
-        """Rows of the result."""
+        """Number of rows of the result."""
         return len(self.order)
 
     def dictionaries(self) -> list[str]:
-        """The columns, by their paths, of which the files hold dictionaries."""
+        """Return the paths of the columns that the files store with a dictionary."""
         return [path for path, encoding in _encodings(self.sources).items() if encoding is None]
 
     def encodings(self) -> dict[str, str]:
-        """How the files hold the other columns."""
+        """Return the encodings of the other columns, by path."""
         return {path: encoding for path, encoding in _encodings(self.sources).items() if encoding is not None}
 
     def batches(self) -> Iterator[pa.Table]:
-        """The result's rows in order, in small tables."""
+        """Yield the rows of the result in order, in small tables."""
         size = _batch_rows(self.sources)
         cursors = [_Cursor(source, self.schema, size) for source in self.sources]
         chunk = max(_SMALLEST_BATCH, min(_CHUNK_ROWS, size * len(cursors)))
@@ -89,22 +89,22 @@ class Merge:
             pieces = pa.concat_tables(
                 [cursor.take(int(count)) for cursor, count in zip(cursors, counts, strict=True) if count]
             )
-            # The pieces stand file by file: where in them is the row that comes first, second, ...
+            # The pieces are concatenated by file; find the position in them of each row of the result.
             positions = np.empty(len(part), np.int64)
             positions[np.argsort(part, kind="stable")] = np.arange(len(part))
             yield pieces.take(pa.array(positions))
 
 
 def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Sequence[str]) -> Merge:
-    """Open files, and find the order of their rows.
+    """Open files and determine the order of the merged rows.
 
     Args:
-        files: where they lie.
-        paths: of the files.
-        sort_columns: what each of them is sorted by; where there is none, the files follow one another.
+        files: filesystem of the files.
+        paths: paths of the files.
+        sort_columns: columns by which each file is sorted; if empty, the rows of one file follow those of the next.
 
     Raises:
-        UnsortedFileError: if one of them is not.
+        UnsortedFileError: if a file is not sorted.
     """
     sources: list[pq.ParquetFile] = []
     try:
@@ -121,7 +121,7 @@ def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Seque
 
 
 def _order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str]) -> Array:
-    """For each row of the result the number of its file; of equal rows those of the first file come first."""
+    """Return the index of the file for each row of the result. Of equal rows, those of the first file come first."""
     numbers = np.repeat(np.arange(len(sources), dtype=np.int32), [source.metadata.num_rows for source in sources])
     if not sort_columns:
         return numbers
@@ -131,13 +131,13 @@ def _order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str]) -> Ar
     order = np.lexsort([_ranks(keys.column(name)) for name in reversed(sort_columns)])
     by_file = order[np.argsort(numbers[order], kind="stable")]
     wrong = np.flatnonzero(np.diff(by_file) < 0)
-    if len(wrong):  # in a sorted file the order of the result is that of the rows
+    if len(wrong):  # the rows of a sorted file keep their order in the result
         raise UnsortedFileError(int(numbers[by_file[wrong[0]]]))
     return numbers[order]
 
 
 def _ranks(column: pa.ChunkedArray) -> Array:
-    """Numbers in the order of a column's values, nulls first."""
+    """Return numbers in the order of a column's values, nulls first."""
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(), np.int64)
     encoded = pc.dictionary_encode(column.combine_chunks())
@@ -161,7 +161,7 @@ def _batch_rows(sources: Sequence[pq.ParquetFile]) -> int:
 
 
 def _encodings(sources: Sequence[pq.ParquetFile]) -> dict[str, str | None]:
-    """For each column the encoding that its writer has chosen for it, None for a dictionary; of the largest files."""
+    """Return the encoding that the writer chose for each column, None for a dictionary; the largest file decides."""
     found: dict[str, str | None] = {}
     for source in sorted(sources, key=lambda source: source.metadata.num_rows):
         for number in range(source.metadata.num_columns if source.metadata.num_row_groups else 0):
@@ -173,7 +173,7 @@ def _encodings(sources: Sequence[pq.ParquetFile]) -> dict[str, str | None]:
 
 
 class _Cursor:
-    """Rows of a file, taken one stretch after the other."""
+    """Reads the rows of a file in order, some at a time."""
 
     def __init__(self, source: pq.ParquetFile, schema: pa.Schema, batch_rows: int) -> None:
         self._batches = source.iter_batches(batch_rows, use_threads=False)
@@ -181,7 +181,7 @@ class _Cursor:
         self._left = schema.empty_table()
 
     def take(self, count: int) -> pa.Table:
-        """The next `count` rows."""
+        """Return the next `count` rows."""
         found = [self._left.slice(0, count)]
         missing = count - len(found[0])
         self._left = self._left.slice(count)

@@ -1,4 +1,4 @@
-"""Whether a repair counts `topic_minutes` again from `messages`."""
+"""Decides whether a repair counts `topic_minutes` again from `messages`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ MINUTES = "topic_minutes"
 
 
 def must_recount(lake: LakePaths, damaged: Collection[str]) -> bool:
-    """Return whether `topic_minutes` is counted again from `messages`.
+    """Return whether `topic_minutes` must be counted again from `messages`.
 
-    It is where it was damaged, and where a backfill may have counted messages that `messages` has lost: its rows do
-    not name the archive run that they are of. It is not where `messages` has dropped old rows, which `topic_minutes`
-    still counts.
+    It must if it was damaged, or if a backfill may have counted messages that `messages` has lost: rows of a backfill
+    do not name an archive run. It must not if `messages` has dropped old rows, which `topic_minutes` still counts.
 
     Args:
-        lake: where the tables lie; `messages` is repaired already.
+        lake: locations of the tables; `messages` is repaired already.
         damaged: the tables that were damaged.
     """
     messages = delta_table(lake.messages, lake.s3)

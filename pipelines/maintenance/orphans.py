@@ -1,7 +1,8 @@
-"""Packs that no row names: a killed run wrote them, and the run that came after it divided the log elsewhere.
+"""Finds packs that no row refers to.
 
-Only packs of what the archive has behind it are looked at, so that none can be one that a run is about to name: a run
-writes packs of offsets from the archived end on. The rows' references are read file by file, that column alone.
+A killed run leaves such packs if the next run divides the log differently. Only packs of the archived part of the log
+are examined, because a running archive writes packs only after the archived end. References are read file by file, only
+that column.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ def find_orphans(
     age: datetime.timedelta,
     look_back: datetime.timedelta = _LOOK_BACK,
 ) -> list[PackFile]:
-    """Packs that no row of the newest version names.
+    """Return packs that no row of the newest version refers to.
 
     Args:
         messages_uri: path or URI of `messages`.
-        packs: all there are, listed after `progress` was read.
-        progress: how far each store is archived.
-        now: the moment of the look.
-        age: younger packs are left alone.
-        look_back: so are those that are so much older than that: an earlier look has seen them.
+        packs: all packs, listed after `progress` was read.
+        progress: archived end of each store.
+        now: current time.
+        age: packs younger than this are not examined.
+        look_back: packs older than `age` by more than this are not examined: an earlier call has seen them.
     """
     asked = [
         pack
@@ -56,10 +57,10 @@ def _is_behind(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
 
 
 def _named_packs(messages_uri: str, dates: set[datetime.date | None]) -> set[str]:
-    """The packs of some dates that rows name.
+    """Return the packs of some dates that rows refer to.
 
-    A pack that has a date is named by rows of that date alone; one that has none, by rows of any: of dates for which a
-    range had no pack.
+    A pack with a date is referred to only by rows of that date. A pack without one holds bodies of several dates, so
+    rows of any date may refer to it.
     """
     texts = {None if date is None else date.isoformat() for date in dates}
     files = folder_of(messages_uri)

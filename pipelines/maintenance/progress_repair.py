@@ -1,9 +1,9 @@
-"""What `messages` says after a repair of its log: how far the archive has come now, and which runs were lost.
+"""The commit that records, after a repair of `messages`, the archive's progress and the lost runs.
 
     {"commitlake": {"sequence": 9, "run_id": "repair-…", …}, "commitlake.repair": {"after": 6, "first": 7, …}}
 
-The repair's own commit is an archive commit that took nothing, under a number that no run had: the tables that follow
-go on from it. Rows of runs between the last whole one and the repair are of lost runs.
+The commit is an archive commit without messages, with a sequence that no run had, so that the tables that follow
+continue after it. Rows of runs between the last intact run and the repair belong to lost runs.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of, re
 
 @dataclass(frozen=True, slots=True)
 class LostRuns:
-    """Archive runs whose messages a repair has taken out.
+    """Archive runs whose messages were removed by a repair.
 
     Attributes:
-        after: sequence of the last whole run.
+        after: sequence of the last intact run.
         before: sequence of the repair's own commit.
-        first: the first version that was lost.
+        first: the first lost version.
         last: the version of the repair's commit.
-        run_ids: of those that are known by name.
+        run_ids: ids of the lost runs that are known.
     """
 
     after: int
@@ -53,7 +53,7 @@ class LostRuns:
 
 
 def lost_runs(messages_uri: str) -> list[LostRuns]:
-    """The runs that repairs have taken out, as far back as the log goes."""
+    """Return the runs that repairs have removed, as far back as the log goes."""
     found = []
     for entry in read_history(delta_table(messages_uri)):
         note = _note(entry)
@@ -66,7 +66,7 @@ def lost_runs(messages_uri: str) -> list[LostRuns]:
 
 
 def is_unfinished(messages_uri: str) -> dict[str, Any] | None:
-    """The note of a repair that has replaced entries and not yet said what was lost; None where there is none."""
+    """Return the note of a repair that replaced entries but was killed before its commit; None if there is none."""
     for entry in read_history(delta_table(messages_uri)):
         note = _note(entry)
         if note is not None:
@@ -77,17 +77,17 @@ def is_unfinished(messages_uri: str) -> dict[str, Any] | None:
 
 
 def commit_repair(lake: LakePaths, note: dict[str, Any]) -> ArchiveCommit:
-    """Say how far the archive has come after a repair.
+    """Commit the archive's progress after a repair.
 
     Args:
-        lake: where the tables lie.
-        note: from `log_repair`: `first`, the first version that was lost, and `run_ids`, of runs that are lost.
+        lake: locations of the tables.
+        note: note of the repair; `first` is the first lost version, and `run_ids` are the lost runs.
     """
     table = delta_table(lake.messages)
     known = newest_commit(table)
     last = known[1] if known else ArchiveCommit(0, "")
     newest = max(last.sequence, table.transaction_version(APPLICATION_ID) or 0, finished_runs(lake), note["sequence"])
-    # Each lost version may have been a run, of which nothing is known.
+    # Each lost version may have been an unknown run.
     sequence = newest + 1 + max(0, int(table.version()) - note["first"])
     stores = last.stores
     if last.sequence < (table.transaction_version(APPLICATION_ID) or 0):
@@ -128,7 +128,7 @@ def _note(entry: CommitNote) -> dict[str, Any] | None:
 
 
 def finished_runs(lake: LakePaths) -> int:
-    """The newest run that `archive_runs` tells of, 0 where it cannot be read."""
+    """Return the sequence of the newest run in `archive_runs`; 0 if it cannot be read."""
     try:
         return delta_table(lake.archive_runs).transaction_version(APPLICATION_ID) or 0
     except (DeltaError, LogDamagedError):
@@ -136,7 +136,7 @@ def finished_runs(lake: LakePaths) -> int:
 
 
 def _with_rows(table: DeltaTable, last: ArchiveCommit) -> dict[str, StoreProgress]:
-    """How far each store is by the rows that are there: the commits that said it are lost."""
+    """Return the progress of each store from the rows in the table; the commits that had it are lost."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     ends = {broker: progress.end for broker, progress in last.stores.items()}

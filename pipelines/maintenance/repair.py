@@ -1,18 +1,18 @@
-"""The repair of a lake: `messages` back to its last whole version, and what follows it made again from there.
+"""Repairs a lake: restores `messages` to its last intact version, and rebuilds the tables that follow it.
 
-    1. logs of all tables       log_repair        damaged entries and checkpoints go aside
-    2. messages                 progress_repair   says how far the archive has come now
-                                data_adoption     makes it anew of its data files, where no version is whole
-    3. data files               data_check        damaged ones go aside, and are taken out of their table
-    4. tables of runs           derived_repair    rows of lost runs go, what commits name comes again
-    5. message_keys             follow            anew, where it is damaged or is ahead of messages
+    1. logs of all tables       log_repair        moves damaged entries and checkpoints aside
+    2. messages                 progress_repair   records the archive's progress after the repair
+                                data_adoption     rebuilds the log from data files, if no version is intact
+    3. data files               data_check        moves damaged files aside, and removes them from their table
+    4. tables of runs           derived_repair    deletes rows of lost runs, adds files that commits name
+    5. message_keys             follow            rebuilds it, if it is damaged or ahead of messages
     6. edges                    follow            likewise
-    7. topic_minutes            minutes_repair    counted again from messages, where it is damaged
-    8. tables of snapshots      log_repair        begin anew, where a data file is damaged: each row only says what has
-                                                  changed, so that what follows a lost one would be wrong
+    7. topic_minutes            minutes_repair    counts it again from messages, if it is damaged
+    8. tables of snapshots      log_repair        starts an empty table, if a data file is damaged: a row only holds
+                                                  changes, so the rows after a lost one would be wrong
 
-Nothing is deleted: what is replaced goes to `_damaged/<time>` in the lake. Killed at any step and run again, the repair
-goes on. Nothing else may write to the lake meanwhile.
+Nothing is deleted: replaced files are moved to `_damaged/<time>` in the lake. If a repair is killed, running it again
+completes it. No other process may write to the lake meanwhile.
 """
 
 from __future__ import annotations
@@ -72,31 +72,31 @@ from commitlake.schemas.tables.lake_tables import Origin, tables_of
 
 _KEYS = "message_keys"
 _EDGES = "edges"
-_RECOUNTED = "the table is counted again from messages, unless some of these have expired: its rows are lost then"
+_RECOUNTED = "the table is counted again from messages; if some messages have expired, its rows are lost instead"
 _BEGINS_ANEW = (
-    "the table goes aside, and begins anew with the next snapshot: each of its rows only says what has changed"
+    "the table is moved aside and starts empty with the next snapshot, because each of its rows holds only changes"
 )
-_AS_COMMITS_TELL = "no version of it is whole: it goes aside, and is made again as far as the commits of messages tell"
+_AS_COMMITS_TELL = "no version of it is intact: it is moved aside and rebuilt from the commits of messages"
 _WAYS = {MINUTES: _RECOUNTED, **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW)}
 _OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
 TABLES = tables_of(Origin.ARCHIVE, Origin.COMMITS, Origin.MESSAGES, Origin.SNAPSHOTS, Origin.ERASURES, Origin.EVIDENCE)
-"""The tables that can be made again, or begin anew."""
+"""Tables that can be rebuilt, or can start empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is wrong with a lake, and what is to be done.
+    """Damages of a lake, and how to repair them.
 
     Attributes:
         logs: repairs of logs, by table.
-        files: damaged data files, by table; of tables whose log is whole.
-        unfinished: whether an earlier repair of `messages` was killed.
-        lost: runs of which `messages` has lost the rows, and other tables have not.
-        keys: why `message_keys` is made anew; empty where it is not.
-        adoption: the data files that `messages` is made anew of; None where it is not.
-        ahead: the newest run that `archive_runs` has and `messages` has lost; 0 where there is none.
-        behind: how many runs are not in a table that has followed them, by table.
-        notes: what else is to be said.
+        files: damaged data files by table, of tables whose log is intact.
+        unfinished: True if an earlier repair of `messages` was killed.
+        lost: number of runs whose rows `messages` has lost but other tables have not.
+        keys: reason to rebuild `message_keys`; empty if it is correct.
+        adoption: data files from which `messages` is rebuilt; None if its log can be repaired.
+        ahead: sequence of the newest run that `archive_runs` has and `messages` has lost; 0 if there is none.
+        behind: by table, the number of runs that it is missing.
+        notes: further sentences for the user.
     """
 
     logs: Mapping[str, LogRepair] = field(default_factory=dict)
@@ -111,11 +111,11 @@ class RepairPlan:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the lake is whole."""
+        """True if the lake is intact."""
         return not (self.logs or self.files or self.unfinished or self.lost or self.keys or self.ahead or self.behind)
 
     def lines(self) -> Iterator[str]:
-        """The plan in words."""
+        """Yield the plan as lines of text."""
         for table, repair in self.logs.items():
             for damage in repair.damages:
                 yield f"{table}: {damage}"
@@ -128,16 +128,16 @@ class RepairPlan:
                 yield f"{table}: data file {found}"
             yield f"  {_way_of_files(table)}"
         if self.unfinished:
-            yield "messages: an earlier repair was stopped: it is finished"
+            yield "messages: an earlier repair was interrupted; it is completed"
         if self.ahead:
             yield f"messages has lost its newest commits: archive_runs has runs up to {self.ahead}"
-            yield "  the rows of these runs are taken out of the other tables; the next archive takes them again"
+            yield "  the rows of these runs are deleted from the other tables; the next archive run archives them again"
         for table, count in self.behind.items():
-            yield f"{table}: {count} runs are missing that messages has: they are added again"
+            yield f"{table}: {count} runs are missing that messages has; they are added again"
         if self.lost:
-            yield f"rows of {self.lost} runs, of which messages has lost the rows, are taken out of the other tables"
+            yield f"rows of {self.lost} runs that messages has lost are deleted from the other tables"
         if self.keys:
-            yield f"message_keys: {self.keys}: it is made anew from messages"
+            yield f"message_keys: {self.keys}: it is rebuilt from messages"
         yield from self.notes
 
 
@@ -148,25 +148,27 @@ def _way_of(table: str, repair: LogRepair) -> str:
         return _WAYS.get(table, _AS_COMMITS_TELL)
     if repair.goes_back:
         assert repair.first is not None
-        more = "the next archive goes on from there" if table == "messages" else "what is missing then comes again"
+        more = (
+            "the next archive run continues from there" if table == "messages" else "missing rows are then added again"
+        )
         if table in SNAPSHOT_TABLES:
             more = "the snapshots since then are lost"
-        return f"{table} goes back to version {repair.first - 1}, the last whole one; {more}"
+        return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
     if repair.writes_first:
-        return "entry 0, which tells the table's columns, is written again"
+        return "entry 0, which defines the table's columns, is written again"
     if repair.first is not None:
-        return "the entry goes aside: the checkpoint has what it said"
-    return "the checkpoint goes aside: the entries of the log say the same"
+        return "the entry is moved aside; a checkpoint has its contents"
+    return "the checkpoint is moved aside; the entries of the log have its contents"
 
 
 def _way_of_files(table: str) -> str:
     if table == "messages":
-        return "goes aside; its range of the log becomes a row in gaps, and the messages that were in it are lost"
+        return "is moved aside; its range of the log is added to gaps, and its messages are lost"
     if table in {_KEYS, _EDGES}:
-        return "the table is made anew from messages"
+        return "the table is rebuilt from messages"
     if table in KEPT_TABLES:
         return KEPT_WAY
-    return _WAYS.get(table, "goes aside; its rows are lost, but for those that the commits of messages tell")
+    return _WAYS.get(table, "is moved aside; its rows are lost, except those in the commits of messages")
 
 
 def plan_repair(
@@ -176,21 +178,22 @@ def plan_repair(
     first_offsets: Mapping[str, int] | None = None,
     runner: Runner = HERE,
 ) -> RepairPlan:
-    """Find what is wrong with a lake.
+    """Find the damages of a lake and plan their repair.
 
     Args:
-        lake: where the tables lie.
-        first_offsets: by broker, the first physical offset that its store still has: where that is enough, `messages`
-            goes back to before a damaged data file came, and the next archive takes all since then again.
-        deep: whether every page of every data file is read, and `message_keys` compared with `messages`.
-        runner: what reads the data files.
+        lake: locations of the tables.
+        first_offsets: by broker, the first physical offset that its store still has. If that is early enough,
+            `messages` is restored to the version before a damaged data file was added, and the next archive run
+            archives everything since then again.
+        deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
+        runner: runs the tasks that read data files.
     """
     logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
     if "messages" not in logs and not has_log(lake, "messages") and followers_of(lake):
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
         logs["messages"] = LogRepair("messages", [gone], is_lost=True)
     if "erasures" not in logs and "messages" not in logs and lacks_erasures(lake):
-        gone = LogDamage(entry_name(0), 0, "expected the log of a table, as messages tells of erasures, found none")
+        gone = LogDamage(entry_name(0), 0, "expected the log of a table, as messages records erasures, found none")
         logs["erasures"] = LogRepair("erasures", [gone], is_lost=True)
     files = {}
     for table in TABLES:
@@ -208,7 +211,9 @@ def plan_repair(
         if isinstance(rewind, LogRepair):
             notes = [f"messages: data file {damage}" for damage in files.pop("messages")]
             return RepairPlan({**logs, "messages": rewind}, files, notes=notes)
-        return RepairPlan(logs, files, notes=[f"messages cannot go back to before its damaged files: {rewind}"])
+        return RepairPlan(
+            logs, files, notes=[f"messages cannot be restored to the version before its damaged files: {rewind}"]
+        )
     lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
     keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, runner, deep=deep)
     unfinished = is_unfinished(lake.messages) is not None
@@ -222,14 +227,14 @@ def _find_damages(lake: LakePaths, table: str, runner: Runner, *, deep: bool) ->
 
 
 def _newest_lost_run(lake: LakePaths) -> int:
-    """The newest run of `archive_runs`, where `messages` has no commit of it or of a later one; else 0."""
+    """Return the newest run of `archive_runs` if `messages` has no commit of it or a later one; else 0."""
     finished = last_finished(lake.archive_runs)
     last = read_last_commit(lake.messages)
     return finished if finished > (last.sequence if last else 0) else 0
 
 
 def _behind(lake: LakePaths, damaged: Collection[str]) -> dict[str, int]:
-    """How many runs the tables that follow lack, of those that are finished."""
+    """Count the finished runs that are missing in each table that follows `messages`."""
     commits = commits_after(lake.messages, 0)
     found = {
         table: len(runs)
@@ -243,7 +248,7 @@ def _behind(lake: LakePaths, damaged: Collection[str]) -> dict[str, int]:
 
 
 def _lost_rows(lake: LakePaths) -> int:
-    """How many lost runs `archive_runs` still tells of."""
+    """Count the lost runs that `archive_runs` still has."""
     lost = lost_runs(lake.messages)
     named = {run_id for one in lost for run_id in one.run_ids}
     return len(lost_run_ids(lake, lost) - named) if lost else 0
@@ -253,26 +258,28 @@ def _wrong_keys(lake: LakePaths, runner: Runner, *, deep: bool) -> str:
     followed = followed_version(lake)
     for lost in lost_runs(lake.messages):
         if lost.first <= followed < lost.last:
-            return f"it has followed messages to version {followed}, which messages has lost"
+            return f"it follows version {followed} of messages, which is lost"
     if not deep or followed < 0:
         return ""
     check = check_keys(lake, runner=runner)
     if check.same:
         return ""
-    return check.note or f"expected {check.expected:,} keys, as messages has them, found {check.found:,} or others"
+    return (
+        check.note or f"expected {check.expected:,} keys, as messages has them, found {check.found:,} or different ones"
+    )
 
 
 def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:
-    """Do what a plan says.
+    """Repair a lake as planned.
 
     Args:
-        lake: where the tables lie.
+        lake: locations of the tables.
         plan: from `plan_repair`.
-        parser_version: for new rows of `archive_runs` and `gaps`.
-        runner: what reads data files, and writes those of `message_keys` where the table is made anew.
+        parser_version: written to new rows of `archive_runs` and `gaps`.
+        runner: runs the tasks that read data files and write those of a rebuilt `message_keys`.
 
     Returns:
-        Sentences on what could not be brought back.
+        Sentences on data that could not be recovered.
     """
     aside = AsideFolder(lake)
     kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
@@ -308,10 +315,8 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
         restored = restore_runs(lake, parser_version)
         removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
         if restored < removed:
-            missing.append(
-                f"archive_runs: {removed - restored} rows of runs that the log of messages no longer tells of"
-            )
-    missing += [f"{table}: {count} files that commits name are gone" for table, count in gone.items()]
+            missing.append(f"archive_runs: {removed - restored} rows of runs that are no longer in the log of messages")
+    missing += [f"{table}: {count} files that commits name no longer exist" for table, count in gone.items()]
     missing += [line for table in SNAPSHOT_TABLES for line in _repair_snapshots(aside, table, plan, runner)]
     _repair_keys(aside, plan, runner)
     _repair_edges(aside, plan, runner)
@@ -330,7 +335,7 @@ def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runn
         aside.move_folder(f"{table}/_delta_log")
         delete_newest(getattr(lake, table), storage_options(lake.root, lake.s3))
         if table not in _OF_COMMITS:
-            yield f"{table}: rows that no commit of messages names"
+            yield f"{table}: rows that are in no commit of messages"
         return
     if repair is not None:
         named = named_files(commits_after(lake.messages, 0), table)
@@ -339,20 +344,20 @@ def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runn
 
 
 def _repair_snapshots(aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner) -> Iterator[str]:
-    """Repair the log of a table of snapshots, or let the table begin anew where that is not enough."""
+    """Repair the log of a table of snapshots, or start an empty table if that is not enough."""
     repair = plan.logs.get(table)
     if repair is not None and not repair.is_lost:
         repair_log(aside, repair, {"table": table})
         if repair.goes_back:
-            yield f"{table}: the snapshots of its newest commits"
+            yield f"{table}: the snapshots in its newest commits"
     if (repair is not None and repair.is_lost) or _damaged_files(aside.lake, table, plan, runner):
         aside.move_folder(table)
         delete_newest(getattr(aside.lake, table), storage_options(aside.lake.root, aside.lake.s3))
-        yield f"{table}: all snapshots until now"
+        yield f"{table}: all snapshots so far"
 
 
 def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
-    """A table's damaged data files; a table whose log was repaired is looked at again."""
+    """Return a table's damaged data files. If its log was repaired, the files are checked again."""
     if table not in plan.logs:
         return plan.files.get(table, ())
     try:
@@ -362,7 +367,7 @@ def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan, runner: Runner
 
 
 def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage], parser_version: str) -> Iterator[str]:
-    """Take damaged data files out of a table; of `messages`, say in `gaps` what went with them."""
+    """Remove damaged data files from a table. For `messages`, record the lost ranges in `gaps`."""
     if not found:
         return
     uri = getattr(aside.lake, table)
@@ -386,7 +391,7 @@ def _write_gaps(lake: LakePaths, damages: Sequence[DataDamage], parser_version: 
     for damage in damages:
         least, greatest = damage.bounds
         segment = f"messages/{unquote(damage.file.path)}"
-        if segment in known:  # a repair that was killed has said so already
+        if segment in known:  # recorded already by a repair that was killed
             continue
         brokers = sorted({str(bound.get("broker")) for bound in damage.bounds})
         rows.append(
@@ -432,7 +437,7 @@ def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
 
 
 def _note(lake: LakePaths, repair: LogRepair) -> dict[str, Any]:
-    """What the entries that take the place of others say: the runs that are lost, as far as the entries tell."""
+    """Return the note for entries that replace others, with the lost runs that the entries still name."""
     folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
     run_ids, sequence = set(), 0
     for version in repair.versions if repair.goes_back else ():

@@ -1,4 +1,4 @@
-"""What repairs have taken out of a table for good, as the commits of the table say, so that it is told once."""
+"""Notes in the commits of a table on rows that repairs removed, so that the loss is reported once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def repair_note(lost_rows: int) -> dict[str, str]:
     """Return the note of a commit that takes damaged files out of a table.
 
     Args:
-        lost_rows: how many rows went with them.
+        lost_rows: number of rows in these files.
     """
     return {"action": "repair", _LOST_ROWS: str(lost_rows)}
 
 
 def count_lost_rows(table: DeltaTable) -> int:
-    """Count the rows that repairs have taken out of a table, as far as its log goes back."""
+    """Return the number of rows that repairs have removed from a table, as far back as its log goes."""
     return sum(_lost_rows(note.metadata) for note in read_history(table))
 
 

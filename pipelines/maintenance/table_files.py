@@ -1,8 +1,8 @@
-"""A table's data files as its log names them, and the commit that exchanges some of them for others.
+"""A table's data files as its log lists them, and commits that replace some of them.
 
-The exchange is a compare-and-set on the table's version: it is tried on the newest version only, after a look that
-every file to be removed is still there. Whoever appends meanwhile (an archive run, a stream) loses nothing and only
-costs another try; whoever removed one of these files meanwhile was first.
+A replacement is a compare-and-set on the table's version: it is tried only on the newest version, after checking that
+every file to be removed is still there. A concurrent append (an archive run, a stream) loses nothing and only costs a
+retry. If another process has removed one of these files first, the replacement fails.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import STORE_DATE
 
 METADATA_KEY = "commitlake.maintain"
-# An entry of the log that is past its time may be the only one with the archive's progress: see log_care.
+# Hooks are off: an expired entry of the log may be the only one with the archive's progress; see log_care.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-_MOST_TRIES = 100
+_MAX_TRIES = 100
 _WAIT_SECONDS = 0.02
 
 
 class ConcurrentMaintenanceError(CommitLakeError):
-    """Somebody else took away files of this table meanwhile; nothing of this step was kept."""
+    """Another process has removed files of this table meanwhile; nothing of this step was kept."""
 
     exit_code = ExitCode.REFUSED
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A data file that the newest version of a table has.
+    """A data file in the newest version of a table.
 
     Attributes:
         path: relative to the table's folder, as the log writes it.
-        partition: its values by column; of tables without partitions empty.
-        size: bytes.
-        rows: rows; None where its writer did not say.
-        modified_ms: when its rows came, ms since 1970.
-        first_time: its least store_timestamp; None where that is not known.
-        statistics: the log's JSON.
-        has_deletions: whether some of its rows are deleted by a deletion vector.
+        partition: partition values by column; empty for tables without partitions.
+        size: size in bytes.
+        rows: number of rows; None if its writer did not record it.
+        modified_ms: time at which its rows were added, ms since 1970.
+        first_time: smallest store_timestamp; None if not known.
+        statistics: statistics in the log, as JSON.
+        has_deletions: True if some of its rows are deleted by a deletion vector.
     """
 
     path: str
@@ -67,7 +67,7 @@ class TableFile:
 
     @property
     def date(self) -> datetime.date:
-        """The date by which its rows grow old: the partition's, or that of their arrival."""
+        """The date that determines the age of its rows: that of the partition, or of their arrival."""
         text = self.partition.get(STORE_DATE.name)
         if text is not None:
             return datetime.date.fromisoformat(text)
@@ -75,12 +75,12 @@ class TableFile:
 
 
 def folder_of(table_uri: str) -> pafs.FileSystem:
-    """A filesystem whose root is the table's folder, local or in an object store."""
+    """Return a filesystem whose root is the table's folder, local or in an object store."""
     return table_files(table_uri, storage_options(table_uri))
 
 
 def read_table_files(table: DeltaTable) -> list[TableFile]:
-    """The data files of a table, in its log's order."""
+    """Return the data files of a table, in the order of its log."""
     return [_table_file(action) for action in file_actions(table).to_pylist()]
 
 
@@ -108,25 +108,25 @@ def exchange_files(
     transactions: Sequence[Transaction] = (),
     at_version: int | None = None,
 ) -> int:
-    """One commit that takes files away and adds others.
+    """Remove files from a table and add others, in one commit.
 
     Args:
         table_uri: path or URI of the table.
         removed: files of the table.
-        added: complete files that no version names yet.
-        changes_data: whether other rows are there afterwards; where not, who follows the table sees no change.
-        note: what is done, for the commit's metadata.
-        key: what the note is called there.
-        transactions: numbers of applications that the commit sets.
-        at_version: the version that must still be the newest; any, where not given.
+        added: complete files that no version refers to yet.
+        changes_data: True if the rows differ afterwards. If False, readers that follow the table see no change.
+        note: description of the step, for the commit's metadata.
+        key: name of the note in the metadata.
+        transactions: numbers of applications to set in the commit.
+        at_version: the version that must still be the newest; None for any.
 
     Returns:
-        The version.
+        The new version.
 
     Raises:
         ConcurrentMaintenanceError: if one of `removed` is no longer in the table, or another version is the newest.
     """
-    # The id tells this exchange from any other: see _version_of.
+    # The id distinguishes this commit from any other; see _version_of.
     metadata = json.dumps({key: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
     properties = CommitProperties(
         custom_metadata={"userMetadata": metadata}, max_commit_retries=0, app_transactions=list(transactions) or None
@@ -139,22 +139,22 @@ def exchange_files(
             for file in added
         ),
     ]
-    for attempt in range(_MOST_TRIES):
+    for attempt in range(_MAX_TRIES):
         table = delta_table(table_uri)
         made = _version_of(table, metadata) if attempt else None
         if made is not None:
             return made
         if at_version is not None and table.version() != at_version:
             raise ConcurrentMaintenanceError(
-                f"{table_uri}: expected version {at_version} as the newest, found {table.version()}: somebody else has "
-                "changed the table meanwhile; nothing of this step was kept. Run it again"
+                f"{table_uri}: expected version {at_version} as the newest, found {table.version()}: another process "
+                "has changed the table meanwhile; nothing of this step was kept. Run it again"
             )
         there = {file.path for file in read_table_files(table)}
         gone = [file.path for file in removed if file.path not in there]
         if gone:
             raise ConcurrentMaintenanceError(
-                f"{table_uri}: somebody else has replaced {len(gone)} files meanwhile ({gone[0]} is one), another "
-                "'commitlake maintain' or an OPTIMIZE; nothing of this step was kept. Run it again when that is over"
+                f"{table_uri}: another 'commitlake maintain' or an OPTIMIZE has replaced {len(gone)} files meanwhile, "
+                f"such as {gone[0]}; nothing of this step was kept. Run it again when that has finished"
             )
         partitions = list(table.metadata().partition_columns)
         try:
@@ -166,19 +166,19 @@ def exchange_files(
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
-        except CommitFailedError:  # somebody else made a version; look again
+        except CommitFailedError:  # another writer committed a version first; retry
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
             seal(table_uri)
             return int(table.version()) + 1
     raise ConcurrentMaintenanceError(
-        f"{table_uri}: others made a version first {_MOST_TRIES} times; nothing of this step was kept. Run it again"
+        f"{table_uri}: other writers committed first {_MAX_TRIES} times; nothing of this step was kept. Run it again"
     )
 
 
 def _version_of(table: DeltaTable, metadata: str) -> int | None:
-    """The version that a try has made after all: an object store's answer was lost, and its second one refused."""
-    for entry in islice(read_history(table), _MOST_TRIES):
+    """Return the version that an earlier try committed after all: its answer was lost, and the retry was refused."""
+    for entry in islice(read_history(table), _MAX_TRIES):
         if entry.metadata == metadata:
             return entry.version
     return None

@@ -186,7 +186,7 @@ def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], 
 def test_a_store_that_has_lost_the_messages_is_not_gone_back_to(copied: Callable[[], GrowingLake]) -> None:
     growing = copied()
     damage(max((growing.folder / "lake" / "messages").rglob("part-*.parquet")), "cut")
-    for offsets, reason in (({}, "is not among the stores"), ({"broker-a": 1 << 40}, "begins at 1099511627776")):
+    for offsets, reason in (({}, "is not among the given stores"), ({"broker-a": 1 << 40}, "starts at 1099511627776")):
         plan = plan_repair(growing.lake, first_offsets=offsets)
         assert "messages" not in plan.logs
         assert any(reason in line for line in plan.lines())
