@@ -1,26 +1,28 @@
-"""Replays: messages are sent again, in order, at a pace, and each of them once.
+"""Replays: messages are sent again, in order, at a limited rate, and each of them exactly once.
 
-    selection     which messages                  plan        what is sent and where to, fixed before anything is sent
-    copied        messages of a log or of live topics, as a table to choose from
-    others        other replays of the same messages to the same place
-    planning      makes a plan                    planned     a plan's messages, part by part
-    parts         the rows and bodies of a part
-    changes       what a function and masks do to messages; pipelines.masking does the latter
-    changing      writes changed messages to replay_rows, and changed_rows reads them
-    mapping       from rows to queues of the target
+    selection     chooses messages, as a condition in SQL
+    plan          messages to send and their target, fixed before anything is sent
+    copied        copies messages of a log or of live topics into a table to choose from
+    others        other replays of the same messages to the same target
+    planning      makes a plan
+    planned       reads a plan's messages, part by part
+    parts         rows and bodies of a part
+    changes       changes messages by a function and by masks (of pipelines.masking)
+    changing      writes changed messages to replay_rows; changed_rows reads them
+    mapping       assigns rows to queues of the target
     stamping      properties of a message that is sent again
-    batches, kernel   rows to batches, as they are sent
-    sending       one batch into one queue, until it is certain whether it is there
-    search        messages of a replay in the target
-    pace          how fast
+    batches, kernel   encodes rows as batches
+    sending       sends one batch to one queue, and finds out whether it was stored
+    search        finds messages of a replay in the target
+    pace          limits the rate
     sent_runs, stepping, undo
-                  where the messages stand in the target, and how groups step over them
+                  offsets of the messages in the target, and moving groups past them
     ledger        the tables replays and replay_messages
-    verifying     what was sent, read back and compared
-    run           all of it, part by part
-    outcomes      what became of the messages in a consumer group
+    verifying     reads sent messages back and compares them
+    run           sends a plan, part by part
+    outcomes      state of the messages in a consumer group
 
-A part's messages are sent, and then its rows are added to `replay_messages`: one commit, which fails if another process
-has gone on with the replay. So a replay that was killed sends nothing twice: what a part's rows do not tell is looked
-for in the target, from where its queues ended when the last rows were written.
+A part's messages are sent, and then its rows are added to `replay_messages` in one commit, which fails if another
+process has taken the replay over. After a kill, the next run searches the target for messages of the part without rows,
+from the offsets at which its queues ended when the last rows were written. So no message is sent twice.
 """

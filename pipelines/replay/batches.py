@@ -1,4 +1,4 @@
-"""Messages to batches, as they are sent: encoded column by column, and cut where a batch would get too large."""
+"""Encodes messages as batches, column by column, and splits batches that would be too large."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_
 from commitlake.schemas.remoting.batch import MIN_ITEM_SIZE
 
 OWN_COLUMNS = pa.array([props.KEYS, props.TAGS])
-"""Properties that rows have in columns of their own, too."""
+"""Properties that rows also have as columns."""
 _TOO_LONG = "its properties and those of the replay are longer than 32,767 bytes"
 _SEPARATORS = "a property, key, tag or topic of it has the character 0x01 or 0x02, which ends a property in a message"
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPart:
-    """The messages of a part as bytes.
+    """Encoded messages of a part.
 
     Attributes:
-        starts: int64[rows + 1], where each message begins in `data`.
+        starts: int64[rows + 1], start of each message in `data`.
         data: the messages as items of batches, in the order of the rows.
-        sys_flags: int64, the bits of each message's compression.
-        refused: numbers of the rows whose properties no message can have, and why.
+        sys_flags: int64, the compression bits of each message.
+        refused: rows whose properties no message can have, with the reason.
     """
 
     starts: Array
@@ -40,12 +40,12 @@ class EncodedPart:
     refused: Mapping[int, str]
 
     def batches(self, rows: Array, max_bytes: int, max_messages: int) -> Iterator[Batch]:
-        """Yield batches of some rows, in their order.
+        """Yield batches of some rows, in the order of the rows.
 
         Args:
-            rows: int64, numbers of rows of the part, rising.
-            max_bytes: of a batch; a larger message is a batch of its own.
-            max_messages: of a batch.
+            rows: int64, row numbers of the part, in ascending order.
+            max_bytes: maximum size of a batch; a larger message is a batch of its own.
+            max_messages: maximum number of messages in a batch.
         """
         ends = np.cumsum(self.starts[rows + 1] - self.starts[rows])
         changes = np.append(np.flatnonzero(np.diff(self.sys_flags[rows])) + 1, len(rows))
@@ -64,24 +64,24 @@ class Batch:
     """Messages that are sent together.
 
     Attributes:
-        part: what they are of.
-        rows: int64, their numbers in the part, rising.
+        part: the part that has the messages.
+        rows: int64, row numbers in the part, in ascending order.
     """
 
     part: EncodedPart
     rows: Array
 
     def __len__(self) -> int:
-        """How many messages there are."""
+        """Return the number of messages."""
         return len(self.rows)
 
     @property
     def sys_flag(self) -> int:
-        """The bits of their compression, which all of them have."""
+        """Compression bits, which are the same for all of them."""
         return int(self.part.sys_flags[self.rows[0]])
 
     def body(self) -> bytes:
-        """The messages as the body of a batch."""
+        """Return the body of a batch request with the messages."""
         starts, data = self.part.starts, self.part.data
         first, last = int(self.rows[0]), int(self.rows[-1])
         if last - first + 1 == len(self.rows):
@@ -93,7 +93,7 @@ class Batch:
         return replace(self, rows=self.rows[~np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))])
 
     def each(self) -> Iterator[Batch]:
-        """Yield a batch of each message alone."""
+        """Yield one batch for each message."""
         for number in range(len(self.rows)):
             yield replace(self, rows=self.rows[number : number + 1])
 
@@ -102,9 +102,9 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
     """Encode the messages of a part.
 
     Args:
-        rows: of `messages`, see `parts.COLUMNS`.
-        bodies: of each row, as the broker stored it.
-        replay_id: the replay's.
+        rows: rows of `messages`, see `parts.COLUMNS`.
+        bodies: body of each row, as the broker stored it.
+        replay_id: id of the replay.
     """
     entries = rows.column("properties").combine_chunks()
     lengths, keys, items = property_entries(entries)
@@ -131,9 +131,9 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
 
 
 def _has_separators(rows: pa.Table, lengths: Array, is_kept: Array, keys: pa.Array, items: pa.Array) -> Array:
-    """Return, for each row, whether a text has a character that would begin another property in a message.
+    """Return, for each row, whether a text has a character that would start another property in a message.
 
-    RocketMQ's own logs have such a text only in damaged or forged records; JMQ's may have them anywhere.
+    In RocketMQ's own logs only damaged or forged records have such a text; in JMQ's any record may.
     """
     found = np.zeros(rows.num_rows, np.bool_)
     for name in ("broker", "msg_id", "topic", "tags"):
@@ -147,7 +147,7 @@ def _has_separators(rows: pa.Table, lengths: Array, is_kept: Array, keys: pa.Arr
 
 
 def _mark(rows: Array, lengths: Array, is_of_items: Array) -> None:
-    """Mark the rows of which an item is marked."""
+    """Mark the rows that have a marked item."""
     rows[np.repeat(np.arange(len(rows)), lengths)[is_of_items]] = True
 
 
@@ -163,20 +163,20 @@ def _starts(sizes: Array) -> Array:
 
 
 def property_entries(entries: pa.MapArray) -> tuple[Array, pa.Array, pa.Array]:
-    """Return how many properties each message has, and all names and values, one message's behind the other's."""
+    """Return the number of properties of each message, and the names and values of all messages, concatenated."""
     listed = entries.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
     flat = listed.flatten()
     return numbers(pc.fill_null(pc.list_value_length(listed), 0)), flat.field("key"), flat.field("value")
 
 
 def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
-    """Return what each message gets beside its own properties, in their stored form.
+    """Return the properties that are added to each message, in their stored form.
 
-    That is where it comes from, and keys and tags where the log has them in fields of their own, as JMQ's has.
+    These are the message's origin, and keys and tags if the log has them in fields of their own, as JMQ's has.
 
     Args:
-        rows: of `messages`, see `parts.COLUMNS`.
-        replay_id: the replay's.
+        rows: rows of `messages`, see `parts.COLUMNS`.
+        replay_id: id of the replay.
     """
     added = stamps(rows, replay_id)
     formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq").combine_chunks()

@@ -1,4 +1,4 @@
-"""The table `replay_rows`: the messages of a replay that changes or copies them, as they are sent."""
+"""Reads the table `replay_rows`: the messages of a replay that changes or copies them, as they are sent."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
 SCHEMA = to_arrow_schema(REPLAY_ROWS, timezone="UTC")
 _AS_MESSAGES = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
 _FORMAT = "replay_rows"
-"""Not a format of a log: keys and tags are in columns, and not among the properties."""
+"""Format of changed rows. It is no format of a log: keys and tags are in columns, not among the properties."""
 _NEVER_NULL = ("broker", "physical_offset", "topic", "queue_id", "queue_offset")
 _COPIED_FORMAT = "rocketmq"
-"""Of a message that is sent as it was stored: keys and tags are among the properties, too."""
+"""Format of a message that is sent as it was stored: keys and tags are also among the properties."""
 
 
 def changed_condition(replay_id: str) -> str:
@@ -40,14 +40,14 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
     Args:
         table: `replay_rows`.
         condition: from `changed_condition`.
-        part: stretches of logs.
+        part: ranges of logs.
 
     Returns:
-        `parts.COLUMNS`, in the order in which they are sent, and `body` and `error`.
+        `parts.COLUMNS`, `body` and `error`, in the order of sending.
 
     Raises:
         QueryError: if the table cannot be read.
-        ReplayError: if a row lacks what each message has.
+        ReplayError: if a row lacks a required value.
     """
     sql = f"SELECT * FROM replay_rows WHERE {part_condition(part)} AND {condition}"
     rows = pa.Table.from_batches([batch.cast(SCHEMA) for batch in run_sql(table, "replay_rows", sql)], SCHEMA)
@@ -76,7 +76,7 @@ def _formats(rows: pa.Table) -> pa.Array:
 
 
 def bodies_of_changed(rows: pa.Table) -> Bodies:
-    """Return the bodies of rows that `read_changed` has given."""
+    """Return the bodies of rows that were returned by `read_changed`."""
     errors = rows.column("error").to_pylist()
     values = pc.fill_null(rows.column("body").combine_chunks().cast(pa.large_binary()), b"")
     return Bodies(values, {int(row): str(errors[row]) for row in np.flatnonzero([bool(error) for error in errors])})

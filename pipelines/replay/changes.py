@@ -1,7 +1,7 @@
-"""What is changed in messages before they are sent again: by a function over a DataFrame, then by masks.
+"""Changes messages before they are sent again: first by a function over a DataFrame, then by masks.
 
-Both see a message as its producer gave it: the body decompressed, keys and tags in columns of their own. What they
-give is sent compressed where the message was.
+Both get messages as their producers sent them, with decompressed bodies and with keys and tags in columns. The result
+is compressed again if the message was.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is changed.
+    """Changes to make to messages.
 
     Attributes:
-        transform: gets and gives the columns of `TRANSFORMED`, a row for each message; it may leave rows out.
-        masks: what is masked after that.
-        key: of the masks' hashes.
+        transform: takes and returns a DataFrame with the columns of `TRANSFORMED`, one row for each message; it may
+            leave rows out.
+        masks: masks that are applied afterwards.
+        key: key for hashes of the masks.
     """
 
     transform: Transform | None = None
@@ -47,19 +48,19 @@ class Changes:
     key: bytes = b""
 
     def __bool__(self) -> bool:
-        """Whether anything is changed."""
+        """Return whether there is any change."""
         return self.transform is not None or bool(self.masks)
 
 
 def as_produced(rows: pa.Table, bodies: Bodies) -> tuple[pa.Table, list[str | None]]:
-    """Return messages as a function or a mask sees them, and why one cannot be seen.
+    """Return messages as a function or a mask gets them, with errors for messages that cannot be decoded.
 
     Args:
-        rows: of `messages`, see `parts.COLUMNS`, and `size`.
-        bodies: of each row, as the broker stored it.
+        rows: rows of `messages`, see `parts.COLUMNS`, and `size`.
+        bodies: body of each row, as the broker stored it.
 
     Returns:
-        The columns of `TRANSFORMED`, and for each row an error, or None.
+        The columns of `TRANSFORMED`, and for each row an error or None.
     """
     errors: list[str | None] = [bodies.errors.get(row) for row in range(rows.num_rows)]
     found: list[bytes | None] = []
@@ -77,7 +78,7 @@ def as_produced(rows: pa.Table, bodies: Bodies) -> tuple[pa.Table, list[str | No
 
 
 def _without_own(entries: pa.MapArray) -> pa.MapArray:
-    """Leave out the properties that have columns of their own."""
+    """Return properties without those that have columns of their own."""
     lengths, names, values = property_entries(entries)
     is_kept = np.asarray(pc.invert(pc.is_in(names, value_set=OWN_COLUMNS)))
     owners = np.repeat(np.arange(len(lengths)), lengths)[is_kept]
@@ -87,10 +88,10 @@ def _without_own(entries: pa.MapArray) -> pa.MapArray:
 
 
 def check_transformed(schema: StructType) -> None:
-    """See whether a function has given what can be sent.
+    """Check that the result of a function can be sent.
 
     Raises:
-        ReplayError: if columns are missing, of other types, or too many.
+        ReplayError: if columns are missing, unknown or of another type.
     """
     wanted = {field.name: field.dataType.simpleString() for field in TRANSFORMED}
     found = {field.name: field.dataType.simpleString() for field in schema}
@@ -103,14 +104,14 @@ def check_transformed(schema: StructType) -> None:
 
 
 def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]]:
-    """Mask messages, and give them the form in which they are sent.
+    """Mask messages and encode them for sending.
 
     Args:
-        rows: of `TRANSFORMED`.
-        changes: the masks.
+        rows: rows of `TRANSFORMED`.
+        changes: masks to apply.
 
     Returns:
-        The same columns, and for each row why it cannot be sent, or None.
+        The same columns, and for each row the reason why it cannot be sent, or None.
     """
     errors: list[str | None] = []
     changed: list[dict[str, object]] = []
@@ -120,7 +121,10 @@ def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]
         try:
             message = apply_masks(message, changes.masks, changes.key)
         except MaskError as reason:
-            message, error = Message(b"", (), None, {}), str(reason)  # what could not be masked is not kept
+            message, error = (
+                Message(b"", (), None, {}),
+                str(reason),
+            )  # a message that could not be masked must not be kept
         else:
             error = _why_not(message)
         sent, bits = _compressed(message.body, flag)
@@ -141,7 +145,7 @@ def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]
 
 
 def _why_not(message: Message) -> str | None:
-    """Return what would make of a message another one than is meant; None where nothing would."""
+    """Return the reason why a message would arrive changed; None if it would not."""
     if not message.body:
         return "the body is empty"
     if any(" " in key or not key for key in message.keys):
@@ -162,15 +166,15 @@ def _compressed(body: bytes, sys_flag: int) -> tuple[bytes, int]:
 def differences(
     before: pa.Table, after: pa.Table, errors: Sequence[str | None]
 ) -> list[tuple[str, str, object, object]]:
-    """Return what is changed in messages, field by field.
+    """Return the differences of messages, field by field.
 
     Args:
-        before: of `TRANSFORMED`, from `as_produced`.
+        before: rows of `TRANSFORMED`, from `as_produced`.
         after: the same messages, or some of them, from `finish`.
-        errors: of each of these, why it cannot be sent, or None.
+        errors: for each row of `after`, the reason why it cannot be sent, or None.
 
     Returns:
-        Message id, field, and the value before and after; a message that is not sent has the field `message`.
+        Message id, field, and the values before and after. For a message that is not sent, the field is `message`.
     """
     names = [name for name in SCHEMA.names if name not in IDENTITY]
     rows = zip(after.to_pylist(), errors, strict=True)

@@ -1,4 +1,4 @@
-"""Writes the table `replay_rows`: all messages of a replay that changes or copies them, before the first is sent."""
+"""Writes the table `replay_rows`: all messages of a replay that changes or copies them, before any is sent."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _TRANSFORMED = pa.schema([SCHEMA.field(name) for name in TRANSFORMED.names])
 def write_changed(
     lake: LakePaths, messages: PlannedMessages, changes: Changes, spark: SparkSession | None = None
 ) -> None:
-    """Write the messages of a plan to `replay_rows`, changed.
+    """Change the messages of a plan and write them to `replay_rows`.
 
     Args:
         lake: the lake.
-        messages: those of a plan that is on `messages`.
-        changes: what is changed.
-        spark: runs the function, where there is one.
+        messages: messages of a plan on the table `messages`.
+        changes: changes to make.
+        spark: session that runs the function, if there is one.
 
     Raises:
-        ReplayError: if what the function gives cannot be sent.
+        ReplayError: if the result of the function cannot be sent.
         QueryError: if the lake cannot be read.
     """
     replay_id = messages.plan.replay_id
@@ -58,11 +58,11 @@ def write_changed(
 
 
 def write_copied(lake: LakePaths, messages: PlannedMessages) -> None:
-    """Write the messages of a plan to `replay_rows` as they are, so that they can be sent when their source is gone.
+    """Copy the messages of a plan to `replay_rows`, so that they can be sent after their source is gone.
 
     Args:
         lake: the lake.
-        messages: those of a plan that is on a table copied from a log or from topics.
+        messages: messages of a plan on a table that was copied from a log or from topics.
 
     Raises:
         QueryError: if the table cannot be read.
@@ -112,7 +112,7 @@ def _original_files(lake: LakePaths, messages: PlannedMessages) -> Iterator[Data
 
 
 def _failed_files(lake: LakePaths, replay_id: str, rows: pa.Table, errors: Sequence[str | None]) -> Iterator[DataFile]:
-    """Write the rows of messages that have no body to be changed."""
+    """Write the rows of messages whose body cannot be read."""
     failed = rows.filter(pa.array([error is not None for error in errors], pa.bool_()))
     if failed.num_rows:
         yield _file(lake, replay_id, failed, [error for error in errors if error is not None], is_changed=True)
@@ -139,15 +139,18 @@ def _transformed(spark: SparkSession, lake: LakePaths, replay_id: str, transform
 
 
 def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
-    """Return what a function makes of messages.
+    """Apply a function to messages.
 
     Raises:
-        ReplayError: if it fails, or gives something else than messages.
+        ReplayError: if it fails, or does not return messages.
     """
     try:
         changed = transform(rows)
-    except (Exception, SystemExit) as error:  # whatever a user's function raises: sys.exit would end all with code 0
-        raise ReplayError(f"--transform: the function has failed: {type(error).__name__}: {error}") from error
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a user's function may raise anything; sys.exit would end the command with code 0
+        raise ReplayError(f"--transform: the function failed: {type(error).__name__}: {error}") from error
     if not isinstance(changed, DataFrame):
         raise ReplayError(f"--transform: expected a DataFrame from the function, found {type(changed).__name__}")
     check_transformed(changed.schema)
@@ -161,12 +164,14 @@ def _transformed_files(lake: LakePaths, replay_id: str, rows: DataFrame, changes
 
 
 def _check_identity(lake: LakePaths, replay_id: str) -> None:
-    """See whether a function has left the messages what they are.
+    """Check that a function has kept the columns that identify messages.
 
     Raises:
-        ReplayError: if it has made new ones, or has changed by what they are known.
+        ReplayError: if it has added messages or changed an identifying column.
     """
-    known = ", ".join(name for name in IDENTITY if name != "sys_flag")  # its bits of a codec follow from the new body
+    known = ", ".join(
+        name for name in IDENTITY if name != "sys_flag"
+    )  # the codec bits of sys_flag depend on the new body
     rows = f"SELECT {known} FROM t WHERE replay_id = {text_literal(replay_id)} AND"
     made = f"{rows} is_changed AND error IS NULL EXCEPT {rows} NOT is_changed"
     twice = f"{rows} is_changed GROUP BY {known} HAVING count(*) > 1"
@@ -174,6 +179,6 @@ def _check_identity(lake: LakePaths, replay_id: str) -> None:
     wrong = [row for sql in (made, twice) for row in run_sql(table, "t", f"{sql} LIMIT 1").read_all().to_pylist()]
     if wrong:
         raise ReplayError(
-            f"--transform: broker {wrong[0]['broker']}, offset {wrong[0]['physical_offset']}: the function has made a "
-            f"message twice, or has changed one of the columns {', '.join(IDENTITY)}, by which a message is known"
+            f"--transform: broker {wrong[0]['broker']}, offset {wrong[0]['physical_offset']}: the function duplicated "
+            f"a message, or changed one of the columns {', '.join(IDENTITY)}, which identify a message"
         )

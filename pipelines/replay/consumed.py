@@ -1,4 +1,4 @@
-"""How much of a choice of messages consumer groups have consumed, by the offsets in the lake."""
+"""Counts the chosen messages that consumer groups have consumed, by the offsets in the lake."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ Places = dict[tuple[str, str, int], int]
 
 
 def group_offsets(lake: LakePaths, brokers: Sequence[str], at: datetime.datetime | None = None) -> dict[str, Places]:
-    """Return the next offset of each group in each queue, as the snapshots tell.
+    """Return the next offset of each group in each queue, from the snapshots.
 
     Args:
         lake: the lake.
         brokers: the stores.
-        at: the time; None for the newest snapshots. Between two snapshots, the offset is the smallest that it can have
-            been.
+        at: the time; None for the newest snapshots. Between two snapshots, the smallest possible offset is returned.
     """
     found: dict[str, Places] = {}
     try:
@@ -42,15 +41,15 @@ def group_offsets(lake: LakePaths, brokers: Sequence[str], at: datetime.datetime
 
 
 def live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = None) -> Places:
-    """Return a group's next offsets as live brokers tell; none where they do not know the group.
+    """Return a group's next offsets from live brokers; empty if they do not know the group.
 
     Args:
-        admin: asks them.
+        admin: client that queries the brokers.
         group: the group.
-        brokers: only these; None for all.
+        brokers: brokers to query; None for all.
 
     Raises:
-        RocketMQError: if a broker cannot be asked.
+        RocketMQError: if a broker does not answer.
     """
     return {
         (queue.broker_name, queue.topic, queue.queue_id): max(0, stats.consumer_offset)
@@ -60,17 +59,17 @@ def live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = Non
 
 
 def offsets_of(lake: LakePaths, group: str, brokers: Sequence[str], at: datetime.datetime | None = None) -> Places:
-    """Return one group's next offsets; as `group_offsets`.
+    """Return one group's next offsets, as `group_offsets` does.
 
     Raises:
-        ReplayError: if no snapshot has any of it.
+        ReplayError: if no snapshot has the group.
     """
     groups = group_offsets(lake, brokers, at)
     if group not in groups:
         raise ReplayError(
             f"the lake has no offsets of the group {group!r}"
             + (" at that time" if at is not None else "")
-            + ": 'commitlake snapshot' and 'archive' keep them, and 'commitlake lag' shows the groups"
+            + ". 'commitlake snapshot' and 'archive' store them, and 'commitlake lag' shows the groups"
         )
     return groups[group]
 
@@ -78,13 +77,13 @@ def offsets_of(lake: LakePaths, group: str, brokers: Sequence[str], at: datetime
 def count_consumed(
     table: DeltaTable, condition: str, choice: Sequence[QueueChoice], offsets: Mapping[tuple[str, str, int], int]
 ) -> int:
-    """Return how many chosen messages stand before a group's offsets.
+    """Return the number of chosen messages before a group's offsets.
 
     Args:
         table: `messages`.
-        condition: what is chosen.
-        choice: the same, by queue.
-        offsets: the group's.
+        condition: condition of the chosen messages.
+        choice: the chosen messages by queue.
+        offsets: offsets of the group.
     """
     consumed = 0
     for queue in choice:

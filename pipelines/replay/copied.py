@@ -1,7 +1,7 @@
-"""Messages of a store's log, or of live topics, copied into a table so that they are chosen as those of a lake are.
+"""Copies messages of a store's log, or of live topics, into a table, so that they can be chosen like those of a lake.
 
-The table is `messages` of a folder that its caller deletes, with the bodies in a column. What is read is narrowed first
-by what a log or a queue can tell by itself: topics, queue and store time. Every other condition is SQL on the table.
+The table is `messages` in a folder that the caller deletes, with bodies in a column. Reading is limited by the
+conditions that a log or a queue can evaluate: topics, queue and store time. All other conditions are SQL on the table.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE, STO
 from commitlake.schemas.times import epoch_ms
 
 _MAX_BYTES = 64 << 20
-"""Of rows in memory, before they are written."""
+"""Size of rows in memory before they are written."""
 _STATISTICS = ("broker", "physical_offset", "topic", "queue_id", "queue_offset", "kind", "store_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What is read of a log or of queues; more may be read than is wanted, never less.
+    """Limits for reading a log or queues. More than is wanted may be read, but never less.
 
     Attributes:
-        topics: stored topics; all where empty.
-        queue_id: only this one; None for all.
-        start: of the store time; None for no limit, as for the end.
-        end: of the store time, exclusive.
-        has_bodies: whether the table has a column of bodies.
+        topics: stored topics; all if empty.
+        queue_id: queue to read; None for all.
+        start: first store time; None for no limit.
+        end: end of the store time, exclusive; None for no limit.
+        has_bodies: True if the table has a column of bodies.
     """
 
     topics: Sequence[str] = ()
@@ -59,7 +59,7 @@ class Narrowed:
 
     @property
     def columns(self) -> StructType:
-        """The columns that are read."""
+        """Columns that are read."""
         without = {CORRUPT_RECORD.name} | (set() if self.has_bodies else {BODY.name})
         return StructType([field for field in SOURCE if field.name not in without])
 
@@ -67,16 +67,16 @@ class Narrowed:
 def copy_store(
     stores: Sequence[Store], wanted: Narrowed, lake: LakePaths, advance: Callable[[int, int], None] = lambda *_: None
 ) -> int:
-    """Copy messages of logs as they are now.
+    """Copy the current messages of logs.
 
     Args:
         stores: from `find_stores`.
-        wanted: what is read.
-        lake: where the table is made; nothing is there yet.
-        advance: is told how many bytes have been read, and how many there are in all.
+        wanted: limits for reading.
+        lake: location of the table, which must not exist.
+        advance: called with the number of bytes read so far, and in total.
 
     Returns:
-        How many ranges hold no intact record, or are missing.
+        The number of ranges that are missing or hold no intact record.
 
     Raises:
         CommitLogError: if a log cannot be read.
@@ -91,7 +91,7 @@ def copy_store(
         ending_timestamp=None if wanted.end is None else epoch_ms(wanted.end),
     )
     splits = plan_snapshot(stores, take_snapshot(stores), options, narrow(options)).splits
-    # A read that filters by content says nothing of damage: so rows are filtered here.
+    # A reader that filters by content does not report damage, so rows are filtered here.
     request = Request.of(options, Filters(), _read_schema(wanted))
     total = sum(split.size for split in splits)
 
@@ -109,16 +109,16 @@ def copy_store(
 def copy_topics(
     name_servers: str, wanted: Narrowed, lake: LakePaths, advance: Callable[[int, int], None] = lambda *_: None
 ) -> int:
-    """Copy messages of live topics, up to where their queues end now; as `copy_store`.
+    """Copy messages of live topics, up to the current ends of their queues, as `copy_store` does.
 
     Args:
-        name_servers: `host:port` of each, with semicolons between.
-        wanted: what is read; it names topics.
-        lake: where the table is made; nothing is there yet.
-        advance: is told how many queue offsets have been read, and how many there are in all.
+        name_servers: `host:port` of each, separated by semicolons.
+        wanted: limits for reading; must name topics.
+        lake: location of the table, which must not exist.
+        advance: called with the number of queue offsets read so far, and in total.
 
     Raises:
-        RocketMQError: if a broker cannot be asked.
+        RocketMQError: if a broker does not answer.
         DataLossError: if messages are deleted while they are read.
     """
     given = {"namesrv": name_servers, "topics": ",".join(wanted.topics), "mode": str(Mode.PERMISSIVE), "body": "stored"}

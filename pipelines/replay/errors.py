@@ -1,4 +1,4 @@
-"""Why a replay cannot begin, or cannot go on."""
+"""Errors that prevent a replay from starting or continuing."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class ReplayError(CommitLakeError):
-    """Root of the package's errors; the message is for a user."""
+    """Base class of the package's errors; the message is for users."""
 
     exit_code = ExitCode.USAGE
 
 
 class UnknownReplayError(ReplayError):
-    """A replay that the lake does not know."""
+    """The lake has no such replay."""
 
 
 class OtherReplayError(ReplayError):
-    """Messages that another replay, which has not finished, may have sent or may still send."""
+    """Another unfinished replay may have sent these messages, or may still send them."""
 
     exit_code = ExitCode.REFUSED
 
 
 class TargetError(ReplayError):
-    """A target that cannot take the messages: it lacks a topic or queues, or is not what it was."""
+    """The target cannot take the messages: it lacks a topic or queues, or a queue is no longer the same."""
 
     exit_code = ExitCode.REFUSED
 
 
 class TargetGoneError(ReplayError):
-    """A target that did not answer, or refused everything, for too long; the replay can be resumed."""
+    """The target did not answer, or refused everything, for too long; the replay can be resumed."""
 
     exit_code = ExitCode.FAILED
     is_transient = True
 
 
 class StoppedError(ReplayError):
-    """Somebody has stopped the replay while it waited for its target."""
+    """The replay was stopped while it waited for its target."""
 
 
 class MessagesGoneError(ReplayError):
-    """Messages of the plan that are in the lake no longer."""
+    """Messages of the plan are no longer in the lake."""
 
     exit_code = ExitCode.DAMAGE
 
 
 class OtherProcessError(ReplayError):
-    """Another process has gone on with the replay, or is at it now."""
+    """Another process has taken the replay over, or is running it."""
 
     exit_code = ExitCode.REFUSED
     is_transient = True

@@ -1,4 +1,4 @@
-"""Compiled: messages to the bytes of a batch's body, see `schemas.remoting.batch`."""
+"""Compiled encoder of messages as the body of a batch; see `schemas.remoting.batch`."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def place_items(
     firsts: Array, is_kept: Array, names: Array, name_starts: Array, values: Array, value_starts: Array,
     stamps: Array, stamp_starts: Array,
 ) -> None:  # fmt: skip
-    """Write messages one behind the other, each as an item of a batch.
+    """Write messages one after the other, each as an item of a batch.
 
     Args:
-        out: uint8, zeros; what gets them.
-        item_starts: int64[rows + 1], where each begins there.
-        flags: int64, the applications' own.
-        bodies: uint8, read-only, as they are sent.
-        body_starts: int64[rows + 1], where each begins there.
-        property_sizes: int64, bytes of each message's properties, stamps included.
-        firsts: int64[rows + 1], the number of each message's first property.
-        is_kept: bool, of each property, whether it is sent.
-        names: uint8, read-only, of all properties.
-        name_starts: int64[properties + 1], where each begins there.
-        values: uint8, read-only, of all properties.
-        value_starts: int64[properties + 1], likewise.
-        stamps: uint8, read-only, what each message gets behind its properties.
-        stamp_starts: int64[rows + 1], where each begins there.
+        out: uint8, zeros; receives the items.
+        item_starts: int64[rows + 1], start of each item in `out`.
+        flags: int64, the applications' flags.
+        bodies: uint8, read-only, bodies as they are sent.
+        body_starts: int64[rows + 1], start of each body.
+        property_sizes: int64, size of each message's properties, including stamps.
+        firsts: int64[rows + 1], index of each message's first property.
+        is_kept: bool, True for each property that is sent.
+        names: uint8, read-only, names of all properties.
+        name_starts: int64[properties + 1], start of each name.
+        values: uint8, read-only, values of all properties.
+        value_starts: int64[properties + 1], start of each value.
+        stamps: uint8, read-only, properties that are added after a message's own.
+        stamp_starts: int64[rows + 1], start of each message's stamps.
     """
     for row in range(len(flags)):
         at = item_starts[row]

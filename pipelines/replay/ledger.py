@@ -1,7 +1,7 @@
-"""The tables `replays` and `replay_messages`: what a replay is to do, and what it has done.
+"""The tables `replays` and `replay_messages`: plans and events of replays, and outcomes of their messages.
 
-Rows of one replay are added to `replay_messages` by compare-and-set on Delta's transaction number of that replay. A
-process takes a replay over by setting the number, too: whoever sent before then fails with its next rows.
+Rows of a replay are added to `replay_messages` by compare-and-set on Delta's transaction number of that replay. A
+process takes a replay over by setting the number, too; the process that was sending then fails when it adds rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, Outcome
 from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
 
 _OTHER_HOST_SECONDS = 60
-"""How long nothing must have been written before a process of another host counts as gone."""
+"""Time without writes after which a process on another host counts as ended."""
 
 _MAX_SHOWN = 100
 
@@ -47,7 +47,7 @@ _PLACE = ("broker", "physical_offset", "target_topic", "target_broker", "target_
 
 
 class Counts(NamedTuple):
-    """Messages of a replay that have an outcome."""
+    """Number of messages of a replay that have an outcome."""
 
     sent: int
     failed: int
@@ -55,16 +55,16 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """What the table `replays` tells of one replay.
+    """State of a replay in the table `replays`.
 
     Attributes:
-        plan: what it is to do.
-        event: the newest one that tells its state.
-        at: when that was.
-        owner: the process that began to send last; None where none did.
-        rate: messages per second that somebody asked for last; None where nobody did.
-        wants_stop: somebody has asked it to stop since it began to send last.
-        detail: of the newest event.
+        plan: plan of the replay.
+        event: the newest event that changes its state.
+        at: time of that event.
+        owner: process that last began to send; None if none did.
+        rate: the last requested limit, in messages per second; None if none was requested.
+        wants_stop: True if somebody has requested a stop since it last began to send.
+        detail: detail of the newest event.
     """
 
     plan: ReplayPlan
@@ -107,12 +107,13 @@ def add_event(
 def read_states(
     lake: LakePaths, replay_id: str | None = None, *, on_error: Callable[[str, ReplayError], None] | None = None
 ) -> dict[str, ReplayState]:
-    """Return the replays of a lake, oldest first.
+    """Return the replays of a lake, the oldest first.
 
     Args:
         lake: the lake.
-        replay_id: only this one.
-        on_error: takes the id of a replay whose rows cannot be read, which is left out; by default it is raised.
+        replay_id: only this replay.
+        on_error: called with the id of a replay whose rows cannot be read, which is left out. By default the error is
+            raised.
 
     Raises:
         ReplayError: if the rows of a replay cannot be read.
@@ -140,14 +141,14 @@ def read_states(
 
 
 def read_state(lake: LakePaths, replay_id: str) -> ReplayState:
-    """Return one replay; raises what `read_states` does.
+    """Return one replay. Raises the errors of `read_states`, too.
 
     Raises:
-        UnknownReplayError: if the lake does not know it.
+        UnknownReplayError: if the lake has no such replay.
     """
     states = read_states(lake, replay_id)
     if replay_id not in states:
-        raise UnknownReplayError(f"the lake has no replay {replay_id!r}: 'commitlake replay list' shows all")
+        raise UnknownReplayError(f"the lake has no replay {replay_id!r}. 'commitlake replay list' shows all")
     return states[replay_id]
 
 
@@ -159,7 +160,7 @@ def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
         _check_event(replay_id, row)
     telling = [row for row in rows if row["event"] not in _NOT_STATES]
     if not telling:
-        raise ReplayError(f"the replay {replay_id} has no event in the table 'replays' that tells its state")
+        raise ReplayError(f"the replay {replay_id} has no event in the table 'replays' that says its state")
     started = [row for row in rows if row["event"] == ReplayEvent.STARTED]
     rates = [row["rate"] for row in rows if row["rate"] is not None]
     stops = [row for row in rows if row["event"] == ReplayEvent.STOPPING]
@@ -175,22 +176,22 @@ def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
 
 
 def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
-    """Refuse a row that no job has written."""
+    """Refuse a row that no job can have written."""
     place = f"the replay {replay_id} in the table 'replays'"
     if row["event"] not in list(ReplayEvent):
         raise ReplayError(f"{place}: event: expected one of {', '.join(ReplayEvent)}, found {row['event']!r}")
     if row["at"] is None:
         raise ReplayError(f"{place}: at: expected a time, found none")
     if row["rate"] is not None and not 0 <= row["rate"] < math.inf:
-        raise ReplayError(f"{place}: rate: expected a number from 0 on, found {row['rate']}")
+        raise ReplayError(f"{place}: rate: expected a number of at least 0, found {row['rate']}")
 
 
 class Ledger:
-    """What one replay has done; for the process that sends.
+    """Outcomes of one replay, for the process that sends it.
 
     Args:
         lake: The lake.
-        replay_id: The replay's.
+        replay_id: id of the replay.
     """
 
     def __init__(self, lake: LakePaths, replay_id: str) -> None:
@@ -198,10 +199,10 @@ class Ledger:
         self._version: int | None = None
 
     def claim(self) -> None:
-        """Take the replay over: from now on this process alone can add rows.
+        """Take the replay over: from now on only this process can add rows.
 
         Raises:
-            OtherProcessError: if another one does so at the same time.
+            OtherProcessError: if another process does so at the same time.
         """
         table = self._table()
         version = None if table is None else table.transaction_version(self._application)
@@ -211,7 +212,7 @@ class Ledger:
         """Add the outcomes of some messages.
 
         Args:
-            rows: of `replay_messages`.
+            rows: rows of `replay_messages`.
 
         Raises:
             OtherProcessError: if another process has taken the replay over.
@@ -225,7 +226,7 @@ class Ledger:
         following = (version or 0) + 1
         uri = self._lake.replay_messages
         if not advance(uri, REPLAY_MESSAGES, files, self._application, (version, following)):
-            raise OtherProcessError(f"another process has gone on with the replay {self._id}: this one has stopped")
+            raise OtherProcessError(f"another process has taken over the replay {self._id}, so this one has stopped")
         self._version = following
 
     @property
@@ -246,7 +247,7 @@ class Ledger:
         return run_sql(table, "t", sql).read_all()
 
     def counts(self) -> Counts:
-        """Return how many messages have an outcome."""
+        """Return the number of messages that have an outcome."""
         sent = f"count(*) FILTER (WHERE outcome IN ('{Outcome.SENT}', '{Outcome.FOUND}')) AS sent"
         rows = self._rows(f"{sent}, count(*) AS known")
         if rows is None:
@@ -255,7 +256,7 @@ class Ledger:
         return Counts(row["sent"], row["known"] - row["sent"])
 
     def parts(self) -> dict[int, int]:
-        """Return how many messages of each part have an outcome."""
+        """Return the number of messages that have an outcome, by part."""
         rows = self._rows("part, count(*) AS known", rest="GROUP BY part")
         return {} if rows is None else {row["part"]: row["known"] for row in rows.to_pylist()}
 
@@ -265,7 +266,7 @@ class Ledger:
         return set() if rows is None else {Origin(*row.values()) for row in rows.to_pylist()}
 
     def places_of(self, part: int) -> pa.Table:
-        """Return where the messages of a part are in the target: those that are there.
+        """Return the locations in the target of the messages of a part that are there.
 
         Returns:
             `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.
@@ -275,7 +276,7 @@ class Ledger:
         return schema.empty_table() if rows is None else rows.cast(schema)
 
     def ends(self) -> Mapping[MessageQueue, int]:
-        """Return where each queue of the target ended behind the last message whose outcome is known."""
+        """Return the offset after the last message with a known outcome, for each queue of the target."""
         columns = "target_topic, target_broker, target_queue_id, max(target_offset) + 1 AS place"
         rows = self._rows(columns, "target_offset IS NOT NULL", "GROUP BY 1, 2, 3")
         if rows is None:
@@ -283,7 +284,7 @@ class Ledger:
         return {MessageQueue(*list(row.values())[:3]): row["place"] for row in rows.to_pylist()}
 
     def last_written(self) -> datetime.datetime | None:
-        """Return when the last outcome was known; None where there is none."""
+        """Return the time of the last outcome; None if there is none."""
         rows = self._rows("max(sent_at) AS at")
         if rows is None:
             return None
@@ -292,10 +293,10 @@ class Ledger:
 
 
 def check_is_free(state: ReplayState, last_written: datetime.datetime | None) -> None:
-    """Refuse a replay that a process is sending now.
+    """Refuse a replay that a process is sending at the moment.
 
     Raises:
-        OtherProcessError: if one does, or may do so.
+        OtherProcessError: if a process is sending it, or may be.
     """
     if state.event is not ReplayEvent.STARTED or state.owner is None:
         return
@@ -304,16 +305,16 @@ def check_is_free(state: ReplayState, last_written: datetime.datetime | None) ->
     if owner.host == socket.gethostname():
         if _started_at(owner.pid) == owner.started:
             raise OtherProcessError(
-                f"process {owner.pid} of this host is sending the replay {replay_id}: 'commitlake replay stop "
-                f"{replay_id}' ends it"
+                f"process {owner.pid} of this host is sending the replay {replay_id}. Stop it with "
+                f"'commitlake replay stop {replay_id}'"
             )
         return
     seen = max(state.at, last_written or state.at)
     left = _OTHER_HOST_SECONDS - (datetime.datetime.now(datetime.UTC) - seen).total_seconds()
     if left > 0:
         raise OtherProcessError(
-            f"a process of the host {owner.host} may be sending the replay {replay_id}: it has written "
-            f"{_OTHER_HOST_SECONDS - left:.0f} s ago. Try again in {left:.0f} s, or end it with "
+            f"a process of the host {owner.host} may be sending the replay {replay_id}: it last wrote "
+            f"{_OTHER_HOST_SECONDS - left:.0f} s ago. Try again in {left:.0f} s, or stop it with "
             f"'commitlake replay stop {replay_id}'"
         )
 
@@ -328,7 +329,7 @@ def _owner(replay_id: str, text: str) -> _Owner:
     """Return the process that a row names.
 
     Raises:
-        ReplayError: if the text is not one that `this_process` has made.
+        ReplayError: if the text was not written by `this_process`.
     """
     try:
         fields = json.loads(text)
@@ -344,12 +345,12 @@ def _owner(replay_id: str, text: str) -> _Owner:
 
 
 def this_process() -> str:
-    """Return what names this process on all hosts, also once another one has its number."""
+    """Return a text that identifies this process among all hosts, even after its number is reused."""
     return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "started": _started_at(os.getpid())})
 
 
 def _started_at(pid: int) -> str | None:
-    """Return when a process began, in the kernel's ticks; None where there is none."""
+    """Return the start time of a process, in ticks of the kernel; None if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which queue of the target each message goes to."""
+"""Assigns each message to a queue of the target."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SHARDING_KEY = "__SHARDINGKEY"
 
 
 def target_topics(rows: pa.Table, topic: str | None) -> pa.Array:
-    """Return the topic that each message is sent to.
+    """Return the topic to which each message is sent.
 
     Args:
         rows: `topic`, `origin_topic` and `properties` of `messages`.
-        topic: for all of them; None for the topic that each was sent to at first, of a dead letter or a retry, too.
+        topic: the topic for all messages; None for the original topic of each, also of dead letters and retries.
 
     Raises:
-        ReplayError: if that is not known of a dead letter.
+        ReplayError: if the original topic of a dead letter is not known.
     """
     if topic is not None:
         return pa.repeat(pa.scalar(topic), rows.num_rows)
@@ -39,23 +39,23 @@ def target_topics(rows: pa.Table, topic: str | None) -> pa.Array:
     if found.null_count:
         row = int(np.flatnonzero(np.asarray(pc.is_null(found)))[0])
         raise ReplayError(
-            f"message {rows.column('msg_id')[row].as_py()} of {stored[row].as_py()} does not tell which topic it was "
-            "sent to at first: name one with --to-topic"
+            f"the original topic of message {rows.column('msg_id')[row].as_py()} of {stored[row].as_py()} is not "
+            "known: give a topic with --to-topic"
         )
     return found
 
 
 def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequence[MessageQueue]) -> Array:
-    """Return the number of each message's queue in `queues`.
+    """Return, for each message, the index of its queue in `queues`.
 
     Args:
-        rows: of `messages`, see `parts.COLUMNS`.
-        topics: of the target, from `target_topics`.
-        target: the plan's.
-        queues: of the target, in order.
+        rows: rows of `messages`, see `parts.COLUMNS`.
+        topics: topics in the target, from `target_topics`.
+        target: target of the plan.
+        queues: queues of the target, in order.
 
     Raises:
-        TargetError: if the target has no such topic, or no such queue.
+        TargetError: if the target lacks a topic or a queue.
     """
     by_topic: dict[str, list[int]] = {}
     for number, queue in enumerate(queues):
@@ -79,12 +79,12 @@ def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequ
 
 
 def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
-    """Return the queue of the same number; of a broker of another name where none has the old one."""
+    """Return the queue of the same number, on the broker of the same name if there is one."""
     by_place = {(queue.broker_name, queue.queue_id): number for queue, number in queues.items()}
     brokers = sorted({queue.broker_name for queue in queues})
     coded = rows.column("broker").cast(pa.string()).combine_chunks().dictionary_encode()
     origins = coded.dictionary.to_pylist()
-    # A store of another name goes to one broker of the target, always the same one.
+    # A store whose name the target does not have is always assigned to the same broker.
     hosts = [name if name in brokers else brokers[abs(java_hash(name)) % len(brokers)] for name in origins]
     queue_ids = rows.column("queue_id").to_numpy()
     codes = np.asarray(coded.indices).astype(np.int64)
@@ -95,8 +95,8 @@ def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
         if number is None:
             known = sum(broker == hosts[code] for broker, _ in by_place)
             raise TargetError(
-                f"queue {queue_id} of broker {origins[code]} has none of its number in the target, which has {known} "
-                f"queues of the topic on {hosts[code]}: give the topic more, or choose --queues key"
+                f"broker {origins[code]} has a queue {queue_id}, but the target has only {known} queues of the topic "
+                f"on {hosts[code]}: give the topic more queues, or choose --queues key"
             )
         numbers.append(number)
     result: Array = np.asarray(numbers, np.int64)[place_of_row.reshape(-1)]
@@ -104,7 +104,7 @@ def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
 
 
 def _hashes(rows: pa.Table, mapping: QueueMapping) -> Array:
-    """Return a number that is the same for messages whose order is kept; that of Java's selector by hash."""
+    """Return a hash that is equal for messages whose order must be kept. It is that of Java's selector by hash."""
     if mapping is QueueMapping.SHARDING_KEY:
         entries = rows.column("properties").combine_chunks()
         key = pc.map_lookup(entries, pa.scalar(SHARDING_KEY, entries.type.key_type), "last").cast(pa.string())

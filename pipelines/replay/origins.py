@@ -1,4 +1,4 @@
-"""The topic that a retry or a dead letter was sent to at first; see `schemas.layouts.rocketmq.origins`."""
+"""Original topics of retries and dead letters; see `schemas.layouts.rocketmq.origins`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PROPERTIES = (RETRY_TOPIC, DLQ_ORIGIN_TOPIC)
 
 
 def origin_sql(table: DeltaTable) -> str:
-    """Return SQL for the topic that a retry or a dead letter was sent to at first; null where nothing tells.
+    """Return SQL for the original topic of a retry or a dead letter; null if it is not known.
 
     Args:
-        table: `messages`; rows of earlier versions have no column of it.
+        table: the table `messages`; older versions lack the column `origin_topic`.
     """
     known = {field.name for field in table.schema().fields}
     texts = [ORIGIN_TOPIC] if ORIGIN_TOPIC in known else []
@@ -26,7 +26,7 @@ def origin_sql(table: DeltaTable) -> str:
 
 
 def origins(rows: pa.Table) -> pa.Array:
-    """Return the same of rows that have been read.
+    """Return the original topics of rows that have been read.
 
     Args:
         rows: `topic`, `origin_topic` and `properties` of `messages`.

@@ -1,4 +1,4 @@
-"""Other replays of the same messages to the same place: what they have sent, and what they may still send."""
+"""Finds other replays of the same messages to the same target."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from commitlake.schemas.tables.replays import ReplayEvent
 
 _ENDED = frozenset({ReplayEvent.FINISHED, ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN})
 _MAX_ENDED = 5
-"""How many of those that have ended are looked at, the newest ones: each costs a query."""
+"""Number of ended replays that are examined, the newest first. Each costs a query."""
 
 
 class OtherReplay(NamedTuple):
     """A replay that has some of the same messages.
 
     Attributes:
-        state: of it.
+        state: state of the replay.
+
+        messages: number of messages in common.
     """
 
     state: ReplayState
@@ -33,20 +35,20 @@ class OtherReplay(NamedTuple):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it may have sent more than the ledger tells, or may still send."""
+        """True if it may have sent more than the ledger has, or may still send."""
         return self.state.event not in _ENDED
 
 
 def find_others(lake: LakePaths, plan: ReplayPlan, table: DeltaTable) -> list[OtherReplay]:
-    """Return the other replays of a plan's messages to the queues of its target, oldest first.
+    """Return the other replays of a plan's messages to the queues of its target, the oldest first.
 
-    All that have not ended are looked at, and the newest ones of the others.
-    A replay that cannot be read is left out: 'replay list' names it.
+    All replays that have not ended are examined, and the newest of the others. A replay that cannot be read is left
+    out; 'replay list' names it.
 
     Args:
         lake: the lake.
-        plan: its condition is on `table`.
-        table: `messages`, of the lake or copied.
+        plan: the plan; its condition applies to `table`.
+        table: the table `messages`, of the lake or copied.
 
     Raises:
         QueryError: if a table cannot be read.
@@ -70,28 +72,28 @@ def check_unfinished(others: Collection[OtherReplay]) -> None:
     """Refuse messages that another replay may be sending, or may have sent.
 
     Raises:
-        OtherReplayError: naming it.
+        OtherReplayError: if there is such a replay.
     """
     for other in others:
         if other.is_unfinished:
             name = other.state.plan.replay_id
             raise OtherReplayError(
                 f"{other.messages:,} of these messages are of the replay {name}, which has not finished "
-                f"({other.state.event}): 'commitlake replay resume {name}' goes on with it, and --again sends them "
-                "by another replay, too"
+                f"({other.state.event}): 'commitlake replay resume {name}' continues it, and --again sends them "
+                "a second time"
             )
 
 
 def announce(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, known: Collection[OtherReplay]) -> None:
-    """Write a plan down, unless another process has written one for the same messages meanwhile.
+    """Record a plan, unless another process has recorded one for the same messages meanwhile.
 
-    Of two that are written at the same time, at least one sees the other, and withdraws.
+    If two are recorded at the same time, at least one sees the other and withdraws.
 
     Args:
         lake: the lake.
-        plan: what is going to be sent.
-        table: from which `known` was found.
-        known: other replays that do not count.
+        plan: the plan to record.
+        table: the table with which `known` was found.
+        known: other replays that are accepted.
 
     Raises:
         OtherReplayError: if there is a new one; nothing is sent.
@@ -107,7 +109,7 @@ def announce(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, known: Collec
 
 
 def _may_share(plan: ReplayPlan, other: ReplayPlan) -> bool:
-    """Return whether two plans have a queue of the target, and a stretch of a log, in common."""
+    """Return whether two plans share a queue of the target and a range of a log."""
     queues = {(queue.topic, queue.broker) for queue in plan.target.queues}
     if not any((queue.topic, queue.broker) in queues for queue in other.target.queues):
         return False
@@ -121,7 +123,7 @@ def _addresses(plan: ReplayPlan) -> set[str]:
 
 
 def _shared_ranges(plan: ReplayPlan, other: ReplayPlan) -> Iterator[LogRange]:
-    """Yield what two plans have in common of each log, from its first to its last place."""
+    """Yield the range that two plans share in each log, each taken from its first to its last message."""
     mine, theirs = _extents(plan), _extents(other)
     for broker in mine.keys() & theirs.keys():
         start = max(mine[broker].start, theirs[broker].start)
@@ -140,8 +142,8 @@ def _extents(plan: ReplayPlan) -> dict[str, LogRange]:
 
 
 def _count_shared(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, other: ReplayPlan) -> int:
-    """Return how many messages of a plan another one has."""
-    # An archive that has grown since the other one was planned has messages beyond its stretches: they are not in it.
+    """Return the number of messages that two plans share."""
+    # If the archive has grown since the other replay was planned, it has messages beyond that plan's ranges.
     shared = part_condition(sorted(_shared_ranges(plan, other)))
     mine = f"({plan.selection}) AND {shared}"
     if other.selection:

@@ -1,21 +1,20 @@
-"""What became of the messages of a replay in a consumer group: consumed, dead, or waiting.
+"""State of a replay's messages in a consumer group: consumed, dead or waiting.
 
-RocketMQ keeps no record of one message's consumption. What it keeps, and what is read here:
+RocketMQ does not record the consumption of single messages. This module reads what brokers store:
 
-    group's offset     next offset of the group in a queue. It passes a message that was consumed, and one that failed:
-                       before it does, a copy of what failed is stored for a retry or as a dead letter
-    %RETRY%group       the copy for each retry, once it is due; the group consumes it from there
-    SCHEDULE_TOPIC_XXXX    the same copy before that, in the queue of its delay
-    %DLQ%group         the copy of a message that failed as often as it may
+    group's offset     next offset of the group in a queue. It passes messages that were consumed and messages that
+                       failed; before it passes a failed one, a copy is stored as a retry or as a dead letter
+    %RETRY%group       the copy for each retry, when it is due; the group consumes it from there
+    SCHEDULE_TOPIC_XXXX    the same copy until then, in the queue of its delay level
+    %DLQ%group         the copy of a message that failed too often
 
-A copy has all properties of the message that failed, so REPLAY_ID and ORIGIN_… are in each, and `reconsume_times`
-counts the failures. So a message was consumed if the offset has passed it, or its newest retry, and there is no newer
-copy.
+A copy has all properties of the failed message, so it has REPLAY_ID and ORIGIN_…, and `reconsume_times` counts the
+failures. A message was therefore consumed if the offset has passed it, or its newest retry, and there is no newer copy.
 
-The offsets are read first and the copies after them: a failure that happened before an offset was read has its copy in
-the log by then. What is not told by this: a group that broadcasts has no offsets at brokers; the offset of a group of
-POP consumers (RocketMQ 5's gRPC clients) passes a message when it is handed out; an offset that somebody resets passes
-what nobody has consumed.
+Offsets are read before copies: if a message failed before an offset was read, its copy is in the log by then.
+
+Limits: a group that broadcasts has no offsets at brokers. The offset of a group of POP consumers (RocketMQ 5's gRPC
+clients) passes a message when it is handed out. An offset that somebody resets passes messages that nobody consumed.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ _COLUMNS = (
     "target_offset", "error",
 )  # fmt: skip
 _CLOCK_MARGIN_MS = 600_000
-"""How much the clocks of brokers may differ: copies are looked for from so long before the first message on."""
+"""Largest difference between brokers' clocks; the search for copies starts this long before the first message."""
 _PLAN_MARGIN_MS = 3_600_000
-"""The same where only the clock of the host that made the plan is known."""
+"""The same, if only the clock of the host that made the plan is known."""
 
 
 class State(IntEnum):
-    """What became of a message in a group."""
+    """State of a message in a group."""
 
     CONSUMED = 0
     DEAD = 1
@@ -67,23 +66,23 @@ class State(IntEnum):
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The state in words."""
         return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcomes:
-    """What became of some messages in one group.
+    """States of messages in one group.
 
     Attributes:
         group: the consumer group.
-        rows: of `replay_messages`.
-        states: int8, a `State` for each.
-        ahead: int64, how many messages the group has to consume before one that waits in its queue; -1 where that is
-            not known.
-        details: by row, more than the state tells.
-        retries: by row, how often it was or is to be consumed again, where it failed.
-        cautions: what could not be seen, so that a state may be wrong.
+        rows: rows of `replay_messages`.
+        states: int8, a `State` for each row.
+        ahead: int64, number of messages that the group has to consume before one that waits in its queue; -1 if not
+            known.
+        details: by row, details beyond the state.
+        retries: by row, the number of retries of a message that failed.
+        cautions: sentences on data that could not be read, so that a state may be wrong.
     """
 
     group: str
@@ -95,11 +94,11 @@ class GroupOutcomes:
     cautions: Sequence[str]
 
     def count(self, state: State) -> int:
-        """Return how many messages have a state."""
+        """Return the number of messages with a state."""
         return int(np.count_nonzero(self.states == state))
 
     def detail(self, row: int) -> str:
-        """Return more than the state of a message tells, in words."""
+        """Return details on the state of a message, in words."""
         if row in self.details or self.states[row] != State.WAITING:
             return self.details.get(row, "")
         if self.ahead[row] < 0:
@@ -108,7 +107,7 @@ class GroupOutcomes:
 
 
 def read_sent(lake: LakePaths, replay_id: str) -> pa.Table:
-    """Return the rows of a replay in `replay_messages`: what was sent, and what could not be.
+    """Return the rows of a replay in `replay_messages`, of sent messages and of those that could not be sent.
 
     Raises:
         QueryError: if the table cannot be read.
@@ -126,7 +125,7 @@ _TYPES = {"physical_offset": pa.int64(), "target_queue_id": pa.int32(), "target_
 
 
 def by_group_of_dead_letters(rows: pa.Table) -> dict[str, pa.Table]:
-    """Return the rows whose messages were dead letters by the group that had given them up."""
+    """Return the rows of messages that were dead letters, by the group that gave them up."""
     topics = rows.column("topic").unique().to_pylist()
     return {
         topic.removeprefix(DLQ_PREFIX): rows.filter(pc.equal(rows.column("topic"), topic))
@@ -136,14 +135,14 @@ def by_group_of_dead_letters(rows: pa.Table) -> dict[str, pa.Table]:
 
 @dataclass
 class _Copies:
-    """What is known of the copies of one message.
+    """Copies of one message.
 
     Attributes:
-        scheduled: the largest number of failures of a copy that waits, or waited, for its time.
-        retried: of a copy in a retry topic; 0 for none.
-        retry_queue: where the latter is.
-        retry_offset: likewise.
-        dead_offset: of the dead letter in its queue; None where there is none.
+        scheduled: the largest number of failures of a copy that waits, or waited, for its delay.
+        retried: number of failures of the copy in a retry topic; 0 if there is none.
+        retry_queue: queue of that copy.
+        retry_offset: queue offset of that copy.
+        dead_offset: queue offset of the dead letter; None if there is none.
     """
 
     scheduled: int = 0
@@ -155,13 +154,13 @@ class _Copies:
 
 @dataclass
 class GroupFollower:
-    """Looks again and again what has become of a replay's messages in one group.
+    """Reads repeatedly the states of a replay's messages in one group.
 
     Attributes:
-        client: of the target.
-        plan: the replay's.
+        client: client of the target.
+        plan: plan of the replay.
         group: the consumer group.
-        rows: of `replay_messages`, from `read_sent`.
+        rows: rows of `replay_messages`, from `read_sent`.
     """
 
     client: TargetClient
@@ -181,10 +180,10 @@ class GroupFollower:
         self._places = _Places(self.rows)
 
     def look(self) -> GroupOutcomes:
-        """Return what has become of the messages by now.
+        """Return the current states of the messages.
 
         Raises:
-            TargetError: if a topic is not the one that it was.
+            TargetError: if a topic was deleted and created again.
             RocketMQError: if the target does not answer.
         """
         admin = self.client.admin
@@ -200,7 +199,7 @@ class GroupFollower:
         return self._outcomes(committed)
 
     def _retry_topics(self) -> list[str]:
-        """Return the topics that may have retries: the group's, and those that POP consumers have for each topic."""
+        """Return the topics that may have retries: the group's, and those of POP consumers for each topic."""
         names = sorted({queue.topic for queue in self._queues})
         pop = [f"{RETRY_PREFIX}{self.group}{separator}{name}" for name in names for separator in POP_SEPARATORS]
         return [f"{RETRY_PREFIX}{self.group}", *pop]
@@ -209,12 +208,12 @@ class GroupFollower:
         try:
             found = self.client.admin.broker_topic_stats(topic, broker)
         except RefusedError as error:
-            self._cautions[f"{topic} on {broker} cannot be looked at: {error}"] = None
+            self._cautions[f"{topic} on {broker} cannot be read: {error}"] = None
             return {}
         return {} if found is None else found.offset_table
 
     def _skip_delivered(self, brokers: Sequence[str]) -> None:
-        """At the first look, note how far delayed messages have been delivered: what is before that, is a retry now."""
+        """At the first call, note the delivery offsets of delayed messages; earlier ones are in retry topics by now."""
         for broker in brokers:
             delivered = self.client.admin.delay_offsets(broker).offset_table
             for level, offset in delivered.items():
@@ -238,11 +237,11 @@ class GroupFollower:
                 self._copies.setdefault(origin, _Copies()).dead_offset = message.queue_offset
 
     def _new_messages(self, queue: MessageQueue, ends: TopicOffset, start: int) -> Iterator[tuple[Origin, Message]]:
-        """Yield the replay's messages of a queue that no look before has read."""
+        """Yield the replay's messages in a queue that have not been read before."""
         if ends.min_offset > start:
             self._cautions[
-                f"{queue.topic} on {queue.broker_name} begins at {ends.min_offset} now: what was there before, from "
-                f"{start} on, was deleted before anybody looked"
+                f"{queue.topic} on {queue.broker_name} now starts at {ends.min_offset}: messages from {start} to there "
+                f"were deleted before they were read"
             ] = None
             start = ends.min_offset
         if start < ends.max_offset:
@@ -250,7 +249,7 @@ class GroupFollower:
         self._next[queue] = ends.max_offset
 
     def _start(self, queue: MessageQueue, ends: TopicOffset) -> int:
-        """Return the queue offset at which copies may begin."""
+        """Return the queue offset from which copies are possible."""
         if queue in self._next or not ends.max_offset:
             return self._next.get(queue, 0)
         if self._since_ms is None:
@@ -258,11 +257,11 @@ class GroupFollower:
         offsets = self.client.admin.offsets
         first_ms = offsets.earliest_store_time_ms(queue) if ends.min_offset else None
         if first_ms is not None and first_ms > self._since_ms:
-            return 0  # older ones were deleted, and there may have been copies among them
+            return 0  # older messages were deleted, and copies may have been among them
         return min(offsets.search(queue, self._since_ms), ends.max_offset)
 
     def _first_stored_ms(self) -> int:
-        """Return when the first of the messages was stored, by the clock of its broker."""
+        """Return the store time of the first message, by the clock of its broker."""
         found = []
         for code, queue in enumerate(self._queues):
             own = self._offsets[self._is_sent & (self._codes == code)]
@@ -294,7 +293,7 @@ class GroupFollower:
         return GroupOutcomes(self.group, self.rows, states, ahead, details, retries, tuple(self._cautions))
 
     def _find_lost(self, queue: MessageQueue, waiting: Array, states: Array, details: dict[int, str]) -> None:
-        """Judge the messages that wait in a queue, and are not there any more."""
+        """Set the state of waiting messages that are no longer in their queue."""
         if not waiting.any():
             return
         ends = self._stats(queue.topic, queue.broker_name).get(queue, TopicOffset(0, 0))
@@ -302,12 +301,12 @@ class GroupFollower:
         is_missing = waiting & (self._offsets >= ends.max_offset)
         states[is_deleted | is_missing] = State.LOST
         where = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
-        details.update(dict.fromkeys(np.flatnonzero(is_deleted).tolist(), f"{where} begins at {ends.min_offset} now"))
-        details.update(dict.fromkeys(np.flatnonzero(is_missing).tolist(), f"{where} ends at {ends.max_offset} now"))
+        details.update(dict.fromkeys(np.flatnonzero(is_deleted).tolist(), f"{where} now starts at {ends.min_offset}"))
+        details.update(dict.fromkeys(np.flatnonzero(is_missing).tolist(), f"{where} now ends at {ends.max_offset}"))
 
 
 class _Places:
-    """Finds the row of a message by where it came from."""
+    """Finds the row of a message by its origin."""
 
     def __init__(self, rows: pa.Table) -> None:
         brokers = rows.column("broker").combine_chunks().dictionary_encode()
@@ -320,7 +319,7 @@ class _Places:
         self._offsets = [offsets[part] for part in self._order]
 
     def row_of(self, origin: Origin) -> int | None:
-        """Return the number of a message's row; None where no row has it."""
+        """Return the row number of a message; None if there is none."""
         code = self._codes.get(origin.broker)
         if code is None:
             return None
@@ -331,7 +330,7 @@ class _Places:
 
 
 def _queues_of(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
-    """Return the queues that messages were sent to, and the number of each row's; -1 for what was not sent."""
+    """Return the queues to which messages were sent, and the index of each row's queue; -1 for unsent messages."""
     names = ("target_topic", "target_broker", "target_queue_id")
     found: dict[MessageQueue, int] = {}
     texts = [rows.column(name).cast(pa.string()).fill_null("").combine_chunks() for name in names]
@@ -348,11 +347,11 @@ def _queues_of(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
 
 
 def _judge_copies(copies: _Copies, committed: Mapping[MessageQueue, int | None], group: str) -> tuple[State, str]:
-    """Judge a message that has failed, by its copies."""
+    """Return the state of a message that failed, by its copies."""
     if copies.dead_offset is not None:
         return State.DEAD, f"offset {copies.dead_offset} of {DLQ_PREFIX}{group}"
     if copies.scheduled > copies.retried or copies.retry_queue is None:
-        return State.WAITING, f"retry {copies.scheduled} waits for its time"
+        return State.WAITING, f"retry {copies.scheduled} waits for its delay"
     topic = copies.retry_queue.topic
     if copies.retry_offset < (committed.get(copies.retry_queue) or 0):
         return State.CONSUMED, f"retry {copies.retried}"

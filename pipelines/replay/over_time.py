@@ -1,4 +1,4 @@
-"""How many messages of a choice were stored when, by topic."""
+"""Counts chosen messages by store time and topic."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """Messages by window of time and topic.
+    """Numbers of messages by time window and topic.
 
     Attributes:
-        step: the length of a window.
-        starts: the beginnings of all windows from the first to the last message, in order.
-        messages: of each topic, how many were stored in each window.
+        step: length of a window.
+        starts: starts of all windows from the first to the last message, in order.
+        messages: by topic, the number of messages stored in each window.
     """
 
     step: datetime.timedelta
@@ -36,17 +36,17 @@ class OverTime:
 
 
 def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueChoice]) -> OverTime:
-    """Return how many chosen messages were stored in each window of time; at most `MAX_WINDOWS` of them.
+    """Count the chosen messages that were stored in each time window, in at most `MAX_WINDOWS` windows.
 
-    Messages without a store time are in none.
+    Messages without a store time are not counted.
 
     Args:
         table: `messages`.
-        condition: what is chosen.
-        choice: the same, by queue.
+        condition: condition of the chosen messages.
+        choice: the chosen messages by queue.
 
     Raises:
-        QueryError: as `count_choice` does.
+        QueryError: in the cases of `count_choice`.
     """
     times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
     if not times:

@@ -1,6 +1,6 @@
-"""How fast a replay sends: a limit of messages per second, the pace of the first time, and pauses.
+"""Limits the rate of a replay: messages per second, the original pace, and pauses.
 
-All threads that send share one object. A limit may change while they send.
+All sending threads share one object. A limit may change while they send.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _LOOK_SECONDS = 0.2
 
 
 class Pace:
-    """Lets messages through when it is their time; thread-safe.
+    """Delays messages until they may be sent; thread-safe.
 
     Args:
         rate: Messages per second; 0 for no limit.
-        speed: Of the pace at which the messages were stored: 1 is the same; 0 for no such limit.
-        clock: Seconds that only rise.
-        sleep: Waits for so many seconds.
+        speed: Factor of the original pace, by store time: 1 is the same; 0 for no such limit.
+        clock: Returns seconds of a monotonic clock.
+        sleep: Waits for a number of seconds.
     """
 
     def __init__(
@@ -40,30 +40,30 @@ class Pace:
 
     @property
     def rate(self) -> float:
-        """The limit; 0 where there is none."""
+        """The limit in messages per second; 0 if there is none."""
         return self._rate
 
     def set_rate(self, rate: float) -> None:
-        """Change the limit; what waits already takes notice within a fifth of a second."""
+        """Change the limit. Threads that wait notice it within a fifth of a second."""
         with self._lock:
             self._rate = rate
             self._next = self._clock()
 
     def pause(self, *, is_paused: bool) -> None:
-        """Let nothing through until this is called with False."""
+        """Pause sending, or continue if `is_paused` is False."""
         self._is_paused = is_paused
 
     def stop(self) -> None:
-        """Let nothing through any longer: `wait` gives False."""
+        """Stop sending: `wait` returns False from now on."""
         self._is_stopped = True
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing is let through any longer."""
+        """True after `stop`."""
         return self._is_stopped
 
     def fitting(self, messages: int) -> int:
-        """Return how many messages may go together, so that the pace is even; at least 1."""
+        """Return the number of messages that may be sent together at an even pace; at least 1."""
         rate = self._rate
         return messages if not rate else max(1, min(messages, int(rate * _BURST_SECONDS)))
 
@@ -71,11 +71,11 @@ class Pace:
         """Wait until some messages may be sent.
 
         Args:
-            messages: How many.
-            stored_ms: When the first of them was stored at first, ms since 1970.
+            messages: Number of messages.
+            stored_ms: Original store time of the first message, ms since 1970.
 
         Returns:
-            Whether they may; False once the replay is to stop.
+            True if they may be sent; False if the replay is to stop.
         """
         due = self._reserve(messages, stored_ms)
         while not self._is_stopped:

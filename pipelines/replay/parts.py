@@ -1,6 +1,6 @@
-"""The rows of a plan's parts, in the order in which they are sent, and their bodies.
+"""Rows of a plan's parts in the order of sending, and their bodies.
 
-Rows of one store are in the order of its log, which is that of each of its queues. Stores are merged by time.
+Rows of one store are in the order of its log, which is the order of each of its queues. Stores are merged by time.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Bodies:
     """Bodies of some rows, as the broker stored them.
 
     Attributes:
-        values: large_binary, one for each row; empty where there is an error.
-        errors: by row, why there is no body.
+        values: large_binary, one body for each row; empty if there is an error.
+        errors: by row, the reason why there is no body.
     """
 
     values: pa.LargeBinaryArray
@@ -47,7 +47,7 @@ class Bodies:
 
 
 def part_condition(part: Sequence[LogRange]) -> str:
-    """Return SQL for the rows of some stretches of logs."""
+    """Return SQL for the rows of some ranges of logs."""
     return any_of(
         [
             f"(broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end})"
@@ -57,15 +57,15 @@ def part_condition(part: Sequence[LogRange]) -> str:
 
 
 def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa.Table:
-    """Return the rows of a part, in the order in which they are sent.
+    """Return the rows of a part, in the order of sending.
 
     Args:
-        table: `messages`, of a lake or copied from a log or from topics.
-        condition: the plan's.
-        part: stretches of logs.
+        table: the table `messages`, of a lake or copied from a log or from topics.
+        condition: condition of the plan.
+        part: ranges of logs.
 
     Returns:
-        `COLUMNS` of `messages`, and `body` where the table has it.
+        `COLUMNS` of `messages`, and `body` if the table has it.
 
     Raises:
         QueryError: The table cannot be read.
@@ -74,7 +74,7 @@ def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa
     columns = [SOURCE[name] if name == BODY.name else MESSAGES[name] for name in (*COLUMNS, BODY.name)]
     present = to_arrow_schema(StructType([column for column in columns if column.name in known]), timezone="UTC")
     sql = f"SELECT {', '.join(present.names)} FROM messages WHERE {part_condition(part)} AND {condition}"
-    # The engine gives texts in a form that Arrow's functions do not all know.
+    # The engine returns strings in a form that not all functions of Arrow accept.
     rows = pa.Table.from_batches([batch.cast(present) for batch in run_sql(table, "messages", sql)], present)
     for place, field in enumerate(to_arrow_schema(StructType(columns[:-1]), timezone="UTC")):
         if field.name not in known:
@@ -83,7 +83,7 @@ def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa
 
 
 def sending_order(rows: pa.Table) -> Array:
-    """Return the order in which rows are sent: of one store by offset, stores by the newest time each has come to.
+    """Return the order of sending: each store by offset, and stores merged by the largest time so far in each.
 
     Args:
         rows: `broker`, `physical_offset` and `store_timestamp` of `messages`.
@@ -108,14 +108,14 @@ def bodies_in_rows(rows: pa.Table) -> Bodies:
 
 
 def read_bodies_of(rows: pa.Table, store: PackStore) -> Bodies:
-    """Return the bodies of rows.
+    """Read the bodies of rows from packs.
 
     Args:
         rows: `body_ref`, `body_size` and `body_crc` of `messages`.
-        store: the lake's packs.
+        store: packs of the lake.
 
     Raises:
-        PackStoreError: The packs cannot be reached at all.
+        PackStoreError: The packs cannot be reached.
     """
     places = rows.select(["body_ref", "body_crc", "body_size"]).combine_chunks()
     packs = pc.struct_field(places.column("body_ref"), "pack")
@@ -144,7 +144,7 @@ def _batches(places: pa.Table) -> Sequence[tuple[int, pa.RecordBatch]]:
 
 
 def _read(batch: pa.RecordBatch, numbers: Array, store: PackStore, errors: dict[int, str]) -> pa.Array:
-    """Return the bodies of a batch; where one cannot be had, each is read by itself."""
+    """Return the bodies of a batch. If one of them cannot be read, each is read separately."""
     cache = FrameCache()
     try:
         parts = [some.column("body") for some in batches_with_bodies(batch, store, cache)]

@@ -1,4 +1,4 @@
-"""A replay's plan: which messages are sent and where to. It is fixed before the first one is sent."""
+"""Plan of a replay: the messages to send and their target. It is fixed before the first message is sent."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 
 class QueueMapping(StrEnum):
-    """How the queue of a message in the target follows from the message."""
+    """Rule that assigns a message to a queue of the target."""
 
     SAME = "same"
-    """The queue of the same number, of the broker of the same name, or of the first one where there is none."""
+    """The queue of the same number, on the broker of the same name, or on one that its name determines."""
     KEY = "key"
-    """By a hash of its first key: messages of one key share a queue."""
+    """By a hash of the message's first key: messages of one key share a queue."""
     SHARDING_KEY = "sharding-key"
-    """By a hash of the property `__SHARDINGKEY`, as ordered producers set it."""
+    """By a hash of the property `__SHARDINGKEY`, which ordered producers set."""
 
 
 class LogRange(NamedTuple):
-    """A stretch of a store's log, in physical offsets; the end is not part of it."""
+    """Range of a store's log, in physical offsets; the end is exclusive."""
 
     broker: str
     start: int
@@ -28,7 +28,7 @@ class LogRange(NamedTuple):
 
 
 class QueueEnd(NamedTuple):
-    """A queue of the target, and where it ended when the plan was made."""
+    """Queue of the target, with its end when the plan was made."""
 
     topic: str
     broker: str
@@ -38,13 +38,13 @@ class QueueEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the messages go.
+    """Target of the messages.
 
     Attributes:
-        name_servers: `host:port` of each, with semicolons between.
-        topic: the topic for all of them; None for the topic that each was sent to at first.
-        mapping: how their queues follow.
-        queues: of all topics that get a message.
+        name_servers: `host:port` of each, separated by semicolons.
+        topic: topic for all messages; None for the original topic of each.
+        mapping: rule that assigns messages to queues.
+        queues: queues of all topics that receive messages.
     """
 
     name_servers: str
@@ -55,24 +55,25 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What is sent and where to.
+    """Messages to send and their target.
 
     Attributes:
-        replay_id: names the replay.
-        created_at: when the plan was made, UTC.
-        condition: SQL about a row of `messages` that is sent.
-        parts: each a few stretches of logs, in the order in which they are sent.
-        messages: how many rows of `messages` the parts have, before `limit`.
-        bytes: of their stored records.
-        limit: only the first so many; 0 for all.
-        target: where the messages go.
-        batch_bytes: of a batch, at most, unless one message is larger.
-        command: the selection in words, for a person.
-        is_changed: the messages are in `replay_rows`, as they are sent; the condition is on that table.
-        rate: messages per second at which it begins; 0 for no limit.
-        speed: of the pace at which the messages were stored; 0 for no such limit.
-        lag_limit: a group, and how many messages it may have to consume; None for no such limit.
-        selection: SQL about a row of `messages` by which they were chosen, before anything was changed.
+        replay_id: id of the replay.
+        created_at: time at which the plan was made, UTC.
+        condition: SQL condition on rows of `messages` that are sent.
+        parts: each a few ranges of logs, in the order of sending.
+        messages: number of rows of `messages` in the parts, before `limit`.
+        bytes: size of their stored records.
+        limit: number of messages to send, the first ones; 0 for all.
+        target: target of the messages.
+        batch_bytes: maximum size of a batch; a larger message is a batch of its own.
+        command: the selection in words, for users.
+        is_changed: True if the messages are in `replay_rows`, as they are sent; the condition then applies to that
+            table.
+        rate: initial limit in messages per second; 0 for no limit.
+        speed: factor of the original pace; 0 for no such limit.
+        lag_limit: a group, and the largest number of messages that it may have to consume; None for no such limit.
+        selection: SQL condition on rows of `messages` by which they were chosen, before any change.
     """
 
     replay_id: str
@@ -93,5 +94,5 @@ class ReplayPlan:
 
     @property
     def wanted(self) -> int:
-        """How many messages are sent."""
+        """Number of messages to send."""
         return min(self.messages, self.limit) if self.limit else self.messages

@@ -1,6 +1,6 @@
-"""A replay's plan as JSON, as the table `replays` keeps it.
+"""A replay's plan as JSON, as stored in the table `replays`.
 
-Whoever can write to the lake can change that text. So every field is checked before anything is sent by it.
+Anyone who can write to the lake can change that text. Every field is therefore checked before anything is sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REPLAY_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def plan_to_json(plan: ReplayPlan) -> str:
-    """Return a plan as text; `plan_from_json` reads it."""
+    """Return a plan as text, which `plan_from_json` can read."""
     fields = asdict(plan) | {"created_at": plan.created_at.isoformat()}
     return json.dumps({"version": VERSION} | fields, ensure_ascii=False)
 
@@ -33,7 +33,7 @@ def plan_from_json(text: str) -> ReplayPlan:
     """Read a plan.
 
     Raises:
-        ReplayError: if this version cannot read it.
+        ReplayError: if this version cannot read the plan.
     """
     try:
         fields = _object(json.loads(text), "the plan")
@@ -42,8 +42,8 @@ def plan_from_json(text: str) -> ReplayPlan:
     version = fields.get("version")
     if type(version) is int and version != VERSION:
         raise ReplayError(
-            f"the plan is of version {_shown(version)}, and this program reads version {VERSION}: resume the replay "
-            "with the program that began it"
+            f"the plan has version {_shown(version)}, and this program reads version {VERSION}. Resume the replay "
+            "with the program that planned it"
         )
     _integer(fields, "version", VERSION, VERSION)
     return ReplayPlan(
@@ -157,7 +157,7 @@ def _integer(fields: dict[str, Any], name: str, minimum: int = 0, maximum: int =
 def _number(fields: dict[str, Any], name: str) -> float:
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_NUMBER:
-        raise _wrong(name, "a number from 0 on", value)
+        raise _wrong(name, "a number of at least 0", value)
     return float(value)
 
 
@@ -172,6 +172,6 @@ def _unreadable(why: str) -> ReplayError:
 def _shown(value: object) -> str:
     try:
         text = repr(value)
-    except ValueError:  # a number of more digits than Python prints
+    except ValueError:  # a number with more digits than Python prints
         return "a number of too many digits"
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

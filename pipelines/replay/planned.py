@@ -1,4 +1,4 @@
-"""The messages of a plan, part by part, as they are sent."""
+"""Messages of a plan, part by part, as they are sent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from commitlake.schemas.tables.replay_messages import Outcome
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessages:
-    """The messages of a plan.
+    """Messages of a plan.
 
     Attributes:
-        plan: what is sent.
-        table: the lake's `messages`, or `replay_rows` where the replay changes or copies them; before that is done,
-            `messages` as copied from a log or from topics.
-        packs: the lake's packs; None where the table has the bodies.
+        plan: the plan.
+        table: the lake's `messages`, or `replay_rows` if the replay changes or copies messages; before these are
+            written, `messages` as copied from a log or from topics.
+        packs: the lake's packs; None if the table has the bodies.
     """
 
     plan: ReplayPlan
@@ -32,11 +32,11 @@ class PlannedMessages:
     packs: PackStore | None
 
     def rows(self, number: int, before: int) -> pa.Table:
-        """Return the rows of a part, in the order in which they are sent.
+        """Return the rows of a part, in the order of sending.
 
         Args:
-            number: of the part.
-            before: how many messages the parts before it have; the plan's limit counts them.
+            number: index of the part.
+            before: number of messages in the parts before it, which count for the plan's limit.
 
         Returns:
             `parts.COLUMNS` of `messages`.
@@ -50,10 +50,10 @@ class PlannedMessages:
         return rows.slice(0, max(0, plan.limit - before)) if plan.limit else rows
 
     def bodies(self, rows: pa.Table) -> Bodies:
-        """Return the bodies of some of these rows.
+        """Return the bodies of rows that `rows` returned.
 
         Raises:
-            PackStoreError: if the packs cannot be reached at all.
+            PackStoreError: if the packs cannot be reached.
         """
         if self.plan.is_changed:
             return bodies_of_changed(rows)
@@ -61,12 +61,12 @@ class PlannedMessages:
 
     @property
     def failure(self) -> Outcome:
-        """What becomes of a message that has no body to be sent."""
+        """Outcome of a message whose body cannot be sent."""
         return Outcome.NOT_CHANGED if self.plan.is_changed else Outcome.NO_BODY
 
 
 def open_planned(lake: LakePaths, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:
-    """Return the messages of a plan that the ledger has.
+    """Open the messages of a plan from the ledger.
 
     Raises:
         LakeError: if the lake cannot be read.

@@ -1,4 +1,4 @@
-"""Makes the plan of a replay: counts what is chosen, cuts it into parts, and looks where the target's queues end."""
+"""Makes the plan of a replay: counts the chosen messages, divides them into parts, reads the target's queue ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from commitlake.schemas.remoting.routes import MessageQueue, publish_queues
 from commitlake.schemas.times import EPOCH
 
 STRETCH_BYTES = 16 << 20
-"""Of a log, for the smallest part: all of a part's messages are in memory at the same time."""
+"""Size of the log range of the smallest part. All messages of a part are in memory at the same time."""
 PART_BYTES = 16 << 20
 PART_MESSAGES = 50_000
 DEFAULT_BATCH_BYTES = 512 << 10
@@ -32,18 +32,18 @@ DEFAULT_BATCH_BYTES = 512 << 10
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """What a dry run tells of one queue of the lake.
+    """Chosen messages of one queue of the lake, for a dry run.
 
     Attributes:
-        broker: the store.
-        topic: where the messages are stored.
-        queue_id: likewise.
-        messages: how many are chosen.
-        bytes: of their stored records.
-        first_offset: queue offset of the first.
-        last_offset: queue offset of the last.
-        first_at: when the first was stored; None where the lake knows the time of none of them.
-        last_at: when the last was stored; likewise.
+        broker: name of the store.
+        topic: topic that stores the messages.
+        queue_id: queue that stores the messages.
+        messages: number of chosen messages.
+        bytes: size of their stored records.
+        first_offset: queue offset of the first one.
+        last_offset: queue offset of the last one.
+        first_at: store time of the first one; None if none has a store time.
+        last_at: store time of the last one; likewise.
     """
 
     broker: str
@@ -58,14 +58,14 @@ class QueueChoice:
 
 
 def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
-    """Return what is chosen of each queue, by store, topic and queue.
+    """Count the chosen messages of each queue, sorted by store, topic and queue.
 
     Args:
-        table: `messages`.
+        table: the table `messages`.
         condition: from `selection.condition`.
 
     Raises:
-        QueryError: if the table cannot be read, or the condition not be understood.
+        QueryError: if the table cannot be read, or the condition is invalid.
     """
     sql = (
         "SELECT broker, topic, queue_id, count(*) AS messages, sum(size) AS bytes, min(queue_offset) AS first_offset, "
@@ -76,17 +76,13 @@ def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
 
 
 def cut_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
-    """Return stretches of logs that hold all that is chosen, in the order in which they are sent.
+    """Return ranges of logs that hold all chosen messages, in the order of sending.
 
-    A part is as large as a process may hold. Stretches of one store are in the order of its log, and those of several
-    stores in the order of their times.
-
-    Args:
-        table: `messages`.
-        condition: from `selection.condition`.
+    A part is as large as a process may hold in memory. Ranges of one store are in the order of its log, and those of
+    several stores in the order of their times.
 
     Raises:
-        QueryError: as `count_choice` does.
+        QueryError: in the cases of `count_choice`.
     """
     sql = (
         f"SELECT broker, physical_offset / {STRETCH_BYTES} AS stretch, min(physical_offset) AS first, "
@@ -103,7 +99,7 @@ class _Stretch(NamedTuple):
 
 
 def _by_time(rows: pa.Table) -> list[_Stretch]:
-    """Return the stretches by the newest time that their stores have come to."""
+    """Return the ranges, sorted by the largest time so far in each store."""
     newest: dict[str, datetime.datetime] = {}
     found = []
     for row in rows.to_pylist():
@@ -122,7 +118,7 @@ def _parts(stretches: Iterable[_Stretch]) -> Iterator[tuple[LogRange, ...]]:
             yield tuple(ranges)
             ranges, messages, size = [], 0, 0
         if ranges and ranges[-1].broker == where.broker:
-            ranges[-1] = ranges[-1]._replace(end=where.end)  # between them, nothing is chosen
+            ranges[-1] = ranges[-1]._replace(end=where.end)  # nothing is chosen between them
         else:
             ranges.append(where)
         messages += more
@@ -136,11 +132,11 @@ def topics_of(choice: Sequence[QueueChoice], target_topic: str | None, origins: 
 
     Args:
         choice: from `count_choice`.
-        target_topic: for all messages; None for the topic of each.
-        origins: the topics that dead letters and retries were sent to at first.
+        target_topic: topic for all messages; None for the original topic of each.
+        origins: original topics of dead letters and retries.
 
     Raises:
-        ReplayError: if one of them is not for applications.
+        ReplayError: if one of them is not a topic of applications.
     """
     if target_topic is not None:
         topics = {target_topic}
@@ -149,16 +145,16 @@ def topics_of(choice: Sequence[QueueChoice], target_topic: str | None, origins: 
         topics = {topic for topic in stored if kind_of(topic) is Kind.NORMAL} | set(origins)
     for topic in topics:
         if kind_of(topic) is not Kind.NORMAL:
-            raise ReplayError(f"{topic} is a topic of the broker's own: messages are not sent to it")
+            raise ReplayError(f"{topic} is a system topic of the broker: messages cannot be sent to it")
     return sorted(topics)
 
 
 def origin_topics(table: DeltaTable, condition: str) -> list[str]:
-    """Return the topics that the dead letters and retries of a choice were sent to at first, sorted.
+    """Return the original topics of the chosen dead letters and retries, sorted.
 
     Raises:
-        QueryError: as `count_choice` does.
-        ReplayError: if one of them does not tell its topic.
+        QueryError: in the cases of `count_choice`.
+        ReplayError: if the original topic of one of them is not known.
     """
     failed = f"kind IN ('{Kind.DLQ}', '{Kind.RETRY}')"
     sql = (
@@ -169,21 +165,21 @@ def origin_topics(table: DeltaTable, condition: str) -> list[str]:
     for row in found:
         if row["origin"] is None:
             raise ReplayError(
-                f"{row['messages']:,} messages do not tell which topic they were sent to at first, {row['msg_id']} "
-                "among them: name one with --to-topic, or leave them out with --where"
+                f"the original topic of {row['messages']:,} messages is not known, such as of {row['msg_id']}: give a "
+                "topic with --to-topic, or leave these messages out with --where"
             )
     return sorted(row["origin"] for row in found)
 
 
 def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[QueueEnd, ...]:
-    """Return the queues of topics that messages can be sent to, and where each ends now.
+    """Return the queues of topics to which messages can be sent, with their current ends.
 
     Args:
-        client: of the target.
-        topics: their names.
+        client: client of the target.
+        topics: names of the topics.
 
     Raises:
-        TargetError: if the target has no such topic, or no queue of it that can be written.
+        TargetError: if the target has no such topic, or no queue of it that accepts messages.
         RocketMQError: if it does not answer.
     """
     found: list[QueueEnd] = []
@@ -192,7 +188,7 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
             queues = publish_queues(topic, client.puller.routing.route(topic))
         except NoRouteError:
             raise TargetError(
-                f"the target has no topic {topic}: make it with the queues that it is to have (mqadmin updateTopic), "
+                f"the target has no topic {topic}: create it with as many queues as needed (mqadmin updateTopic), "
                 "or send to another one with --to-topic"
             ) from None
         if not queues:
@@ -204,16 +200,16 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
 
 
 def check_queue_numbers(choice: Sequence[QueueChoice], target: Target) -> None:
-    """Refuse a target that lacks a queue of the same number, where queues follow by number.
+    """Refuse a target that lacks a queue of the same number, if queues are assigned by number.
 
-    Dead letters and retries that go to the topics that they were sent to at first are looked at when they are sent.
+    Dead letters and retries that go to their original topics are only checked when they are sent.
 
     Args:
         choice: from `count_choice`.
-        target: where the messages go.
+        target: target of the messages.
 
     Raises:
-        TargetError: naming the first queue.
+        TargetError: names the first missing queue.
     """
     if target.mapping is not QueueMapping.SAME:
         return
@@ -229,7 +225,7 @@ def check_queue_numbers(choice: Sequence[QueueChoice], target: Target) -> None:
 
 
 def new_replay_id(now: datetime.datetime) -> str:
-    """Return a name for a replay that no other one has, and that tells its time."""
+    """Return a unique name for a replay, which begins with its time."""
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
@@ -249,9 +245,9 @@ def make_plan(
         choice: from `count_choice`.
         parts: from `cut_parts`.
         condition: from `selection.condition`.
-        target: where the messages go.
-        limit: only the first so many; 0 for all.
-        batch_bytes: of a batch, at most.
+        target: target of the messages.
+        limit: number of messages to send, the first ones; 0 for all.
+        batch_bytes: maximum size of a batch.
         command: the selection in words.
     """
     now = datetime.datetime.now(datetime.UTC)
@@ -274,7 +270,7 @@ def plan_of_changed(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
     """Return the plan of a replay whose messages have been written to `replay_rows`.
 
     Args:
-        plan: the one by which they were written; its limit has been applied.
+        plan: the plan by which they were written; its limit has been applied.
         changed: the table `replay_rows`.
 
     Raises:

@@ -1,7 +1,7 @@
-"""A replay from its plan to its end: part by part, all queues at the same time, each message once.
+"""Sends a replay: part by part, all queues at the same time, each message once.
 
-    part → rows → without those whose outcome is known, or that are in the target already
-         → waves, as long as the pace allows → for each queue of the target, batch after batch → rows of the ledger
+    part → rows → without those that have an outcome or are in the target already
+         → waves of a few seconds → for each queue of the target, batch after batch → rows of the ledger
 
 The next part is read and encoded while one is sent.
 """
@@ -34,18 +34,18 @@ from commitlake.schemas.tables.replays import ReplayEvent
 
 MAX_BATCH_MESSAGES = 1000
 _WAVE_SECONDS = 5.0
-"""Of a pace: how often what was sent is written to the ledger, where it goes slowly."""
+"""Time between writes to the ledger if the rate is low."""
 _MAX_THREADS = 16
 _KEPT = ("broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a replay runs, beside its plan.
+    """Settings of a run that are not in the plan.
 
     Attributes:
-        patience_seconds: how long the target may not answer, or may refuse everything.
-        speed: of the pace at which the messages were stored; 0 for no such limit.
+        patience_seconds: time for which the target may not answer, or may refuse everything.
+        speed: factor of the original pace; 0 for no such limit.
     """
 
     patience_seconds: float = 600.0
@@ -54,15 +54,15 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part that is ready to be sent; its rows are by queue of the target, then in order.
+    """A part that is ready to be sent. Its rows are sorted by queue of the target, then by order.
 
     Attributes:
-        number: of the part in the plan.
-        rows: of `messages`.
-        lanes: int64, the number of each row's queue.
-        stored_ms: int64, when each was stored.
-        encoded: the messages as bytes.
-        errors: by row, why it cannot be sent.
+        number: index of the part in the plan.
+        rows: rows of `messages`.
+        lanes: int64, index of each row's queue.
+        stored_ms: int64, store time of each row.
+        encoded: the encoded messages.
+        errors: by row, the reason why it cannot be sent.
     """
 
     number: int
@@ -74,15 +74,15 @@ class _Part:
 
 
 class ReplayRun:
-    """Sends what a plan says.
+    """Sends the messages of a plan.
 
     Args:
         lake: The lake.
-        messages: What is sent.
-        client: Of the target.
-        pace: How fast.
-        settings: How else.
-        on_progress: Is called now and then with what has been done so far.
+        messages: Messages to send.
+        client: Client of the target.
+        pace: Limits of the rate.
+        settings: Further settings.
+        on_progress: Called now and then with the numbers so far.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class ReplayRun:
         """Send until all messages have an outcome, or until the pace is stopped.
 
         Args:
-            is_resumed: A process has begun to send before.
+            is_resumed: True if a process has begun to send before.
 
         Returns:
-            How many messages were sent, and how many could not be, in all.
+            The total numbers of messages that were sent, and that could not be.
 
         Raises:
-            ReplayError: if it cannot go on; the ledger has all that was done.
+            ReplayError: if it cannot continue; the ledger has all that was done.
             QueryError: if the lake cannot be read.
         """
         plan = self._plan
@@ -132,16 +132,16 @@ class ReplayRun:
         return self._counts
 
     def _check_all_were_there(self) -> None:
-        """Refuse an end at which messages of the plan have no outcome: a job has taken their rows out of the lake."""
+        """Raise an error if messages of the plan have no outcome because a job has deleted their rows from the lake."""
         found, wanted = self._counts.sent + self._counts.failed, self._plan.wanted
         if found < wanted:
             raise MessagesGoneError(
-                f"expected the {wanted:,} messages of the plan in the lake, found {found:,}: the others were taken out "
-                "of it after the plan was made, and are not sent"
+                f"expected the {wanted:,} messages of the plan in the lake, found {found:,}: the others were deleted "
+                "from it after the plan was made, and are not sent"
             )
 
     def _send_parts(self, *, is_resumed: bool) -> bool:
-        """Send part after part; whether all were sent."""
+        """Send part after part. Returns whether all were sent."""
         known = self._ledger.parts()
         first = max(known, default=0)
         before = sum(count for part, count in known.items() if part < first)
@@ -173,15 +173,15 @@ class ReplayRun:
         return True
 
     def _find_sent(self, senders: Sequence[QueueSender], pool: ThreadPoolExecutor) -> dict[Origin, tuple[int, int]]:
-        """Return what the process before has sent and not written down, by queue and queue offset."""
+        """Return messages that an earlier process has sent but not recorded, with queue index and queue offset."""
         found = pool.map(QueueSender.find, senders)
         return {origin: (number, offset) for number, offsets in enumerate(found) for origin, offset in offsets.items()}
 
     def _prepare(self, number: int, before: int, done: set[Origin]) -> tuple[_Part, int]:
-        """Read and encode a part; also how many messages the plan has up to its end."""
+        """Read and encode a part. Returns it with the number of messages of the plan up to its end."""
         plan = self._plan
         rows = self._messages.rows(number, before)
-        behind = before + rows.num_rows
+        end = before + rows.num_rows
         if done:
             rows = rows.filter(pa.array([origin not in done for origin in _origins(rows)], pa.bool_()))
         topics = target_topics(rows, plan.target.topic)
@@ -190,12 +190,10 @@ class ReplayRun:
         rows, lanes = rows.take(pa.array(order)), lanes[order]
         bodies = self._messages.bodies(rows)
         encoded = encode_part(rows, bodies.values, plan.replay_id)
-        # A message whose time the lake does not know goes with the one before it, so that a pace does not wait for it.
+        # A message without a store time takes the time of the one before it, so that a pace does not wait for it.
         known = pc.fill_null_backward(pc.fill_null_forward(rows.column("store_timestamp")))
         times = known.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0)
-        return _Part(
-            number, rows, lanes, times.to_numpy() // 1000, encoded, {**bodies.errors, **encoded.refused}
-        ), behind
+        return _Part(number, rows, lanes, times.to_numpy() // 1000, encoded, {**bodies.errors, **encoded.refused}), end
 
     def _send_part(
         self,
@@ -204,12 +202,12 @@ class ReplayRun:
         there: Mapping[Origin, tuple[int, int]],
         pool: ThreadPoolExecutor,
     ) -> bool:
-        """Send a part and write down what became of it; whether all of it was sent."""
-        left = self._settle(part, there)
+        """Send a part and record the outcomes. Returns whether all of it was sent."""
+        left = self._record_unsent(part, there)
         return all(self._send_wave(part, wave, senders, pool) for wave in self._waves(part, left))
 
-    def _settle(self, part: _Part, there: Mapping[Origin, tuple[int, int]]) -> Array:
-        """Write down the messages that need not be sent, or cannot be; the numbers of the others."""
+    def _record_unsent(self, part: _Part, there: Mapping[Origin, tuple[int, int]]) -> Array:
+        """Record the messages that need not or cannot be sent. Returns the row numbers of the others."""
         landings: list[Landing] = []
         lanes = part.lanes.copy()
         if there:
@@ -227,12 +225,12 @@ class ReplayRun:
         self._write(part, landings, lanes)
         for landing in landings:
             self._count(landing)
-        settled = np.concatenate([landing.rows for landing in landings]) if landings else np.empty(0, np.int64)
-        left: Array = np.setdiff1d(np.arange(part.rows.num_rows), settled)
+        recorded = np.concatenate([landing.rows for landing in landings]) if landings else np.empty(0, np.int64)
+        left: Array = np.setdiff1d(np.arange(part.rows.num_rows), recorded)
         return left
 
     def _waves(self, part: _Part, rows: Array) -> Iterator[Array]:
-        """Yield rows that are sent and written down together: all, or those of a few seconds of a slow pace."""
+        """Yield rows that are sent and recorded together: all, or those of a few seconds at a low rate."""
         times = part.stored_ms[rows]
         while len(rows):
             rate, speed = self._pace.rate, self._settings.speed
@@ -258,7 +256,7 @@ class ReplayRun:
         ]
         try:
             wait(work, return_when=FIRST_EXCEPTION)
-        finally:  # an interruption, too: what has been sent by then is written down
+        finally:  # also after an interruption: what has been sent by then is recorded
             if any(not future.done() or future.exception() for future in work):
                 self._pace.stop()
             wait(work)
@@ -280,7 +278,7 @@ class ReplayRun:
                 for landing in sender.send(batch, origin_of):
                     landings.append(landing)
                     self._count(landing)
-            except StoppedError:  # whoever resumes the replay looks whether the batch is there
+            except StoppedError:  # the run that resumes the replay checks whether the batch was stored
                 return False
             rows = rows[len(batch) :]
         return True
@@ -325,12 +323,12 @@ def _origins(rows: pa.Table) -> Iterator[Origin]:
 
 
 def _repeated(values: Sequence[object], sizes: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """Return each value as often as the size beside it says."""
+    """Repeat each value as often as the size at the same index says."""
     return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
 
 
 def _with_earlier(is_chosen: Array, lanes: Array) -> Array:
-    """Choose what stands before a chosen row of the same lane, too; rows are by lane."""
+    """Also choose rows before a chosen row of the same lane; rows are sorted by lane."""
     places = np.arange(len(lanes))
     last = np.full(int(lanes.max()) + 1, -1)
     np.maximum.at(last, lanes[is_chosen], places[is_chosen])

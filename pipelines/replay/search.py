@@ -1,4 +1,4 @@
-"""Messages of a replay in the target, found by what each of them carries."""
+"""Finds messages of a replay in the target by the properties that a replay adds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.2
 
 
 class Origin(NamedTuple):
-    """What a message was sent again from."""
+    """Location from which a message was sent again."""
 
     broker: str
     physical_offset: int
@@ -32,23 +32,23 @@ def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -
 
     Args:
         puller: reads the target.
-        queue: of the target.
-        start: the first queue offset that is looked at.
-        replay_id: the replay's.
+        queue: queue of the target.
+        start: the first queue offset to read.
+        replay_id: id of the replay.
 
     Raises:
-        TargetError: if the queue ends before `start`: it is not the queue that it was.
-        RocketMQError: as `Puller.read` does.
+        TargetError: if the queue ends before `start`, so that it is no longer the same queue.
+        RocketMQError: in the cases of `Puller.read`.
     """
     end = puller.max_offset(queue)
     if end < start:
         raise TargetError(
-            f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at {end}, and ended at {start} "
-            "before: the topic was deleted and made again, or the broker has lost messages. Plan a new replay"
+            f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at {end}, but ended at {start} "
+            "before: the topic was deleted and created again, or the broker has lost messages. Plan a new replay"
         )
     while start < end:
         result = puller.pull(queue, start, max_messages=_MESSAGES)
-        if result.next_offset <= start:  # it must not pass for a message that is not there
+        if result.next_offset <= start:  # a queue that cannot be read must not look like one without messages
             raise ProtocolError(
                 f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected messages from offset "
                 f"{start} to {end}, found {result.status.name}"
@@ -63,17 +63,17 @@ def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -
 def wait_until_queued(
     admin: Admin, broker_name: str, *, sleep: Callable[[float], object] = time.sleep, tries: int = 600
 ) -> None:
-    """Wait until all that a broker has in its log is in its queues, too: until then it cannot be found there.
+    """Wait until the queues of a broker have all messages of its log; before that, they cannot be found there.
 
     Args:
-        admin: asks the target.
-        broker_name: the broker.
-        sleep: waits for so many seconds.
-        tries: how often the broker is asked, at most.
+        admin: client of the target.
+        broker_name: name of the broker.
+        sleep: waits for a number of seconds.
+        tries: maximum number of requests.
 
     Raises:
-        ProtocolError: if the broker does not come that far.
-        RocketMQError: as `Admin.runtime` does.
+        ProtocolError: if the broker's queues do not catch up.
+        RocketMQError: in the cases of `Admin.runtime`.
     """
     wanted = None
     for _ in range(tries):
@@ -88,11 +88,11 @@ def wait_until_queued(
         if end - left >= wanted:
             return
         sleep(_LOOK_SECONDS)
-    raise ProtocolError(f"broker {broker_name}: its queues did not come to offset {wanted} of its log")
+    raise ProtocolError(f"broker {broker_name}: its queues did not reach offset {wanted} of its log")
 
 
 def origin_of(message: Message, replay_id: str) -> Origin | None:
-    """Return what a message was sent again from; None where it is not of this replay."""
+    """Return the origin of a message; None if it is not of this replay."""
     properties = message.properties
     if properties.get(REPLAY_ID) != replay_id:
         return None

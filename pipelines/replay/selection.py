@@ -1,10 +1,10 @@
-"""Which messages of a lake are sent again, as a condition in SQL.
+"""Chooses messages of a lake to send again, as a condition in SQL.
 
-A message may be in the log several times: as a half message or a delayed one in a topic of the broker's, in its own
-topic, and as retries and a dead letter of each group that failed on it. Only the record in its own topic is chosen,
-or the dead letter where dead letters are asked for, so that each message is sent once. Retries and dead letters are
-chosen where their topic is named, or all copies are asked for; messages that a replay has sent, where somebody asks for
-them. Half messages and delayed ones that wait are never chosen: they are not, or not yet, messages of their topic.
+A message may be in the log several times: as a half message or a delayed one in a topic of the broker, in its own
+topic, and as retries and a dead letter of each group that failed on it. Only the record in its own topic is chosen, or
+the dead letter if dead letters are asked for, so that each message is sent once. Retries and dead letters are chosen if
+their topic is named, or if all copies are asked for. Messages that a replay has sent are chosen only on request. Half
+messages and delayed messages that wait are never chosen: they are not, or not yet, messages of their topic.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ SENDABLE = (Kind.NORMAL, Kind.RETRY, Kind.DLQ)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages are sent again.
+    """Criteria for messages to send again.
 
     Attributes:
-        conditions: topics, queue, keys, brokers, kinds, store time and SQL; without kinds, those of the named topics
-            are meant, and normal messages where no topic is named.
-        tags: any of these.
+        conditions: topics, queue, keys, brokers, kinds, store time and SQL. Without kinds, the kinds of the named
+            topics are chosen, or normal messages if no topic is named.
+        tags: any of these tags.
         ids: any of these offset message ids or unique keys.
-        born: the time in `conditions` is when messages were born.
-        dead_letters_of: of this consumer group only, its dead letters.
-        offsets: of `(broker, topic, queue)`, the first queue offset that is chosen; other queues are not chosen at all.
-            None for all queues from their beginning.
-        has_replayed: also messages that a replay has sent.
+        born: True if the time in `conditions` applies to birth times.
+        dead_letters_of: a consumer group, to choose only its dead letters.
+        offsets: by `(broker, topic, queue)`, the first queue offset that is chosen; other queues are not chosen. None
+            for all queues from their beginning.
+        has_replayed: True to choose messages that a replay has sent, too.
     """
 
     conditions: Conditions
@@ -47,15 +47,15 @@ class Selection:
 
 
 def condition(selection: Selection) -> str:
-    """Return the condition on a row of `messages`.
+    """Return the SQL condition on rows of `messages`.
 
     Raises:
-        ReplayError: if a topic is asked for whose messages cannot be sent again.
+        ReplayError: if a topic is chosen whose messages cannot be sent again.
     """
     asked = selection.conditions
     for topic in asked.topics:
         if kind_of(topic) not in SENDABLE:
-            raise ReplayError(f"the topic {topic} is the broker's own: its records cannot be sent again")
+            raise ReplayError(f"the topic {topic} is a system topic of the broker: its records cannot be sent again")
     parts = predicates(_without_time(asked) if selection.born else asked, Engine.DELTALAKE)
     if selection.born:
         parts += _born(asked)
@@ -69,7 +69,7 @@ def condition(selection: Selection) -> str:
     if selection.ids:
         parts.append(f"({_one_of('msg_id', selection.ids)} OR {_one_of('unique_key', selection.ids)})")
     if selection.offsets is not None:
-        parts.append(_behind(selection.offsets))
+        parts.append(_from_offsets(selection.offsets))
     if not selection.has_replayed:
         parts.append(f"NOT array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})")
     return " AND ".join(parts)
@@ -92,7 +92,7 @@ def _one_of(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join(map(text_literal, values))})"
 
 
-def _behind(offsets: Mapping[tuple[str, str, int], int]) -> str:
+def _from_offsets(offsets: Mapping[tuple[str, str, int], int]) -> str:
     return any_of(
         [
             f"(broker = {text_literal(broker)} AND topic = {text_literal(topic)} AND queue_id = {queue_id} "

@@ -1,12 +1,13 @@
-"""One batch into one queue of the target, until it is certain which of its messages are there.
+"""Sends one batch to one queue of the target, and finds out which of its messages were stored.
 
     send → stored: done
-         → refused, for now: wait and send again
-         → refused, for good: each message by itself, so that one does not stop the others
-         → no answer, or an error in the broker: it may have stored it: look behind the queue's last known end, and send
-           what is not there
+         → refused for now: wait and send again
+         → refused for good: send each message separately, so that one does not stop the others
+         → no answer, or an error in the broker: it may have stored the batch; search from the queue's last known end,
+           and send the messages that are not there
 
-A batch is one write to the broker's log: what is there of it after a crash is its beginning, so the order is kept.
+A broker writes a batch to its log as a whole. After a crash, only the beginning of the batch may be there, so the order
+is kept.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _OF_TOPIC = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST}
 _FIRST_WAIT_SECONDS = 0.2
 _MAX_WAIT_SECONDS = 5.0
 _SETTLE_SECONDS = 1.0
-"""How long a broker may still be storing what it had read before its connection broke."""
+"""Time for which a broker may still be storing requests that it had read before its connection broke."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetClient:
-    """Clients of the target, which all queues share."""
+    """Clients of the target, shared by all queues."""
 
     producer: Producer
     puller: Puller
@@ -49,14 +50,14 @@ class TargetClient:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What became of some messages.
+    """Outcome of some messages.
 
     Attributes:
-        rows: int64, their numbers in the part.
-        outcome: what became of all of them.
-        queue_offsets: int64, where each is; None where they are not there.
-        attempts: how often they were sent.
-        error: why they are not there.
+        rows: int64, row numbers in the part.
+        outcome: outcome of all of them.
+        queue_offsets: int64, queue offset of each; None if they were not stored.
+        attempts: number of attempts to send them.
+        error: reason why they were not stored.
     """
 
     rows: Array
@@ -67,17 +68,17 @@ class Landing:
 
 
 class QueueSender:
-    """Sends to one queue, one batch after the other; for one thread.
+    """Sends to one queue, batch after batch; for one thread.
 
     Args:
-        client: Sends, reads and asks.
-        queue: Of the target.
-        end: Every message of the replay that was sent before stands before this queue offset, or its row is known.
-        replay_id: The replay's.
-        patience_seconds: How long the target may not answer, or may refuse everything.
-        is_stopped: Tells whether nobody waits for the target any longer.
-        sleep: Waits for so many seconds.
-        clock: Seconds that only rise.
+        client: Clients of the target.
+        queue: Queue of the target.
+        end: Queue offset before which all messages of the replay are known; unrecorded ones can only be at or after it.
+        replay_id: Id of the replay.
+        patience_seconds: Time for which the target may not answer, or may refuse everything.
+        is_stopped: Returns True when the replay is to stop.
+        sleep: Waits for a number of seconds.
+        clock: Returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -98,13 +99,13 @@ class QueueSender:
         self._is_stopped = is_stopped
 
     def find(self) -> dict[Origin, int]:
-        """Return the replay's messages that may be there without anybody knowing, by their queue offsets.
+        """Return the queue offsets of the replay's messages that may have been stored without an answer.
 
         Raises:
-            TargetError: if the queue is not what it was.
+            TargetError: if the queue is no longer the same.
             TargetGoneError: if the target does not answer.
         """
-        return self._patiently(self._find)
+        return self._retry(self._find)
 
     def _find(self) -> dict[Origin, int]:
         wait_until_queued(self._client.admin, self.queue.broker_name, sleep=self._sleep)
@@ -112,20 +113,20 @@ class QueueSender:
         return {origin: message.queue_offset for origin, message in found}
 
     def send(self, batch: Batch, origin_of: Callable[[int], Origin]) -> Iterator[Landing]:
-        """Send a batch, and yield what becomes of its messages as soon as it is known.
+        """Send a batch, and yield the outcomes of its messages as soon as they are known.
 
         Args:
             batch: Messages of a part.
-            origin_of: Tells what the message of a row was.
+            origin_of: Returns the origin of the message of a row.
 
         Raises:
-            TargetError: if the topic is gone, or the queue is not what it was.
+            TargetError: if the topic is gone, or the queue is no longer the same.
             TargetGoneError: if the target refuses everything, or does not answer, for too long.
             StoppedError: if the replay is stopped while it waits for the target.
         """
         attempts = 0
         is_alone = False
-        patience = self._start_patience()
+        retries = self._start_retries()
         while True:
             attempts += 1
             try:
@@ -139,7 +140,7 @@ class QueueSender:
                     yield from self._refuse(batch, origin_of, attempts, error)
                     return
                 problem: Exception = error
-                is_in_doubt = error.code == ResponseCode.SYSTEM_ERROR  # which may come after it has stored them
+                is_in_doubt = error.code == ResponseCode.SYSTEM_ERROR  # it may come after the broker has stored them
             except (UnreachableError, NoRouteError, ProtocolError) as error:
                 problem, is_in_doubt = error, True
             else:
@@ -152,12 +153,12 @@ class QueueSender:
                 batch = batch.without(found.rows.tolist())
                 if not len(batch):
                     return
-            patience.wait_after(problem, f"{queue_text(self.queue)}: not sent")
+            retries.wait_after(problem, f"{queue_text(self.queue)}: not sent")
 
     def _refuse(
         self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int, error: RefusedError
     ) -> Iterator[Landing]:
-        """Send each message by itself, so that one that is refused does not stop the others; give up a single one."""
+        """Send each message separately, so that a refused one does not stop the others. Give up a single one."""
         if len(batch) == 1:
             yield Landing(batch.rows, Outcome.REFUSED, None, attempts, str(error))
             return
@@ -168,7 +169,7 @@ class QueueSender:
         producer = self._client.producer
         post = producer.send_encoded_alone if is_alone else producer.send_encoded
         first = post(self.queue, batch.body(), batch.sys_flag)
-        if not self._end <= first <= MAX_QUEUE_OFFSET:  # the ledger must not have a place where the messages are not
+        if not self._end <= first <= MAX_QUEUE_OFFSET:  # the ledger must not have a wrong offset
             raise ProtocolError(
                 f"queue {self.queue.queue_id} of {self.queue.topic} on {self.queue.broker_name}: expected messages to "
                 f"be stored at offset {self._end} or later, found {first}"
@@ -180,28 +181,28 @@ class QueueSender:
             raise TargetError(f"{self.queue.topic}: {error}") from None
 
     def _look_for(self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int) -> Landing:
-        """Return which messages of a batch are there although no answer has said so."""
+        """Return the messages of a batch that were stored although no answer confirmed it."""
         self._sleep(_SETTLE_SECONDS)
         there = self.find()
         places = {row: there[origin] for row in batch.rows.tolist() if (origin := origin_of(row)) in there}
         rows, offsets = np.array(list(places), np.int64), np.array(list(places.values()), np.int64)
         return Landing(rows, Outcome.FOUND, offsets, attempts)
 
-    def _patiently(self, ask: Callable[[], dict[Origin, int]]) -> dict[Origin, int]:
-        """Ask again and again while the target does not answer."""
-        patience = self._start_patience()
+    def _retry(self, ask: Callable[[], dict[Origin, int]]) -> dict[Origin, int]:
+        """Repeat a request until the target answers."""
+        retries = self._start_retries()
         while True:
             try:
                 return ask()
             except (UnreachableError, NoRouteError, ProtocolError, RefusedError) as error:
-                patience.wait_after(error, f"{queue_text(self.queue)}: no answer")
+                retries.wait_after(error, f"{queue_text(self.queue)}: no answer")
 
-    def _start_patience(self) -> _Patience:
-        return _Patience(self._patience, self._is_stopped, self._sleep, self._clock)
+    def _start_retries(self) -> _RetryWaits:
+        return _RetryWaits(self._patience, self._is_stopped, self._sleep, self._clock)
 
 
-class _Patience:
-    """Longer and longer waits for the target, until it has been away for too long."""
+class _RetryWaits:
+    """Waits of growing length between attempts, up to a total time."""
 
     def __init__(
         self,
@@ -215,21 +216,21 @@ class _Patience:
         self._wait = _FIRST_WAIT_SECONDS
 
     def wait_after(self, problem: Exception, what: str) -> None:
-        """Wait until it is worth another attempt.
+        """Wait before the next attempt.
 
         Args:
-            problem: what kept the last one from succeeding.
-            what: which queue, and what has not happened.
+            problem: error of the last attempt.
+            what: the queue and the failed step, for messages.
 
         Raises:
-            TargetGoneError: if there have been attempts for long enough.
-            StoppedError: if somebody has stopped the replay.
+            TargetGoneError: if the total time has passed.
+            StoppedError: if the replay was stopped.
         """
         if self._is_stopped():
             raise StoppedError(f"{what}: {problem}") from None
         if self._clock() > self._deadline:
             raise TargetGoneError(
-                f"{what} for {self._seconds:.0f} s: {problem}. 'commitlake replay resume' goes on"
+                f"{what} for {self._seconds:.0f} s: {problem}. 'commitlake replay resume' continues the replay"
             ) from None
         self._sleep(self._wait)
         self._wait = min(2 * self._wait, _MAX_WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""Where the messages of a replay stand in the target: runs of offsets that follow one another, queue by queue."""
+"""Offsets of a replay's messages in the target, as runs of consecutive offsets for each queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class Run(NamedTuple):
-    """Offsets of a queue from `start` to before `end`, all of them of the replay."""
+    """Consecutive offsets of a queue, from `start` to before `end`, all of them of the replay."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ Runs = dict[MessageQueue, list[Run]]
 
 
 def read_sent_runs(lake: LakePaths, replay_id: str) -> Runs:
-    """Return the runs that `replay_messages` tells.
+    """Return the runs in `replay_messages`.
 
     Raises:
         QueryError: The table cannot be read.
@@ -41,26 +41,26 @@ def read_sent_runs(lake: LakePaths, replay_id: str) -> Runs:
         f"FROM replay_messages WHERE replay_id = {text_literal(replay_id)} AND target_offset IS NOT NULL"
     )
     sql = (
-        f"SELECT {queue}, min(target_offset) AS first, max(target_offset) + 1 AS behind FROM ({numbered}) "
+        f"SELECT {queue}, min(target_offset) AS first, max(target_offset) + 1 AS next_offset FROM ({numbered}) "
         f"GROUP BY {queue}, run ORDER BY {queue}, first"
     )
     runs: Runs = {}
     for row in run_sql(table, "replay_messages", sql).read_all().to_pylist():
         place = MessageQueue(row["target_topic"], row["target_broker"], row["target_queue_id"])
-        runs.setdefault(place, []).append(Run(row["first"], row["behind"]))
+        runs.setdefault(place, []).append(Run(row["first"], row["next_offset"]))
     return runs
 
 
 def with_unwritten(runs: Mapping[MessageQueue, Sequence[Run]], plan: ReplayPlan, puller: Puller) -> Runs:
-    """Add what a replay sent and did not write down before its process ended, as the target tells.
+    """Add messages that a replay sent but did not record before its process ended; reads the target.
 
     Args:
         runs: From `read_sent_runs`.
-        plan: The replay's.
+        plan: Plan of the replay.
         puller: Reads the target.
 
     Raises:
-        TargetError: A queue ends before what was written down of it.
+        TargetError: A queue ends before the recorded messages.
         RocketMQError: The target does not answer.
     """
     found: Runs = {queue: list(known) for queue, known in runs.items()}
@@ -76,7 +76,7 @@ def with_unwritten(runs: Mapping[MessageQueue, Sequence[Run]], plan: ReplayPlan,
 
 
 def joined(runs: Iterable[Run]) -> list[Run]:
-    """Return rising runs with those that touch as one."""
+    """Join runs that touch; they must be in ascending order."""
     found: list[Run] = []
     for run in runs:
         if found and found[-1].end == run.start:

@@ -1,4 +1,4 @@
-"""The properties of a message that is sent again: its own, without those that brokers own, and where it comes from."""
+"""Properties of a message that is sent again: its own, without those that brokers set, and its origin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ STAMPS = (
     REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, ORIGIN_STORE_TIMESTAMP, ORIGIN_BROKER,
     ORIGIN_PHYSICAL_OFFSET,
 )  # fmt: skip
-"""What a replay adds. Store and physical offset name the origin for certain: two brokers may give out equal ids."""
+"""Properties that a replay adds.
+
+Store and physical offset identify the origin; message ids do not, because two brokers may assign equal ids.
+"""
 
 BROKERS_OWN = frozenset(
     {
@@ -32,7 +35,7 @@ BROKERS_OWN = frozenset(
         "PUSH_REPLY_TIME", "CRC32", "__CRC32#", INNER_NUM, INNER_BASE, MULTI_DISPATCH, MULTI_QUEUE_OFFSET,
     }
 )  # fmt: skip
-"""Properties that say how a broker or a consumer dealt with the first message; the new one gets its own."""
+"""Properties about a broker's or a consumer's handling of the first message; the new message gets its own."""
 
 DELAYS = frozenset(
     {
@@ -40,17 +43,17 @@ DELAYS = frozenset(
         "TIMER_ROLL_TIMES", props.TIMER_OUT, "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL",
     }
 )  # fmt: skip
-"""Properties that let a broker hold a message back: it has been delivered once, and is not held back again."""
+"""Properties that make a broker hold a message back. It has been delivered once, and is not delayed again."""
 
 DROPPED = pa.array(sorted(BROKERS_OWN | DELAYS | set(STAMPS)))
 
 
 def stamps(rows: pa.Table, replay_id: str) -> pa.Array:
-    """Return what a replay adds to each message's properties, in their stored form.
+    """Return the properties that a replay adds to each message, in their stored form.
 
     Args:
         rows: `broker`, `physical_offset`, `msg_id`, `topic`, `queue_id` and `store_timestamp` of `messages`.
-        replay_id: the replay's.
+        replay_id: id of the replay.
     """
 
     def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,13 +1,12 @@
-"""How far a group can be moved on in a queue, so that it steps over what a replay sent there and over nothing else.
+"""Computes how far a group can be moved in a queue, past messages that a replay sent and past no others.
 
-A group has one offset in a queue: to step over a message, it steps over all that it has not consumed before it. So it
-is moved over the replay's messages that come next, and stops where somebody else's message stands that it wants:
+A group has one offset in a queue. To skip a message, it must skip all messages before it that it has not consumed. So
+it is moved past the next messages of the replay, and stops at another message that it wants:
 
     offsets      5 6 7   8   9 10 11
-    of           R R R   X   R  R  R        the group is at 5: it is moved to 8; moved to 12, it would lose X
+    of           R R R   X   R  R  R        the group is at 5 and is moved to 8; moved to 12, it would lose X
 
-Once it has consumed X, it can be moved over the rest. Another's message that the group's filter leaves out is none
-that it loses.
+Once it has consumed X, it can be moved past the rest. Messages that the group's filter leaves out do not stop it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.sql92 import compile_sql92
 
 MAX_READ = 10_000
-"""Messages between those of a replay that are read, of one queue and group; of others, only the offsets count."""
+"""Messages between those of a replay that are read, for one queue and group. If there are more, they only count."""
 MAX_NAMED = 3
 
 
@@ -35,8 +34,8 @@ class Others:
     """Messages between two runs that are not the replay's and that the group wants.
 
     Attributes:
-        count: How many.
-        names: The first of them.
+        count: Number of messages.
+        names: Texts that name the first of them.
     """
 
     count: int = 0
@@ -45,15 +44,15 @@ class Others:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How a group steps over a replay's messages in a queue.
+    """Move of a group past a replay's messages in a queue.
 
     Attributes:
-        to: The offset to set; the group's own where there is nothing to step over.
-        stepped: Messages of the replay that it steps over.
-        consumed: Messages of the replay that it has passed before.
-        left: Messages of the replay that are still to come after that.
-        skipped: Others' messages that it loses by that; none unless that is asked for.
-        others: Others' messages that it would lose if it stepped over the rest, too.
+        to: The offset to set; the group's own if there is nothing to skip.
+        stepped: Number of messages of the replay that it skips.
+        consumed: Number of messages of the replay that it has passed before.
+        left: Number of messages of the replay that remain after the move.
+        skipped: Other messages that it loses by the move; none unless requested.
+        others: Other messages that it would lose if it also skipped the rest.
     """
 
     to: int
@@ -67,13 +66,13 @@ class Step:
 def step_over(
     runs: Sequence[Run], position: int, others_in: Callable[[int, int], Others], *, skips_others: bool
 ) -> Step:
-    """Return how a group steps over runs of messages.
+    """Return the move of a group past runs of messages.
 
     Args:
-        runs: The replay's, rising.
+        runs: Runs of the replay, in ascending order.
         position: The next offset that the group consumes.
-        others_in: Returns which messages of a range of offsets are others' and wanted.
-        skips_others: Step over others' messages, too, up to the end of the last run.
+        others_in: Returns the wanted messages in a range of offsets that are not the replay's.
+        skips_others: True to skip other messages as well, up to the end of the last run.
     """
     to, stepped, left = position, 0, 0
     skipped, others = Others(), Others()
@@ -102,13 +101,13 @@ def _sum(first: Others, second: Others) -> Others:
 
 
 class OthersReader:
-    """Reads which messages of a target's queue are others' and wanted by a group; for one queue and group.
+    """Reads messages of a target's queue that a group wants and that are not the replay's; for one queue and group.
 
     Args:
         puller: Reads the target.
         queue: The queue.
-        replay_id: The replay's.
-        wanted: What the group wants of the topic.
+        replay_id: Id of the replay.
+        wanted: The group's subscription to the topic.
     """
 
     def __init__(self, puller: Puller, queue: MessageQueue, replay_id: str, wanted: Wanted) -> None:
@@ -117,7 +116,7 @@ class OthersReader:
         self._left = MAX_READ
 
     def others_in(self, start: int, end: int) -> Others:
-        """Return the others' messages from an offset to before another.
+        """Return the other messages from `start` to before `end`.
 
         Raises:
             RocketMQError: The target does not answer.
@@ -129,7 +128,7 @@ class OthersReader:
         return Others(len(found), self._names(found[:MAX_NAMED]))
 
     def is_replays(self, offset: int) -> bool:
-        """Return whether the message at an offset is the replay's."""
+        """Return whether the message at an offset is of the replay."""
         found = self._read(offset, offset + 1)
         return bool(found) and found[0].properties.get(REPLAY_ID) == self._replay_id
 

@@ -1,6 +1,6 @@
-"""Undoes a replay for the groups that consume its target: which offsets let each step over what was sent.
+"""Undoes a replay for the groups that consume its target: computes offsets that skip the sent messages.
 
-What a group has consumed of it stays consumed, and so does what it was given back as a retry.
+Messages that a group has consumed stay consumed, including those that it was given again as retries.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _NOBODY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
 
 @dataclass(frozen=True, slots=True)
 class GroupStep:
-    """A group in a queue that a replay has sent to.
+    """Move of a group in a queue to which a replay has sent.
 
     Attributes:
         group: The consumer group.
         queue: The queue of the target.
-        sent: Messages of the replay in the queue.
-        offset: The group's offset; None where it has none.
-        step: How it steps over them; None where it cannot be moved.
-        problem: Why not; empty where it can.
+        sent: Number of messages of the replay in the queue.
+        offset: The group's offset; None if it has none.
+        step: The move; None if the group cannot be moved.
+        problem: Reason why it cannot be moved; empty if it can.
     """
 
     group: str
@@ -44,17 +44,17 @@ class GroupStep:
 
     @property
     def moves(self) -> bool:
-        """Whether an offset is to be set."""
+        """True if an offset must be set."""
         return self.step is not None and self.step.to != self.offset and bool(self.step.stepped)
 
 
 def groups_of_target(
     client: OffsetClient, topics: Collection[str], sources: Sequence[OffsetSource]
 ) -> dict[str, set[str]]:
-    """Return the groups that consume each topic, as the brokers and the lake know them, without the brokers' own.
+    """Return the groups that consume each topic, from the brokers and the lake, without the brokers' own groups.
 
     Raises:
-        NoRouteError: A topic is gone.
+        NoRouteError: A topic does not exist.
         RocketMQError: A broker does not answer.
     """
     found = {}
@@ -75,15 +75,15 @@ def plan_steps(
     *,
     skips_others: bool = False,
 ) -> Iterator[GroupStep]:
-    """Yield how each group steps over the messages of a replay, queue by queue.
+    """Yield the move of each group past the messages of a replay, queue by queue.
 
     Args:
-        client: Of the target.
-        replay_id: The replay's.
-        runs: Where its messages are.
+        client: Client of the target.
+        replay_id: Id of the replay.
+        runs: Offsets of its messages.
         groups: By topic, the groups.
-        sources: The lake's stores, whose snapshots know filters of groups that have no client now.
-        skips_others: Step over others' messages, too.
+        sources: Stores of the lake, whose snapshots have the filters of groups that have no client now.
+        skips_others: True to skip other messages as well.
 
     Raises:
         RocketMQError: The target does not answer.
@@ -106,29 +106,27 @@ def plan_steps(
 def _problem(runs: Sequence[Run], offset: int | None, end: int) -> str:
     if end < runs[-1].end:
         return (
-            f"the queue ends at {end}, and the replay's last message was at {runs[-1].end - 1}: the topic was deleted "
-            "and made again, or the broker has lost messages"
+            f"the queue ends at {end}, but the replay's last message was at {runs[-1].end - 1}: the topic was deleted "
+            "and created again, or the broker has lost messages"
         )
     if offset is None:
-        return "the group has no offset in this queue: where its clients begin is their own setting"
+        return "the group has no offset in this queue; its clients' own settings decide where they start"
     return ""
 
 
 def _other_queue(reader: OthersReader, runs: Sequence[Run], position: int, step: Step) -> str:
-    """Return a sentence where what would be stepped over is not the replay's; else nothing."""
+    """Return an error text if the messages to skip are not the replay's; empty if they are."""
     stepped = [run for run in runs if position < run.end <= step.to]
     if not step.stepped or not stepped:
         return ""
     for offset in (max(stepped[0].start, position), stepped[-1].end - 1):
         if not reader.is_replays(offset):
-            return (
-                f"the message at offset {offset} is not the replay's any longer: the topic was deleted and made again"
-            )
+            return f"the message at offset {offset} is no longer the replay's: the topic was deleted and created again"
     return ""
 
 
 def _wanted(client: OffsetClient, group: str, queue: MessageQueue, sources: Sequence[OffsetSource]) -> Wanted:
-    """Return what a group wants of a topic, from its clients, else from the lake, else everything."""
+    """Return a group's subscription to a topic from its clients, or else from the lake, or else to everything."""
     try:
         subscribed = client.admin.consumer_connections(group, queue.broker_name).subscription_table.get(queue.topic)
     except RefusedError as error:

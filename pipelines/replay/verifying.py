@@ -1,8 +1,8 @@
-"""What a replay has sent, read back from the target and compared with the lake.
+"""Reads the messages that a replay sent back from the target and compares them with the lake.
 
-Each queue of the target is read from where it ended when the plan was made to where it ends now. A message that the
-ledger says is there must be there, once, with the body, the flag and the properties that were sent; a message of the
-replay that the ledger does not know was sent twice.
+Each queue of the target is read from its end when the plan was made to its current end. A message in the ledger must be
+there once, with the body, the flag and the properties that were sent. A message of the replay that is not in the ledger
+was sent twice.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ _QUEUE = ("target_topic", "target_broker", "target_queue_id")
 
 
 class Problem(StrEnum):
-    """What is wrong with one message of a replay."""
+    """Fault of one message of a replay."""
 
     MISSING = "missing"
-    """The target has no message of the replay at the offset that the ledger names."""
+    """The target has no message of the replay at the offset in the ledger."""
     EXPIRED = "expired"
-    """The target has deleted what was at that offset."""
+    """The target has deleted the message at that offset."""
     BODY = "body"
-    """It has another body."""
+    """The message has a different body."""
     PROPERTIES = "properties"
-    """It lacks a property, or has another value of one."""
+    """The message lacks a property, or has a different value of one."""
     FLAG = "flag"
-    """It has another flag."""
+    """The message has a different flag."""
     TWICE = "twice"
-    """It is in the target without a row in the ledger."""
+    """The message is in the target without a row in the ledger."""
     NOT_IN_LAKE = "not_in_lake"
-    """The ledger has it, and the lake no longer does: there is nothing to compare it with."""
+    """The message is in the ledger but no longer in the lake, so it cannot be compared."""
 
 
 class Difference(NamedTuple):
-    """One message that is not as it was sent.
+    """A message that differs from what was sent.
 
     Attributes:
-        problem: what is wrong.
-        topic: of the target.
-        broker: of the target.
-        queue_id: of the target.
-        queue_offset: in the target; None where it is not known.
-        origin_broker: the store that it was archived from.
-        origin_offset: its physical offset there.
+        problem: the fault.
+        topic: topic in the target.
+        broker: broker in the target.
+        queue_id: queue in the target.
+        queue_offset: queue offset in the target; None if not known.
+        origin_broker: store from which it was archived.
+        origin_offset: its physical offset in that store.
     """
 
     problem: Problem
@@ -88,13 +88,14 @@ class Difference(NamedTuple):
 
 @dataclass
 class Verification:
-    """What was found.
+    """Result of a verification.
 
     Attributes:
-        compared: messages that are in the target, and were compared.
-        without_body: as many of these were compared by size and checksum, as the lake no longer has their bodies.
-        problems: how many messages have each problem.
-        examples: the first `MAX_EXAMPLES` of them.
+        compared: number of messages in the target that were compared.
+        without_body: number of these that were compared by size and checksum, because the lake no longer has their
+            bodies.
+        problems: number of messages with each problem.
+        examples: the first `MAX_EXAMPLES` differences.
     """
 
     compared: int = 0
@@ -104,7 +105,7 @@ class Verification:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, differences: list[Difference]) -> None:
-        """Add what is wrong with some messages."""
+        """Add differences."""
         with self._lock:
             self.problems.update(difference.problem for difference in differences)
             self.examples += differences[: MAX_EXAMPLES - len(self.examples)]
@@ -118,13 +119,13 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """What a part has sent to one queue, in the order of the target's offsets.
+    """Messages of a part sent to one queue, in the order of the target's offsets.
 
     Attributes:
-        offsets: int64, in the target.
-        rows: of `messages`.
-        bodies: of each row.
-        has_body: bool, whether the lake still has it.
+        offsets: int64, offsets in the target.
+        rows: rows of `messages`.
+        bodies: body of each row.
+        has_body: bool, True if the lake still has the body.
     """
 
     offsets: Array
@@ -134,7 +135,7 @@ class _Expected:
 
 
 class _Queue:
-    """One queue of the target, which is read once, from its begin to its end."""
+    """Reads one queue of the target once, from start to end."""
 
     def __init__(self, puller: Puller, queue: MessageQueue, begin: int, replay_id: str, found: Verification) -> None:
         self.queue = queue
@@ -143,7 +144,7 @@ class _Queue:
         self._expired: list[tuple[int, int]] = []
 
     def compare(self, expected: _Expected) -> None:
-        """Read up to the last message of a part, and compare what is there."""
+        """Read up to the last message of a part, and compare the messages."""
         is_seen = np.zeros(len(expected.offsets), np.bool_)
         self._expired.clear()
         for batch in self._read(int(expected.offsets[-1]) + 1):
@@ -157,12 +158,12 @@ class _Queue:
         self._missing(expected, np.flatnonzero(~is_seen))
 
     def finish(self) -> None:
-        """Read up to the queue's end: nothing of the replay may be there any more."""
+        """Read the rest of the queue; it must not have messages of the replay."""
         for batch in self._read(self._puller.max_offset(self.queue)):
             self._twice(batch)
 
     def _read(self, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield the replay's messages from where the last call ended."""
+        """Yield the replay's messages from the end of the last call."""
         waiting: list[bytes] = []
         if end <= self._position:
             return
@@ -237,17 +238,17 @@ class _Queue:
 def verify_replay(
     messages: PlannedMessages, ledger: Ledger, puller: Puller, on_progress: Callable[[int], None] = lambda _: None
 ) -> Verification:
-    """Compare what a replay has sent with the lake.
+    """Compare the messages that a replay sent with the lake.
 
     Args:
-        messages: what it was to send.
-        ledger: what it has sent.
+        messages: messages of the plan.
+        ledger: ledger of the replay.
         puller: reads the target.
-        on_progress: is called with the number of messages that were looked at, part by part.
+        on_progress: called with the number of messages of each part.
 
     Raises:
         QueryError: if the lake cannot be read.
-        PackStoreError: if its packs cannot be reached.
+        PackStoreError: if the packs cannot be reached.
         RocketMQError: if the target cannot be read.
     """
     plan = messages.plan
@@ -273,7 +274,7 @@ def verify_replay(
 def _expected(
     rows: pa.Table, places: pa.Table, messages: PlannedMessages, found: Verification
 ) -> Mapping[tuple[str, str, int], _Expected]:
-    """Return what a part has sent to each queue."""
+    """Return the messages that a part has sent to each queue."""
     numbers = rows.select(["broker", "physical_offset"]).append_column("row", pa.array(np.arange(rows.num_rows)))
     known = places.join(numbers, ["broker", "physical_offset"], join_type="left outer")
     is_gone = pc.is_null(known.column("row"))
@@ -332,7 +333,7 @@ def _entry(names: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _numbered(rows: Array, entries: pa.Array) -> pa.Array:
-    """Put the number of its row before each entry."""
+    """Prefix each entry with the number of its row."""
     return pc.binary_join_element_wise(pa.array(rows).cast(pa.string()), entries, "/")
 
 

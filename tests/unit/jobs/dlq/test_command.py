@@ -186,7 +186,7 @@ def test_the_outcome_of_each_message_is_told(
         assert counts == {"consumed": LETTERS - 4, "dead": 1, "waiting": 3, "lost": 0, "not_sent": 0}
         details = Counter(row["detail"] for row in found["samples"])
         retry = f"%RETRY%{group}"
-        assert details == {f"offset 0 of %DLQ%{group}": 1, "retry 1 waits for its time": 1, f"retry 1 is in {retry}": 2}
+        assert details == {f"offset 0 of %DLQ%{group}": 1, "retry 1 waits for its delay": 1, f"retry 1 is in {retry}": 2}
         # One of the retries is consumed, the other one is dead.
         consumer.send_back(retried[0], retried[1], -1)
         consumer.pass_all(retry)

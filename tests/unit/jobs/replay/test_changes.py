@@ -144,12 +144,12 @@ def test_a_function_mends_messages_and_leaves_some_out(
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        ("twice", "made a message twice"),
+        ("twice", "duplicated a message"),
         ("moved", "columns broker, physical_offset"),
         ("wider", "found also more"),
         ("narrower", "column body: expected binary, found no such column"),
         ("broken", "RuntimeError: out of order"),
-        ("leaving", "the function has failed: SystemExit: 0"),
+        ("leaving", "the function failed: SystemExit: 0"),
         ("nothing", "expected a DataFrame from the function, found NoneType"),
         ("not_a_function", "has no function"),
         ("missing", "has no function missing"),

@@ -127,7 +127,7 @@ def test_dead_letters_without_a_topic_are_told_before_anything_is_sent(
     growing.archive()
     place = ["--lake", growing.lake.root, "--namesrv", world.name_servers, "--yes", "--dlq-of", "g"]
     assert main(place) == 2
-    assert "1 messages do not tell which topic they were sent to at first" in capsys.readouterr().err
+    assert "the original topic of 1 messages is not known" in capsys.readouterr().err
     assert sum(map(len, world.received().values())) == 0
     assert main([*place, "--where", "map_extract(properties, 'RETRY_TOPIC')[1] IS NOT NULL"]) == 0
     assert sum(map(len, world.received().values())) == 1
@@ -260,7 +260,7 @@ def test_a_second_process_takes_a_replay_over(world: ReplayWorld, capsys: pytest
     first, second = (Ledger(world.lake, world.replay_id()) for _ in range(2))
     first.claim()
     second.claim()
-    with pytest.raises(Exception, match="another process has gone on with the replay"):
+    with pytest.raises(Exception, match="another process has taken over the replay"):
         first._advance([], first._version)
     add_event(world.lake, world.replay_id(), ReplayEvent.STARTED)
     assert world.act("resume", world.replay_id()) == 4
@@ -290,8 +290,8 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
     ("change", "said"),
     [
         ({"event": "exploded"}, "event: expected one of planned, "),
-        ({"rate": float("nan")}, "rate: expected a number from 0 on, found nan"),
-        ({"rate": -1.0}, "rate: expected a number from 0 on, found -1.0"),
+        ({"rate": float("nan")}, "rate: expected a number of at least 0, found nan"),
+        ({"rate": -1.0}, "rate: expected a number of at least 0, found -1.0"),
         ({"event": "started", "owner": "[" * 100_000}, "owner: expected a process, found '[["),
         ({"event": "started", "owner": '{"host": "a", "pid": "../../self", "started": ""}'}, "owner: expected a proc"),
         ({"event": "started", "owner": '{"host": "a", "pid": ' + "9" * 5000 + ', "started": ""}'}, "owner: expected"),
@@ -362,7 +362,7 @@ def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
     ("arguments", "said"),
     [
         ([], "expected a choice of messages"),
-        (["--topic", "RMQ_SYS_TRANS_HALF_TOPIC"], "is the broker's own: its records cannot be sent again"),
+        (["--topic", "RMQ_SYS_TRANS_HALF_TOPIC"], "is a system topic of the broker: its records cannot be sent again"),
         (["--topic", TOPIC, "--where", "no such column"], "--where is not understood: "),
         (["--topic", TOPIC, "--limit", "-1"], "--limit: expected 0 or more, found -1"),
         (["--topic", TOPIC, "--from", "2026-01-02", "--to", "2026-01-01"], "is not before"),
@@ -401,7 +401,7 @@ def test_a_target_with_fewer_queues_is_refused_unless_keys_choose_them(
     small = ReplayWorld(world.lake, world.name_servers, world.client)
     small.make_topic(2)
     assert small.replay("--topic", TOPIC) == 4
-    assert "has none of its number in the target, which has 2 queues of the topic" in capsys.readouterr().err
+    assert "but the target has only 2 queues of the topic" in capsys.readouterr().err
     assert sum(map(len, small.received().values())) == 0
     assert small.replay("--topic", TOPIC, "--queues", "key") == 0
     assert sum(map(len, small.received().values())) == 80

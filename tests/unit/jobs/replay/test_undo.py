@@ -173,12 +173,12 @@ def test_a_topic_that_was_made_again_is_left_alone(
     world.make_topic(QUEUES)
     commit(world, group, *[0] * QUEUES)
     rows = steps(world, capsys, code=3)
-    assert "the queue ends at 0, and the replay's last message was at 19" in rows[0]["note"]
+    assert "the queue ends at 0, but the replay's last message was at 19" in rows[0]["note"]
     queues = sorted(world.client.puller.queues(world.topic))
     for _ in range(SENT):
         world.client.producer.send(OutgoingMessage(world.topic, b"x"), queue=queues[0])
     rows = steps(world, capsys, code=3)
-    assert "the message at offset 0 is not the replay's any longer" in rows[0]["note"]
+    assert "the message at offset 0 is no longer the replay's" in rows[0]["note"]
 
 
 def test_groups_are_chosen_by_name(world: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]) -> None:

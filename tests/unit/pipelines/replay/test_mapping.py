@@ -34,7 +34,7 @@ def test_messages_go_to_the_topic_that_they_were_sent_to_at_first() -> None:
 
 def test_a_dead_letter_that_does_not_tell_its_topic_is_refused() -> None:
     rows = rows_of([{}], topic="%DLQ%billing")
-    with pytest.raises(ReplayError, match=r"message ID0 of %DLQ%billing does not tell .* name one with --to-topic"):
+    with pytest.raises(ReplayError, match=r"message ID0 of %DLQ%billing is not known: give a topic with --to-topic"):
         target_topics(rows, None)
 
 
@@ -49,9 +49,7 @@ def test_a_store_that_the_target_does_not_know_goes_to_one_of_its_brokers() -> N
 
 
 def test_a_number_that_the_target_lacks_is_refused() -> None:
-    with pytest.raises(
-        TargetError, match="queue 7 of broker broker-a has none of its number in the target, which has 2"
-    ):
+    with pytest.raises(TargetError, match="broker broker-a has a queue 7, but the target has only 2 queues"):
         queues_of(rows_of([{}], queue_id=7))
 
 

@@ -36,7 +36,9 @@ def test_a_plan_survives_its_text() -> None:
 
 def test_a_plan_of_another_version_is_refused_with_what_to_do() -> None:
     text = json.dumps(json.loads(plan_to_json(PLAN)) | {"version": 1})
-    with pytest.raises(ReplayError, match="of version 1, and this program reads version 2: resume the replay with the"):
+    with pytest.raises(
+        ReplayError, match=r"has version 1, and this program reads version 2\. Resume the replay with the"
+    ):
         plan_from_json(text)
 
 

@@ -222,7 +222,9 @@ def test_nobody_waits_for_a_target_once_the_replay_is_stopped() -> None:
 
 def test_patience_has_an_end() -> None:
     target = Target(*[RefusedError("broker", ResponseCode.SYSTEM_BUSY, "busy")] * 100)
-    with pytest.raises(TargetGoneError, match=r"not sent for 20 s: .*busy\. 'commitlake replay resume' goes on"):
+    with pytest.raises(
+        TargetGoneError, match=r"not sent for 20 s: .*busy\. 'commitlake replay resume' continues the replay"
+    ):
         send(target, make_batch(), patience=20)
 
 
@@ -234,7 +236,7 @@ def test_a_topic_that_is_gone_ends_the_replay(code: ResponseCode) -> None:
 
 def test_a_topic_that_was_made_anew_is_not_searched() -> None:
     target = Target(UnreachableError("no connection"))
-    with pytest.raises(TargetError, match="ends at 5, and ended at 9 before: the topic was deleted and made again"):
+    with pytest.raises(TargetError, match="ends at 5, but ended at 9 before: the topic was deleted and created again"):
         send(target, make_batch(), end=9)
 
 
@@ -252,5 +254,5 @@ def test_a_broker_that_never_queues_its_log_is_an_error() -> None:
         def runtime(self, _: str) -> dict[str, str]:
             return {"commitLogMaxOffset": "100", "dispatchBehindBytes": "1"}
 
-    with pytest.raises(ProtocolError, match="did not come to offset 100 of its log"):
+    with pytest.raises(ProtocolError, match="did not reach offset 100 of its log"):
         wait_until_queued(cast("Any", Behind()), "broker-a", sleep=lambda _: None, tries=3)
