@@ -1,1 +1,1 @@
-"""Archive runs: from ranges of a log to packs of bodies, data files of `messages`, and one commit."""
+"""Archive runs: packs of bodies and data files of `messages` are written from ranges of logs, then committed."""

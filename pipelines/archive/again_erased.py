@@ -1,8 +1,8 @@
-"""Messages that were erased, and that a run takes once more: the lake was set back by a repair, and the log has them.
+"""Erases messages again if a run archives them a second time, after a repair restored the lake to an earlier version.
 
-They come into the lake as they were left by the erasure. Their rows in `erasures`, of the event `again`, are in a file
-that the run's commit names, as those of the tables that follow `messages` are. The run's profile is of what the log
-has, as every profile is: what an audit expects instead follows from these rows.
+The messages enter the lake as the erasure had left them. Their rows in `erasures`, of the event `again`, are in a file
+that the run's commit names, like the files of tables that follow `messages`. The run's profile describes the log, as
+every profile does; an audit takes these rows into account.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from commitlake.schemas.tables.erasures import ErasureEvent
 
 
 class AgainErased:
-    """Takes out of the rows of a task what was erased, and writes down that it did.
+    """Erases the rows of a task that were erased before, and records it.
 
     Args:
-        lake: where the tables lie.
-        name: of the file.
-        places: the erased messages.
+        lake: locations of the tables.
+        name: name of the file.
+        places: places of the erased messages.
         parser_version: version of CommitLake.
     """
 
@@ -40,7 +40,7 @@ class AgainErased:
         self._rows: list[pa.Table] = []
 
     def erase(self, rows: pa.Table) -> pa.Table:
-        """Return rows of `messages` without what was erased, in their order."""
+        """Return rows of `messages` with erased messages emptied, in their order."""
         after, hits = erase_rows(rows, self._places)
         if len(hits):
             numbers = pa.array(hits)
@@ -53,7 +53,7 @@ class AgainErased:
         return after
 
     def finish(self) -> list[DataFile]:
-        """Write the rows of `erasures`; no table knows of the file until it is committed."""
+        """Write the rows of `erasures` to a file, which no table refers to until the commit."""
         if not self._rows:
             return []
         rows = pa.concat_tables(self._rows)

@@ -1,11 +1,11 @@
-"""The bodies of a range on their way into packs: one pack for each date in the range, which is nearly always one.
+"""Writes the bodies of a range to packs: one pack for each date in the range, which is nearly always one.
 
-A pack is named after broker, range and attempt, and holds the bodies of the range's records of one date in the log's
-order. Two attempts at one range, of one run or of two, never write into one another's packs: those of the attempt that
-is committed stay as they are, and `maintain` deletes the others.
+A pack is named after broker, range and attempt. It holds the bodies of the range's records of one date, in the order of
+the log. Two attempts at one range, of one run or of two, never write to the same pack: the packs of the committed
+attempt stay, and `maintain` deletes the others.
 
-A clock that is broken, or damage that no CRC covers, can give as many dates as there are records. A range has no more
-than some packs: the bodies of further dates go to those without one, which do not expire by a date.
+A broken clock, or damage that no CRC covers, can give as many dates as there are records. The number of packs for a
+range is therefore limited: bodies of further dates go to a pack without a date, which does not expire by date.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from commitlake.pipelines.archive.parts import Part
 
 _DAY_MS = 86_400_000
 _MILLISECOND_US = 1000
-_MOST_DAYS = 16  # each is an open file, and a frame in memory
+_MAX_DAYS = 16  # each is an open file and a frame in memory
 _NO_DAY = -1
 _NONE = np.empty(0, np.int64)
 _LAST_DAY = (datetime.date.max - datetime.date(1970, 1, 1)).days
@@ -53,8 +53,8 @@ class PackOfBodies:
 
     Attributes:
         pack: the pack's name.
-        rows: int64, which rows of the range they belong to.
-        refs: where they lie, in the order of `rows`.
+        rows: int64, indexes of its rows in the range.
+        refs: locations of the bodies, in the order of `rows`.
     """
 
     pack: str
@@ -70,7 +70,7 @@ class _OpenPack:
 
 
 class BodyPacks:
-    """The packs of one range, for a `with` statement; they exist once it has ended without an error."""
+    """Writes the packs of one range; a context manager. Packs exist once it ends without an error."""
 
     def __init__(self, part: Part, store: PackStore, erased: ErasedPlaces = NOTHING_ERASED) -> None:
         self._part = part
@@ -91,16 +91,16 @@ class BodyPacks:
         self._stack.__exit__(kind, error, trace)
 
     def add(self, decoded: DecodedBatch) -> None:
-        """Take the bodies of a batch, while its window is there."""
+        """Add the bodies of a batch, while its window is in memory."""
         positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
         window = self._without_erased(decoded.window, decoded.int64("physical_offset"), positions, lengths)
         self._append(_days_of(decoded.int64("store_timestamp")), window, positions, lengths)
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
-        """Take the bodies of rows that have them in a column.
+        """Add the bodies of rows that have them in a column.
 
         Args:
-            rows: with `physical_offset`, `store_timestamp` and `body`, none of them null but the time.
+            rows: rows with `physical_offset`, `store_timestamp` and `body`; only the time may be null.
         """
         body = pa.concat_arrays([rows.column("body")])
         _, ends, data = body.buffers()
@@ -114,7 +114,7 @@ class BodyPacks:
 
     def _append(self, days: Array, window: Array, positions: Array, lengths: Array) -> None:
         known = np.unique(days)
-        if len(known) + len(self._packs) > _MOST_DAYS:
+        if len(known) + len(self._packs) > _MAX_DAYS:
             kept = [day for day in known.tolist() if self._has_room_for(day)]
             days = np.where(np.isin(days, kept), days, _NO_DAY)
             known = np.unique(days)
@@ -144,7 +144,7 @@ class BodyPacks:
         return window
 
     def _has_room_for(self, day: int) -> bool:
-        if day not in self._packs and len(self._packs) < _MOST_DAYS:
+        if day not in self._packs and len(self._packs) < _MAX_DAYS:
             self._pack_of(day)
         return day in self._packs
 

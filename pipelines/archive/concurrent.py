@@ -1,7 +1,7 @@
-"""One archive run beside others over the same stores: whoever is first, all that was there at the start gets archived.
+"""Runs an archive while others archive the same stores, until everything that was there at the start is archived.
 
-Of two runs that read the same range only one can commit it. The other plans again, from where the lake is by then to
-the end that it saw at its own start, until nothing of that is left.
+Only one of two runs that read the same range can commit it. The other plans again, from the lake's new end to the end
+that it saw at its own start, until nothing is left.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ def archive_beside_others(
     progress: Progress | None = None,
     wait: Callable[[float], object] = time.sleep,
 ) -> Result:
-    """Archive what a plan has found; what another run commits first is left out of the next try.
+    """Archive the ranges of a plan, except those that another run commits first.
 
     Args:
         runner: as for `run_archive`.
-        config: what to archive.
-        work: from `find_work`. Its end offsets are how far to go.
+        config: settings of the run.
+        work: from `find_work`. Its end offsets limit the run.
         progress: as for `run_archive`.
-        wait: waits some seconds.
+        wait: waits for a number of seconds.
 
     Returns:
-        The result of the run that committed. Its sequence is 0 where other runs have archived everything.
+        The result of the run that committed. Its sequence is 0 if other runs have archived everything.
 
     Raises:
-        ConcurrentArchiveError: if other runs were first `MAX_TRIES` times, and something is left.
+        ConcurrentArchiveError: if other runs committed first `MAX_TRIES` times, and something is left.
         Exception: what `run_archive` raises.
     """
     wanted, own = work.snapshot, work
@@ -53,7 +53,7 @@ def archive_beside_others(
             _LOG.info("%s", error)
         else:
             return replace(result, bytes_of_others=wanted.size - own.snapshot.size)
-        if attempt:  # the first time, what is left is mostly little or nothing
+        if attempt:  # after the first try, there is mostly little or nothing left
             wait(wait_seconds(attempt))
         own = plan_work(config, until=wanted)
     raise AssertionError  # the last try has returned or raised

@@ -1,7 +1,7 @@
-"""The tables that follow `messages` by its Delta version, one after the other: `message_keys`, then `edges`.
+"""Updates the tables that follow the versions of `messages`: `message_keys`, then `edges`.
 
-`edges` finds earlier messages by `message_keys`. A lake that an earlier version has archived has no table `edges`: to
-make it takes as long as the lake is large, so that a run begins it only where that is soon done.
+`edges` finds earlier messages by `message_keys`. A lake of an earlier version has no table `edges`. Building it takes
+time in proportion to the lake, so a run builds it only for a small lake.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from commitlake.pipelines.message_keys.follow import Followed as FollowedKeys
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 
 MAX_FIRST_ROWS = 20_000_000
-"""Messages of a lake for which a run begins the table `edges`."""
-_LACKS_EDGES = "the lake has no table edges yet, which 'archive --backfill edges' makes"
+"""Largest number of messages of a lake for which a run builds the table `edges`."""
+_LACKS_EDGES = "the lake has no table edges yet: 'archive --backfill edges' builds it"
 
 
 @dataclass(frozen=True)
 class FollowedTables:
-    """Results of the followers.
+    """Results of updating the tables.
 
     Attributes:
-        keys: that of `message_keys`.
-        edges: that of `edges`.
+        keys: result for `message_keys`.
+        edges: result for `edges`.
         notes: sentences for the run's summary.
     """
 
@@ -43,15 +43,15 @@ NOTHING_FOLLOWED = FollowedTables()
 
 
 def follow_tables(lake: LakePaths, runner: Runner, *, with_edges: bool) -> FollowedTables:
-    """Bring the tables up to `messages`.
+    """Update the tables to the newest version of `messages`.
 
     Args:
-        lake: where the tables lie.
-        runner: what reads and writes where there is much to do.
-        with_edges: whether `edges` follows, too.
+        lake: locations of the tables.
+        runner: runs the tasks if there is much to do.
+        with_edges: True to update `edges`, too.
 
     Raises:
-        VersionsError: where rows of `messages` were changed.
+        VersionsError: if rows of `messages` were changed.
     """
     keys = catch_up_keys(lake, runner)
     if not with_edges:
@@ -63,14 +63,12 @@ def follow_tables(lake: LakePaths, runner: Runner, *, with_edges: bool) -> Follo
 
 
 def edge_notes(edges: FollowedEdges) -> list[str]:
-    """Return what is to be said of traces that could not be used."""
+    """Return notes on traces that could not be used."""
     notes = []
     if edges.unread:
         notes.append(f"edges: the bodies of {edges.unread:,} trace messages and op records could not be read")
     if edges.passed_over:
-        notes.append(
-            f"edges: {edges.passed_over:,} records of traces have another form than RocketMQ's, and are left out"
-        )
+        notes.append(f"edges: {edges.passed_over:,} records of traces do not have RocketMQ's format, and were left out")
     return notes
 
 

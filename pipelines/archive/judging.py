@@ -1,7 +1,7 @@
-"""Quality checks of a run before its commit, and the rows that are kept of them.
+"""Quality checks of a run before its commit, and the rows that record them.
 
-A run that a critical expectation stops leaves `messages` and what follows it as they were, and rows in
-`quality_results` that say why.
+If a critical expectation stops a run, `messages` and the tables that follow it stay unchanged, and rows in
+`quality_results` say why.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class CriticalQualityError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The results of the checks that are kept.
+    """Results of the checks.
 
     Attributes:
-        files: written for the tables `profiles` and `quality_results`, which no table knows of yet.
+        files: files for the tables `profiles` and `quality_results`, which no version refers to yet.
         warnings: sentences on expectations that were not met.
-        report: the suites' judgement; None where they were not asked.
-        figures: what a page shows beside the judgement.
+        report: results of the suites; None if they did not run.
+        figures: further sums for the page.
     """
 
     files: Mapping[str, DataFile] = field(default_factory=dict)
@@ -63,25 +63,25 @@ def judge_run(
     losses: Losses | None = None,
     begin: BeginJudging | None = None,
 ) -> Judged:
-    """Let the suites judge what the tasks have seen, piece by piece: no more than one is in memory.
+    """Run the suites on the profiles of the tasks, piece by piece, so that only one piece is in memory.
 
     Args:
-        lake: where the tables lie.
-        work: the run's.
-        manifest: what the tasks told.
-        page: where to show a run that the judgement stops; nowhere where not given. Others are shown once they are
-            committed: before that, nobody knows that the verdict will hold.
-        losses: what the run could not archive as it should, for the verdict.
-        begin: begins to judge; this process judges where not given.
+        lake: locations of the tables.
+        work: work of the run.
+        manifest: rows of all tasks.
+        page: page on which to show a run that is stopped; None for no page. Other runs are shown after their commit,
+            because the verdict is not final before.
+        losses: losses of the run, for the verdict.
+        begin: starts the judge; by default this process judges.
 
     Raises:
-        CriticalQualityError: where a critical expectation was not met.
-        JudgeError: where one could not be judged.
-        ProfileError: where a task's profile is gone or damaged.
+        CriticalQualityError: if a critical expectation is not met.
+        JudgeError: if an expectation cannot be evaluated.
+        ProfileError: if a task's profile is missing or damaged.
     """
     run_id = work.commit.run_id
     judging, figures = (begin or _judge_here)(_facts(work, manifest)), PageFigures()
-    with open_profiles_file(lake, run_id) as profiles:  # not there, where the run is stopped
+    with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in stretches_of(piece):
                 judging.add(stretch)
@@ -115,18 +115,18 @@ def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> Cr
 
 
 def _ways_out(report: QualityReport, work: ArchiveWork) -> str:
-    """Return what the user can do at once, such as archiving the other brokers."""
-    without = "'--no-quality' archives all as it is."
+    """Return what the user can do, such as archiving the other brokers."""
+    without = "'--no-quality' archives everything as it is."
     concerned = brokers_concerned(report)
     others = set(work.commit.ranges) - set(concerned or work.commit.ranges)
     if not others or concerned is None:
         return without
     names = ", ".join(ascii(name) for name in concerned)
-    return f"This is of {names} alone: a --store that names only the others archives these meanwhile. {without}"
+    return f"Only {names} failed: a --store that names only the other brokers archives these meanwhile. {without}"
 
 
 def _log_bytes(work: ArchiveWork, broker: str) -> int | None:
-    """Return the bytes of the log that a run took; None where it took what queues lead to."""
+    """Return the size of the log that a run took; None if it pulled from queues."""
     progress, part = work.commit.stores.get(broker), work.commit.ranges[broker]
     return part.end - part.start if progress is None or progress.pulled is None else None
 

@@ -1,4 +1,4 @@
-"""The outcome of a run's tasks, before the commit."""
+"""Result of a run's tasks, before the commit."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from commitlake.connectors.lake.manifest import ManifestRow
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a run's tasks.
+    """Result of a run's tasks.
 
     Attributes:
-        commit: the run's, with how far it has come.
-        manifest: rows of files that the tasks have not written.
+        commit: commit of the run, with its progress.
+        manifest: rows of files that were not written by tasks.
         notes: sentences for the summary.
     """
 

@@ -1,4 +1,4 @@
-"""What a task of an archive run reads: a range of a log's files, or ranges of queues that are pulled from a broker."""
+"""Input of a task: a range of a log's files, or ranges of queues that are pulled from a broker."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Part: TypeAlias = "Split | PulledPart"
 def read_part(
     part: Part, request: Request, look: Look, done: Callable[[QueueReport], None]
 ) -> Iterator[pa.RecordBatch]:
-    """Give the rows of one part.
+    """Yield the rows of one part.
 
     Args:
-        part: which one.
+        part: the part.
         request: columns and mode.
-        look: is shown the records of each batch, before it is given.
-        done: is told of each range of a queue that was pulled.
+        look: called with the records of each batch before it is yielded.
+        done: called with a report on each pulled range.
 
     Raises:
-        CommitLogError: for what cannot be read.
-        RocketMQError: if a broker cannot be asked.
+        CommitLogError: if a log cannot be read.
+        RocketMQError: if a broker cannot be reached.
     """
     if isinstance(part, Split):
         yield from read_split(part, request, look)

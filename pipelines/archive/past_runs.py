@@ -1,8 +1,8 @@
-"""The newest archive runs of a lake, for reports: when each ran, what it took, and what was wrong with it.
+"""Newest archive runs of a lake, for reports: their times, amounts and problems.
 
-`archive_runs` has the runs that finished. A run that a critical expectation stopped has no row there, but rows in
-`quality_results`. Only the data files that can hold the newest runs are read: a lake that is followed gets a file with
-each run, every other second.
+`archive_runs` has the finished runs. A run that a critical expectation stopped has no row there, but rows in
+`quality_results`. Only data files that can hold the newest runs are read, because a lake that is archived continuously
+gets a file with each run, every other second.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import timestamp_literal
 
 MAX_RUNS = 20
-"""Runs that a report shows."""
+"""Number of runs in a report."""
 _RUN_COLUMNS = (
     "sequence, run_id, started_at, finished_at, stores, messages, bytes, quarantined, gaps, recovered"
 )  # fmt: skip
@@ -34,17 +34,17 @@ class PastRun:
 
     Attributes:
         run_id: Its id, as in `archive_runs` and `quality_results`.
-        ended_at: When it finished, or was stopped; UTC.
-        sequence: Its number; None for a run that was stopped, which has none.
-        seconds: How long it took; None where that is not known: a run that a later one finished, or that was stopped.
-        stores: Stores of which it read something.
-        messages: Rows added to `messages`.
-        bytes: Log bytes that it read.
-        quarantined: Rows added to `quarantine`.
-        gaps: Rows added to `gaps`.
-        unmet: Expectations that were not met; None where the run was not judged.
-        is_stopped: Whether a critical expectation stopped it.
-        is_recovered: Whether a later run finished it.
+        ended_at: Time at which it finished or was stopped; UTC.
+        sequence: Its number; None for a run that was stopped.
+        seconds: Duration; None if not known, because a later run finished it, or it was stopped.
+        stores: Number of stores from which it read.
+        messages: Number of rows added to `messages`.
+        bytes: Size of the log that it read.
+        quarantined: Number of rows added to `quarantine`.
+        gaps: Number of rows added to `gaps`.
+        unmet: Number of expectations that were not met; None if the run was not judged.
+        is_stopped: True if a critical expectation stopped it.
+        is_recovered: True if a later run finished it.
     """
 
     run_id: str
@@ -63,7 +63,7 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """Rows of `quality_results` of one run."""
+    """Summary of the rows of `quality_results` of one run."""
 
     judged_at: datetime.datetime
     unmet: int
@@ -74,11 +74,11 @@ def read_past_runs(lake: LakePaths, limit: int = MAX_RUNS) -> list[PastRun]:
     """Return the newest runs of a lake, the newest first.
 
     Args:
-        lake: Where the tables lie.
-        limit: How many runs are wanted.
+        lake: Locations of the tables.
+        limit: Number of runs to return.
 
     Raises:
-        LakeError: Where this is no lake, or one that cannot be read.
+        LakeError: There is no lake, or it cannot be read.
     """
     rows = _newest_rows(lake, limit)
     oldest = min((row["started_at"] or row["finished_at"] for row in rows), default=None)
@@ -106,7 +106,7 @@ def _newest_rows(lake: LakePaths, limit: int) -> list[dict[str, Any]]:
 
 
 def _largest(table: DeltaTable, column: str) -> Any:
-    """Return the largest value of a column, from the statistics of its data files; None where one file has none."""
+    """Return the largest value of a column from the statistics of its data files; None if a file has no statistics."""
     files = pa.table(table.get_add_actions(flatten=True))
     name = f"max.{column}"
     if name not in files.column_names or files.column(name).null_count:
@@ -115,7 +115,7 @@ def _largest(table: DeltaTable, column: str) -> Any:
 
 
 def _judged_runs(lake: LakePaths, since: datetime.datetime | None) -> Mapping[str, _Judged]:
-    """Return what was not met in the runs that were judged since then, by their ids; without a time, of all runs."""
+    """Return the results of runs judged since a time, by run id; of all runs if no time is given."""
     try:
         table = open_table(lake, "quality_results")
     except NoTableError:
@@ -133,7 +133,7 @@ def _judged_runs(lake: LakePaths, since: datetime.datetime | None) -> Mapping[st
 
 
 def _last_day(table: DeltaTable) -> datetime.datetime | None:
-    """Return the time a day before the newest row."""
+    """Return the time one day before the newest row."""
     newest = _largest(table, "judged_at")
     return None if newest is None else newest - _DAY
 

@@ -1,6 +1,7 @@
-"""The location of a run's bodies: one for all bodies of a lake, which the commits remember.
+"""Location of a lake's bodies, which is the same for all of them and is recorded in commits.
 
-A row's reference has no root, and a question asks one root: bodies in a second place would be found by nobody.
+References to bodies in rows do not contain the root, and a query uses one root. Bodies at a second location would not
+be found.
 """
 
 from __future__ import annotations
@@ -18,59 +19,59 @@ from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 logger = logging.getLogger(__name__)
 
 IN_LAKE = "bodies"
-"""What a commit says of packs in the lake itself, so that a lake can be moved as a whole."""
+"""Location in commits if the packs are in the lake itself, so that a lake can be moved as a whole."""
 
 
 def check_bodies(lake: LakePaths, bodies: str | None) -> None:
-    """See, before anything is done, whether packs can be in their place.
+    """Check, before a run starts, that packs can be written to their location.
 
-    A lake whose bodies are in one of its own folders already is warned of: they are found there, until maintain or
-    another tool deletes what no table names.
+    A warning is logged for a lake whose bodies are in one of its own folders: maintain or another tool may delete them
+    as unknown files.
 
     Args:
-        lake: where the tables lie.
-        bodies: root of the packs; in the lake where not given.
+        lake: locations of the tables.
+        bodies: root folder of the packs; None for the lake itself.
 
     Raises:
-        PackStoreError: if they cannot.
+        PackStoreError: if packs cannot be written there.
         LakeError: if the root is in a folder of the lake other than `bodies`.
-        S3Error: if the root is in an object store and names no bucket.
+        S3Error: if the root is in an object store but names no bucket.
     """
     folder = folder_around(lake, bodies or lake.bodies)
     if folder is not None:
         last = read_last_commit(lake.messages)
         if last is None or last.bodies != bodies_root(lake, bodies):
             raise LakeError(
-                f"--bodies {bodies} lies in {folder}, a folder of the lake: expected a place outside the lake, or "
-                f"{lake.bodies}, as maintain deletes what no table names"
+                f"--bodies {bodies} lies in {folder}, a folder of the lake: expected a folder outside the lake, or "
+                f"{lake.bodies}, because maintain deletes files that no table refers to"
             )
-        logger.warning("this lake's bodies lie in %s, one of its own folders, where maintain would delete them. %s",
+        logger.warning("the bodies of this lake are in %s, a folder of its own, where maintain would delete them. %s",
                        folder, WAY_OUT)  # fmt: skip
     open_store(bodies or lake.bodies).check()
 
 
 def bodies_root(lake: LakePaths, bodies: str | None) -> str:
-    """Return the root of the packs, as commits name it; for the arguments see `check_bodies`."""
+    """Return the root of the packs as commits record it; see `check_bodies` for the arguments."""
     root = _spelled(bodies or lake.bodies)
     return IN_LAKE if root == _spelled(lake.bodies) else root
 
 
 def check_same_root(last: ArchiveCommit, root: str) -> None:
-    """Refuse another place than that of the bodies that are there.
+    """Refuse a location other than that of the existing bodies.
 
     Args:
-        last: the lake's newest commit; one of an earlier version does not say where its bodies are.
+        last: the lake's newest commit; commits of earlier versions do not record the location.
         root: from `bodies_root`.
 
     Raises:
-        LakeError: if it is another one.
+        LakeError: if it is a different one.
     """
     if last.bodies in (None, root):
         return
     raise LakeError(
-        f"the bodies of this lake are {_told(str(last.bodies))}, found {_told(root)}: in two places, one half of them "
-        "would not be found. Archive to the place that they are in; or move all packs to the other one, and say so "
-        "once with --bodies-moved"
+        f"the bodies of this lake are {_told(str(last.bodies))}, found {_told(root)}. In two places, one part of "
+        "them would not be found. Archive to the same place; or move all packs to the other one, and pass "
+        "--bodies-moved once"
     )
 
 
@@ -79,7 +80,7 @@ def _told(root: str) -> str:
 
 
 def _spelled(root: str) -> str:
-    """One name for one place."""
+    """Return a canonical form of a location."""
     if is_s3(root):
         return str(parse_s3_uri(root))
     return os.path.abspath(unquote(urlsplit(root).path) if root.startswith("file:") else root)  # noqa: PTH100

@@ -1,4 +1,4 @@
-"""The data file of `profiles` of a run, written piece by piece, a row group for each."""
+"""Writes a run's data file of `profiles` piece by piece, with a row group for each piece."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlake.pipelines.quality.wire import PROFILES_SCHEMA, to_profiles
 
 
 class ProfilesFile:
-    """See `open_profiles_file`."""
+    """Open file of profiles; see `open_profiles_file`."""
 
     def __init__(self, name: str, run_id: str, writer: pq.ParquetWriter) -> None:
         self._name, self._run_id, self._writer = name, run_id, writer
@@ -23,12 +23,12 @@ class ProfilesFile:
         self._written: DataFile | None = None
 
     def add(self, profile: pa.Table) -> None:
-        """Write some windows of the run, of a table of `PROFILE`."""
+        """Write some windows of the run, as a table of `PROFILE`."""
         self._writer.write_table(to_profiles(profile, self._run_id))
         self._rows += profile.num_rows
 
     def end(self, size: int, metadata: pq.FileMetaData) -> None:
-        """Note what was written."""
+        """Record size and metadata of the finished file."""
         self._written = DataFile(self._name, None, size, self._rows, file_statistics(metadata))
 
     @property
@@ -40,14 +40,12 @@ class ProfilesFile:
 
 @contextmanager
 def open_profiles_file(lake: LakePaths, run_id: str) -> Iterator[ProfilesFile]:
-    """Open the file. It exists once the `with` ends without an error, and belongs to no table before the commit.
+    """Open the file. It exists once the context ends without an error, and belongs to no table before the commit.
 
-    Args:
-        lake: where the tables lie.
-        run_id: the archive run's.
+    locations of the tables.
 
     Raises:
-        S3Error: if an object store does not take it.
+        S3Error: if an object store refuses it.
     """
     name = f"part-{run_id}.zstd.parquet"
     collected: list[pq.FileMetaData] = []

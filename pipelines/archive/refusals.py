@@ -1,6 +1,6 @@
 """Rows for the tables `quarantine` and `gaps`, from the ranges that a task could not read.
 
-The rows go into files as they come, and not to the driver: a damaged log may give as many of them as it has records.
+The rows are written to files by the task, because a damaged log may have as many of them as it has records.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ TABLES = {"quarantine": QUARANTINE, "gaps": GAPS}
 
 @dataclass
 class Refusals:
-    """Refused rows of one task.
+    """Collects the refused rows of one task.
 
     Attributes:
-        lake: where the two tables lie.
-        name: how the names of the task's files begin.
-        run_id: goes into the rows.
-        parser_version: goes into the rows.
-        hides_bytes: leave the bytes of damaged ranges out, as messages are masked.
-        counts: how many there were so far, by broker.
-        first: the first of them, in words.
+        lake: locations of the two tables.
+        name: prefix of the names of the task's files.
+        run_id: written to the rows.
+        parser_version: written to the rows.
+        hides_bytes: True to leave the bytes of damaged ranges out, because messages are masked.
+        counts: numbers so far, by broker.
+        first: description of the first one.
     """
 
     lake: LakePaths
@@ -52,10 +52,10 @@ class Refusals:
     _files: int = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[ManifestRow]:
-        """Take the refused rows of a batch of the source; a row for each file that became full with them.
+        """Add the refused rows of a batch of the source. Yields a row for each file that was filled.
 
         Args:
-            batch: with `broker` and `_corrupt_record`.
+            batch: batch with `broker` and `_corrupt_record`.
         """
         marks = batch.column(CORRUPT_RECORD)
         if marks.null_count == len(marks):
@@ -78,7 +78,7 @@ class Refusals:
             yield from self._wait(table, _of_table(values, TABLES[table]).filter(wanted))
 
     def finish(self) -> Iterator[ManifestRow]:
-        """Write what waits."""
+        """Write the remaining rows."""
         for table in TABLES:
             yield from self._write(table)
 

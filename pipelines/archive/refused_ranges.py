@@ -1,6 +1,6 @@
-"""The ranges that an archive run could not read, for reports: rows of `quarantine` and `gaps` by reason, with samples.
+"""Ranges that an archive run could not read, for reports: rows of `quarantine` and `gaps` by reason, with samples.
 
-A run may have a million such rows. They are counted by reason, and only the first of each reason are read whole.
+A run may have a million such rows. They are counted by reason, and only the first rows of each reason are read.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 
 SHOWN = 3
-"""Rows of a group that are read whole."""
+"""Number of rows of a group that are read."""
 _QUARANTINE = "quarantine"
 _GAPS = "gaps"
-_MAX_REASONS = 64  # there are thirteen; a damaged table may have any
+_MAX_REASONS = 64  # there are thirteen, but a damaged table may have any
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class RefusalGroup:
 
     Attributes:
         table: `quarantine` or `gaps`.
-        reason: Of `quarantine`, its column; empty for `gaps`.
-        count: How many rows there are.
-        bytes: Of the log that they are about.
-        first: The first of them, by broker and offset, as the table has them.
+        reason: Value of the column in `quarantine`; empty for `gaps`.
+        count: Number of rows.
+        bytes: Total size of the ranges.
+        first: The first rows of the table, by broker and offset.
     """
 
     table: str
@@ -40,11 +40,11 @@ class RefusalGroup:
 
 
 def read_refused(lake: LakePaths, run_id: str) -> list[RefusalGroup]:
-    """Return what a run could not read, the largest groups first.
+    """Return the ranges that a run could not read, in groups, the largest first.
 
     Args:
-        lake: Where the tables lie.
-        run_id: Of the run, which is finished.
+        lake: Locations of the tables.
+        run_id: Id of a finished run.
     """
     return [
         *_groups(lake, _QUARANTINE, run_id, "reason"),

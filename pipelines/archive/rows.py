@@ -1,6 +1,7 @@
-"""Rows that wait to be written to data files: joined, with the places of their bodies, by date.
+"""Rows to be written to data files: joined, with references to their bodies, grouped by date.
 
-They wait until they are worth a file, or take up `PART_BYTES`; that, not the log, bounds a task's memory.
+Rows are kept until there are enough for a file, or until they take up `PART_BYTES`. That size, not the log, bounds a
+task's memory.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ _WRITTEN = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
 
 
 class WaitingRows:
-    """Rows of some ranges, for the table `messages` of a lake; files get names that begin with `name`.
+    """Collects rows of some ranges for the table `messages`, and writes them to files whose names start with `name`.
 
     Args:
-        lake: where the tables lie.
-        name: of the files.
+        lake: locations of the tables.
+        name: prefix of the file names.
         minutes: counts the rows that are written.
         close_later: see `write_data_file`.
-        profiled: whether a profile of them is wanted.
-        erased: takes out of the rows what was erased before; None where nothing was.
+        profiled: True to compute a profile of the rows.
+        erased: erases rows that were erased before; None if there are none.
 
     Attributes:
-        profile: of the rows that are written; None where none is wanted.
+        profile: profile of the written rows; None if not wanted.
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class WaitingRows:
         self._files = 0
 
     def add(self, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[DataFile]:
-        """Take the rows of one range, in the log's order, and where their bodies lie; write what is enough for a file.
+        """Add the rows of one range, in the order of the log, with their packs. Writes files if there are enough rows.
 
         Args:
-            tables: of the range; none are left in the list, for there is no room for two copies.
-            packs: of the range.
+            tables: rows of the range. The list is emptied, because there is no memory for two copies.
+            packs: packs of the range.
 
         Yields:
             The files that were written.
@@ -84,7 +85,7 @@ class WaitingRows:
             self._bytes += part.nbytes
 
     def write(self) -> Iterator[DataFile]:
-        """Write a file for each date of what waits, and keep nothing."""
+        """Write all kept rows to files, one for each date."""
         if not self._tables:
             return
         rows = join_rows(self._tables)
@@ -100,7 +101,7 @@ class WaitingRows:
             if self.profile is not None:
                 self.profile = merge_profiles([self.profile, profile_rows(part)])
             self._minutes.add(part)
-            if self._erased is not None:  # only now: a profile is of what the log has
+            if self._erased is not None:  # after the profile, which describes the log
                 part = self._erased.erase(part)
             yield write_data_file(part, self._lake.messages, text, name, self._lake.s3, close_later=later)
         self._files += 1
@@ -113,7 +114,7 @@ def _days_of(rows: pa.Table) -> Array:
 
 
 def join_rows(tables: Sequence[pa.Table]) -> pa.Table:
-    """One table in one chunk; later ones know more values of a dictionary than the first."""
+    """Join tables into one with single chunks and unified dictionaries."""
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 

@@ -1,17 +1,17 @@
-"""One archive run, from what is new in the stores to tables that all tell of it.
+"""One archive run, from new messages in the stores to updated tables.
 
-    work      stores, ranges, how far the lake has come            work.py
-    tasks     packs, and data files that no table knows of yet     task.py
-    staged    the tasks' profiles, on their way to the driver      staged.py
-    quality   the suites judge what the tasks have seen            judging.py
+    work      stores, ranges, progress of the lake                 work.py
+    tasks     write packs, and data files that no table has yet    task.py
+    staged    profiles of the tasks, on their way to the driver    staged.py
+    quality   checks of the profiles by suites                     judging.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
-    follow    what the commit names for the other tables           connectors.lake.follower
-    keys      message_keys, from what messages has new             pipelines.message_keys
+    follow    adds files of the commit to the other tables         connectors.lake.follower
+    keys      message_keys, from new rows of messages              pipelines.message_keys
     edges     edges, likewise                                      pipelines.edges
-    hbase     the same in HBase, where it is wanted                connectors.hbase
+    hbase     HBase, likewise, if wanted                           connectors.hbase
 
-Whatever stops a run before its commit leaves files that nobody reads; whatever stops it behind the commit is made good
-by the next run. The nightly job and the stream run this same function.
+If a run is killed before its commit, its files are never read. If it is killed after its commit, the next run completes
+it. The nightly job and the stream run this same function.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ Progress = Callable[[Runner, int], AbstractContextManager[Callable[[int], None]]
 
 
 class OnRefusal(StrEnum):
-    """The reaction of a run to a range that it cannot read.
+    """Reaction of a run to a range that it cannot read.
 
-    FAIL: the lake stays as it was. KEEP: it is written down, everything else is archived, and the run's verdict is
-    damage. ACCEPT: the same, and it is no damage.
+    FAIL: the lake stays unchanged. KEEP: the range is recorded, everything else is archived, and the run's verdict is
+    damage. ACCEPT: the same, but the verdict is not damage.
     """
 
     FAIL = "fail"
@@ -83,7 +83,7 @@ class OnRefusal(StrEnum):
 
 
 class RefusedError(CommitLakeError):
-    """The run found damage or a gap, and was told to fail then; the lake is unchanged."""
+    """The run found damage or a gap and was set to fail; the lake is unchanged."""
 
     exit_code = ExitCode.DAMAGE
 
@@ -94,23 +94,23 @@ class Config:
 
     Attributes:
         store: store folder, glob or comma-separated list, as the source's `path`.
-        lake: folder of the lake, or `s3://bucket/prefix`; made where it is not there.
-        bodies: root of the packs; in the lake where not given.
-        bodies_moved: whether all packs were moved there from where they were.
-        broker: the store's name, where the path does not tell it.
-        layout: which stores of the path are meant.
-        max_partition_bytes: log bytes whose bodies go into one pack; a task takes several of them.
-        on_corrupt: what to do about ranges that hold no intact record.
-        on_gap: what to do about segments that are not there.
-        parser_version: for the rows of what could not be read.
-        keys: whether `message_keys`, and `edges` after it, follow at once.
-        edges: whether `edges` follows at once, where the lake has it, or is new.
-        quality: whether the suites judge the run before its commit; the audit needs what they judge.
-        hbase: where HBase follows; None where it does not.
-        page: where a run is shown at its end, or when its judgement stops it; nowhere where not given.
-        judge: begins to judge a run's profile; this process judges where not given.
-        source: the brokers to pull from, in place of `store`; None where files are read.
-        masks: by which messages are masked; None for none.
+        lake: folder of the lake, or `s3://bucket/prefix`; created if missing.
+        bodies: root folder of the packs; None for the lake itself.
+        bodies_moved: True if all packs were moved there from their old location.
+        broker: name of the store, if the path does not have it.
+        layout: formats of stores to take from the path.
+        max_partition_bytes: size of the log whose bodies go into one pack; a task takes several of them.
+        on_corrupt: reaction to ranges that hold no intact record.
+        on_gap: reaction to missing segments.
+        parser_version: written to rows on ranges that could not be read.
+        keys: True to update `message_keys`, and `edges` after it.
+        edges: True to update `edges`, if the lake has it or is new.
+        quality: True to run the quality suites before the commit; audits need the profiles that they judge.
+        hbase: HBase table to update; None for none.
+        page: page that shows the run at its end, or when it is stopped; None for none.
+        judge: starts the judge of a run's profile; by default this process judges.
+        source: brokers to pull from instead of `store`; None to read files.
+        masks: rules to mask messages; None for none.
     """
 
     store: str
@@ -138,26 +138,26 @@ class Result:
     """Result of one run; `sequence` is 0 if there was nothing new.
 
     Attributes:
-        sequence: of the commit.
-        ranges: what was new in each store.
-        messages: rows added to `messages`.
-        quarantined: rows added to `quarantine`.
-        gaps: rows added to `gaps`.
-        metadata_bytes: of data files.
-        pack_bytes: of packs.
-        seconds: all of it.
-        warnings: sentences on expectations that were not met, and did not stop the run.
-        verdict: on the run.
-        hbase: messages put into HBase.
-        hbase_seconds: how much of the time that took.
-        keys: rows added to `message_keys`.
-        keys_seconds: how much of the time that took.
-        edges: rows written to `edges`.
-        edges_seconds: how much of the time that took.
-        recovered: commits of earlier runs that this one made good.
-        bytes_of_others: log bytes that were new when this run began, and that other runs have archived meanwhile.
-        behind: what does not have all of this run yet, because other runs were first again and again.
-        notes: sentences on what was pulled from brokers.
+        sequence: sequence of the commit.
+        ranges: new range of each store.
+        messages: number of rows added to `messages`.
+        quarantined: number of rows added to `quarantine`.
+        gaps: number of rows added to `gaps`.
+        metadata_bytes: size of data files.
+        pack_bytes: size of packs.
+        seconds: total duration.
+        warnings: sentences on expectations that were not met but did not stop the run.
+        verdict: verdict on the run.
+        hbase: number of messages put into HBase.
+        hbase_seconds: part of the duration for that.
+        keys: number of rows added to `message_keys`.
+        keys_seconds: part of the duration for that.
+        edges: number of rows written to `edges`.
+        edges_seconds: part of the duration for that.
+        recovered: commits of earlier runs that this run completed.
+        bytes_of_others: size of log that was new at the start, but was archived by other runs meanwhile.
+        behind: tables that do not have all of this run yet, because other runs committed first every time.
+        notes: sentences for the summary.
     """
 
     sequence: int
@@ -183,23 +183,23 @@ class Result:
 
     @property
     def bytes(self) -> int:
-        """Log bytes from first to last offset."""
+        """Size of the log from first to last offset."""
         return sum(store_range.size for store_range in self.ranges.values())
 
 
 def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[], object] | None = None) -> ArchiveWork:
-    """See how far the lake has come, and what there is beyond that.
+    """Compare the lake's progress with the stores or brokers.
 
     Args:
-        config: what to archive.
-        until: how far to go; up to what is there where not given. See `find_work` and `find_broker_work`.
-        on_new: is called as soon as there seems to be something new.
+        config: settings of the run.
+        until: ends to archive to; None for the current ends. See `find_work` and `find_broker_work`.
+        on_new: called as soon as something new seems to be there.
 
     Raises:
-        CommitLogError: for a store that cannot be read, or is another than the one that was archived.
-        RocketMQError: if a broker cannot be asked.
-        LakeError: for a folder that is no lake.
-        MasksChangedError: for other masks than the lake's.
+        CommitLogError: if a store cannot be read, or is not the one that was archived.
+        RocketMQError: if a broker cannot be reached.
+        LakeError: if the folder is no lake.
+        MasksChangedError: if the masks differ from the lake's.
     """
     lake = LakePaths(config.lake)
     if config.source is not None:
@@ -216,23 +216,23 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
 def run_archive(
     runner: Runner, config: Config, work: ArchiveWork | None = None, progress: Progress | None = None
 ) -> Result:
-    """Archive what is new.
+    """Archive all new messages.
 
     Args:
-        runner: what runs the tasks.
-        config: what to archive.
-        work: what `find_work` has found, where it has been asked already, and `check_bodies` too.
-        progress: shows how far the tasks are, while it is open. It gets the runner and the bytes of the log, and gives
-            a function that is told how many bytes more are done.
+        runner: runs the tasks.
+        config: settings of the run.
+        work: result of `plan_work`, if it was called before, after `check_bodies`.
+        progress: context manager that shows progress. It takes the runner and the size of the log, and returns a
+            function that is called with the number of bytes that were done.
 
     Raises:
-        CommitLogError: for a store that cannot be read, or is another than the one that was archived.
-        LakeError: for a folder that is no lake, or another place for bodies than the lake's.
-        MasksChangedError: for other masks than the lake's.
-        RefusedError: for damage or a gap, where it was to fail.
-        HBaseError: if HBase cannot follow; all else is done then, and the next run makes it good.
-        CriticalQualityError: where a critical expectation was not met.
-        ConcurrentArchiveError: if another run has taken the same stores meanwhile.
+        CommitLogError: if a store cannot be read, or is not the one that was archived.
+        LakeError: if the folder is no lake, or the location of bodies differs from the lake's.
+        MasksChangedError: if the masks differ from the lake's.
+        RefusedError: if there is damage or a gap, and the run is set to fail.
+        HBaseError: if HBase cannot be updated; everything else is done then, and the next run completes it.
+        CriticalQualityError: if a critical expectation is not met.
+        ConcurrentArchiveError: if another run has committed the same stores meanwhile.
     """
     started = time.monotonic()
     lake = LakePaths(config.lake)
@@ -256,7 +256,7 @@ def run_archive(
     if config.quality and config.judge is None:
         prepare()
     ends = {broker: store.end for broker, store in work.started_from.items()}
-    erased = read_erased_places(lake).beyond(ends)  # of a lake that was set back, and takes them once more
+    erased = read_erased_places(lake).beyond(ends)  # messages that a restored lake archives again
     tasks = ArchiveTasks(
         splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality, erased, config.masks
     )
@@ -322,7 +322,7 @@ def run_archive(
 
 def _left_out(manifest: Sequence[ManifestRow]) -> list[str]:
     count = sum(row.left_out for row in manifest)
-    return [f"{count:,} bodies could not be masked, and were left out (property {MASKED})"] if count else []
+    return [f"{count:,} bodies could not be masked and were left out (property {MASKED})"] if count else []
 
 
 def _show(config: Config, run: ShownRun) -> None:
@@ -331,20 +331,20 @@ def _show(config: Config, run: ShownRun) -> None:
 
 
 def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE) -> Result:
-    """Do what runs that were stopped have left undone: the other tables, and the keys of messages.
+    """Complete runs that were killed after their commit: the other tables, and the keys of messages.
 
     Args:
-        config: as for `run_archive`.
+        config: settings of the run.
         work: from `find_work`, with nothing new in any store.
-        runner: what reads and writes many keys.
+        runner: runs the tasks if there are many keys.
 
     Returns:
-        A result without a run of its own.
+        A result with sequence 0.
     """
     lake = LakePaths(config.lake)
     if work.unfinished:
         finish_runs(lake, work.commit.run_id, config.parser_version)
-    # Also without an unfinished run: it may have been stopped when only its keys were missing.
+    # Needed even without an unfinished run, because a run may have been killed when only its keys were missing.
     followed = _follow(lake, config, runner) if work.last.sequence else NOTHING_FOLLOWED
     return Result(
         0,
@@ -359,7 +359,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
 
 
 def _say_nothing(_: int) -> None:
-    """Take what is told of progress, where nobody wants to know."""
+    """Do nothing: a progress function for callers without a display."""
 
 
 def _follow(lake: LakePaths, config: Config, runner: Runner) -> FollowedTables:
@@ -367,7 +367,7 @@ def _follow(lake: LakePaths, config: Config, runner: Runner) -> FollowedTables:
 
 
 def _behind(tables: FollowedTables, hbase: FollowedInHBase) -> list[str]:
-    """Return the names of tables that are behind, because other runs were first."""
+    """Return the names of tables that are not up to date, because other runs committed first."""
     found = {
         "message_keys": tables.keys.is_behind,
         "edges": tables.edges.is_behind,
@@ -385,7 +385,7 @@ def _follow_hbase(lake: LakePaths, config: Config, runner: Runner) -> FollowedIn
     for attempt in range(MAX_TRIES):
         try:
             return follow(runner, lake.messages, config.hbase, storage_options=options)
-        except ConcurrentFollowError:  # another run's, which puts the same: what it leaves is done now
+        except ConcurrentFollowError:  # another run is putting the same rows; then continue with the rest
             time.sleep(wait_seconds(attempt))
     return _HBASE_BEHIND
 
@@ -422,18 +422,18 @@ def _losses(manifest: Sequence[ManifestRow], config: Config) -> Losses:
 
 
 def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
-    """Refuse a gap that shows before anything is read."""
+    """Refuse a gap that is visible before anything is read."""
     missing = [part for part in parts if isinstance(part, Split) and part.missing]
     if missing and on_gap is OnRefusal.FAIL:
         first = missing[0]
         raise RefusedError(
-            f"{first.broker}: physical offsets {first.start} to {first.end} are gone, {len(missing)} gaps in all: "
+            f"{first.broker}: physical offsets {first.start} to {first.end} are missing, {len(missing)} gaps in all: "
             f"expected a segment {first.path}. Nothing was archived; '--on-gap record' archives what is there"
         )
 
 
 def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
-    """Refuse what only the tasks have seen, before it is committed."""
+    """Refuse damage and gaps that only the tasks have found, before the commit."""
     quarantined, gaps = _refused(manifest)
     for on_refusal, count, option in (
         (config.on_corrupt, quarantined, "--on-corrupt quarantine"),
@@ -442,6 +442,6 @@ def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
         if count and on_refusal is OnRefusal.FAIL:
             first = next(row.first_refused for row in manifest if row.first_refused)
             raise RefusedError(
-                f"{first}; {count} such ranges in all. Nothing was archived; '{option}' writes them down and archives "
+                f"{first}; {count} such ranges in all. Nothing was archived; '{option}' records them and archives "
                 "everything else"
             )

@@ -1,4 +1,4 @@
-"""The facts of an archive run that a page shows, and the interface of what writes the page."""
+"""Facts of an archive run for a page, and the interface for writing the page."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class ShownRun:
     """An archive run that was committed, or that a critical expectation stopped.
 
     Attributes:
-        lake: Where the tables lie.
-        run_id: The run's, as in `archive_runs`.
-        verdict: On the run.
-        ranges: What it took, or was to take, of each store.
-        report: The suites' judgement; None where they were not asked.
-        figures: Sums of its profile; empty where it was not judged.
-        sequence: Number of its commit; None where it was stopped.
-        counts: What it counted; None where it was stopped.
-        metadata_bytes: Of its data files.
-        pack_bytes: Of its packs.
-        started_at: UTC.
-        seconds: How long it took; None where it was stopped.
+        lake: Locations of the tables.
+        run_id: Id of the run, as in `archive_runs`.
+        verdict: Verdict on the run.
+        ranges: Ranges of each store that it took, or was to take.
+        report: Results of the suites; None if they did not run.
+        figures: Sums of its profile; empty if it was not judged.
+        sequence: Number of its commit; None if it was stopped.
+        counts: Its counts; None if it was stopped.
+        metadata_bytes: Size of its data files.
+        pack_bytes: Size of its packs.
+        started_at: Start of the run; UTC.
+        seconds: Duration; None if it was stopped.
     """
 
     lake: LakePaths
@@ -52,8 +52,8 @@ class RunPage:
     """Interface of a page that shows runs.
 
     Attributes:
-        path: Of the page.
-        show: Writes the page of a run; a file of that name is replaced.
+        path: Path of the page.
+        show: Writes the page of a run and replaces a file of that name.
     """
 
     path: Path

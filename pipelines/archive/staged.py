@@ -1,8 +1,8 @@
-"""Profiles of a run's tasks on their way to the driver: small ones in the manifest, large ones in files beside it.
+"""Transfers profiles from a run's tasks to the driver: small ones in the manifest, large ones in files.
 
-Files lie in `profiles/staged/RUN` of the lake, where no version of the table names them: a run deletes its own when it
-has judged them, and what a killed one leaves is garbage to VACUUM, as its data files are. Each attempt of a task has a
-file of its own; whose manifest arrives is read.
+Files are in `profiles/staged/RUN` of the lake, where no version of the table refers to them. A run deletes its files
+after judging them; VACUUM deletes those of a killed run. Each attempt of a task has its own file, and only the file
+named by the received manifest is read.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from commitlake.pipelines.quality.wire import parse_profile, serialize_profile
 
 STAGED = "staged"
 _INLINE_BYTES = 16 << 10
-_INLINE_ALL_BYTES = 32 << 20  # of all tasks: these the driver holds, four times as large
-_LEAST_ROW_BYTES = 8  # a checksum, which nothing makes smaller
+_INLINE_ALL_BYTES = 32 << 20  # for all tasks; in the driver's memory they are four times as large
+_LEAST_ROW_BYTES = 8  # a checksum, which cannot be compressed
 _READERS = 8
 
 
@@ -52,10 +52,10 @@ def stage_profile(profile: pa.Table, lake: LakePaths, run_id: str, name: str, mo
 
     Args:
         profile: a table of `PROFILE`.
-        lake: where the tables lie.
-        run_id: the archive run's.
-        name: of a file, if it takes one, without its ending.
-        most_inline: bytes of a profile that needs none.
+        lake: locations of the tables.
+        run_id: id of the archive run.
+        name: name of the file, if one is written, without suffix.
+        most_inline: largest size in bytes of a profile in the manifest.
     """
     if profile.num_rows * _LEAST_ROW_BYTES <= most_inline and len(data := serialize_profile(profile)) <= most_inline:
         return TaskProfile(data)
@@ -70,12 +70,12 @@ def gather_profiles(lake: LakePaths, manifest: Sequence[ManifestRow], most: int 
     """Yield the merged profile of the run in pieces of whole topics; at least one piece, which may be empty.
 
     Args:
-        lake: where the tables lie.
-        manifest: what the tasks told.
-        most: windows of all tasks that are merged at once; one topic may have more.
+        lake: locations of the tables.
+        manifest: rows of all tasks.
+        most: number of windows of all tasks that are merged at once; one topic may have more.
 
     Raises:
-        ProfileError: for a file that is gone, or not as it was written.
+        ProfileError: if a file is missing or damaged.
     """
     told = [row.told_profile for row in manifest if row.told_profile is not None]
     inline = [parse_profile(one.data) for one in told if not one.path]
@@ -92,14 +92,14 @@ def gather_profiles(lake: LakePaths, manifest: Sequence[ManifestRow], most: int 
 
 @contextmanager
 def staging(lake: LakePaths, run_id: str) -> Iterator[list[ManifestRow]]:
-    """Staged files are there until the `with` ends, however it does; what cannot be deleted is left to VACUUM.
+    """Keep staged files until the context ends, with or without an error. VACUUM deletes what cannot be deleted now.
 
     Args:
-        lake: where the tables lie.
-        run_id: the archive run's.
+        lake: locations of the tables.
+        run_id: id of the archive run.
 
     Yields:
-        A list for the manifest; while it is empty, the tasks may have staged anything.
+        A list for the manifest. If it is empty at the end, tasks may have staged any files.
     """
     manifest: list[ManifestRow] = []
     try:
@@ -113,7 +113,7 @@ def _delete(lake: LakePaths, folder: str) -> None:
     if lake.s3 is None:
         shutil.rmtree(Path(lake.profiles) / folder, ignore_errors=True)
         return
-    with suppress(Exception):  # the run has its own error, or none
+    with suppress(Exception):  # an error here must not replace the run's own
         table_files(lake.profiles, storage_options(lake.profiles, lake.s3)).delete_dir(folder)
 
 
@@ -123,12 +123,12 @@ def _read_all(
     """Read the rows of a group from all files."""
     if not staged:
         return []
-    files = _Staged(lake, group)  # with credentials of now
+    files = _Staged(lake, group)  # with current credentials
     return list(readers.map(files.read, *zip(*staged, strict=True)))
 
 
 class _Staged:
-    """Reader of a group's rows in staged files."""
+    """Reads a group's rows from staged files."""
 
     def __init__(self, lake: LakePaths, group: Group) -> None:
         self._folder = lake.profiles
@@ -146,7 +146,7 @@ class _Staged:
                 data = source.read_at(min(length, there), offset) if there else b""
         except FileNotFoundError:
             raise ProfileError(
-                f"{self._folder}/{path}: expected a task's profile, found no file: somebody deleted it while the run "
+                f"{self._folder}/{path}: expected a task's profile, found no file: it was deleted while the run "
                 "was judged. Run it again"
             ) from None
         try:

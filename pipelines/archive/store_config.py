@@ -1,7 +1,7 @@
-"""What an archive run records of the stores' configuration: what has changed since the last run.
+"""Records changes of the stores' configuration since the last archive run.
 
-Only local stores are read; a topics.json that is missing or cannot be read changes nothing, so a file caught in the
-middle of a write does not delete every topic.
+Only local stores are read. A topics.json that is missing or cannot be read changes nothing, so a file that is being
+written does not delete every topic.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from commitlake.schemas.tables.store_config import STORE_CONFIG
 _INDEX = "index"
 _LOGGER = logging.getLogger(__name__)
 _LOOKED_AT = 100
-"""Topics at most whose queue files are looked at."""
+"""Largest number of topics whose queue files are examined."""
 
 
 def write_config_changes(
     lake: LakePaths, stores: Sequence[Store], run_id: str, recorded_at: datetime.datetime
 ) -> DataFile | None:
-    """Write the rows of `store_config` for everything that has changed.
+    """Write the rows of `store_config` for all changes.
 
     Args:
-        lake: Where the tables lie.
+        lake: Locations of the tables.
         stores: The stores of the run.
-        run_id: Of the run.
-        recorded_at: When the configuration was read.
+        run_id: Id of the run.
+        recorded_at: Time at which the configuration was read.
 
     Returns:
-        A file that no table knows of yet; None where nothing has changed. Where the table cannot be read, because a
-        data file is damaged, everything is taken for changed: messages must be archived before the broker deletes them.
+        A file that no version refers to yet; None if nothing has changed. If the table cannot be read because a data
+        file is damaged, everything counts as changed: messages must be archived before the broker deletes them.
     """
     rows = []
     for store in stores:
@@ -77,7 +77,7 @@ def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
     except QueryError as error:
         _LOGGER.warning(
             "store_config of %s cannot be read: %s; all of it is archived again. "
-            "'commitlake maintain --repair' takes damaged files out",
+            "'commitlake maintain --repair' removes damaged files",
             lake.root,
             error,
         )
@@ -97,12 +97,12 @@ def _changes(known: dict[Key, str], store: Store) -> Iterator[tuple[Key, str | N
             continue
         current = {(kind, _text(name)): _json(value) for name, value in found.items()}
         yield from ((key, value) for key, value in current.items() if known.get(key) != value)
-        if kind != SETTING:  # a setting that no file tells any longer was still the store's
+        if kind != SETTING:  # a setting that is no longer in a file was still the store's
             yield from ((key, None) for key in known if key[0] == kind and key not in current)
 
 
 def _table(root: Path, name: str, table: str) -> dict[str, Any] | None:
-    """Return the entries of a configuration file; None where there is none that can be read."""
+    """Return the entries of a configuration file; None if it is missing or cannot be read."""
     try:
         return read_table(root, name, table).get(table)
     except UnsafeFileError as error:
@@ -111,7 +111,7 @@ def _table(root: Path, name: str, table: str) -> dict[str, Any] | None:
 
 
 def _text(name: object) -> str:
-    """Return a name as UTF-8 can hold it."""
+    """Return a name with characters that UTF-8 cannot encode replaced."""
     return str(name).encode("utf-8", "replace").decode()
 
 
@@ -120,12 +120,12 @@ def _json(value: object) -> str:
 
 
 def settings_of(store: Store) -> dict[str, Any]:
-    """Return what the files of a store tell of its broker's settings; nothing of a store in an object store."""
+    """Return the settings of a store's broker that follow from its files; empty for a store in an object store."""
     if not store.format.has_archived_settings or "://" in store.root:
         return {}
     root = Path(store.root).parent
     found: dict[str, Any] = {}
-    if len(store.segments) > 1:  # the size of a single file may be that of a cut copy
+    if len(store.segments) > 1:  # a single file may be a truncated copy
         found["segment_size_bytes"] = segment_size(store)
     queues, dialect = store.format.queues, store.format.dialect_of(store)
     if size := _file_size(root, queues):
@@ -150,7 +150,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _file_size(root: Path, layout: QueueLayout) -> int | None:
-    """Return the size that most of the queue files that are looked at have; None where there are none."""
+    """Return the most frequent size of the examined queue files; None if there are none."""
     sizes = Counter[int]()
     for topic in _entries(root / layout.folder):
         for queue in _entries(topic.path, 1):
@@ -161,7 +161,7 @@ def _file_size(root: Path, layout: QueueLayout) -> int | None:
 
 
 def _entries(folder: str | Path, limit: int = _LOOKED_AT) -> list[os.DirEntry[str]]:
-    """Return the first entries of a folder; none where it is a link, no folder, or cannot be read."""
+    """Return the first entries of a folder; none if it is a link, no folder, or cannot be read."""
     if os.path.islink(folder):  # noqa: PTH114 (a path of an entry is a text)
         return []
     with suppress(OSError), os.scandir(folder) as found:

@@ -1,7 +1,7 @@
-"""One task of an archive run: ranges of logs into packs and data files, without a row that crosses into the JVM.
+"""Tasks of an archive run, which write packs and data files from ranges of logs. No row passes through the JVM.
 
-A task that is done again, after a failure or beside a slow one, writes packs and data files of its own: only those of
-the attempt whose manifest arrives are committed.
+If a task is repeated after a failure, or run twice because it is slow, each attempt writes its own packs and data
+files. Only those of the attempt whose manifest arrives are committed.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from commitlake.schemas.tables.messages import BODY, SOURCE
 _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
 
 
-_MOST_BATCHES = 8  # each keeps all of the kernel's buffers, however little it fills of them
-_MOST_SPLITS = 8  # of one task, which is done again as a whole
-_MAX_CLOSING = 16  # files of a task that are open at once: rows of a broken clock have as many dates
+_MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
+_MAX_SPLITS = 8  # of one task, which is repeated as a whole
+_MAX_CLOSING = 16  # open files of a task; a broken clock can give rows of many dates
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class ArchiveTasks:
     """The tasks of one run.
 
     Attributes:
-        splits: the ranges; each has packs of its own, a data file may hold the rows of several.
-        lake: where the tables lie.
-        bodies: where packs go.
-        run_id: part of the files' names, so that runs do not meet there.
-        parser_version: for the rows of what could not be read.
-        profiled: whether a profile of the rows is wanted.
+        splits: the ranges; each has its own packs, but a data file may hold the rows of several.
+        lake: locations of the tables.
+        bodies: location of the packs.
+        run_id: part of the files' names, so that files of two runs differ.
+        parser_version: written to rows on ranges that could not be read.
+        profiled: True to compute a profile of the rows.
         erased: messages of the ranges that were erased before, when an earlier version of the lake had them.
-        masks: by which rows and bodies are masked; None for none.
+        masks: rules to mask rows and bodies; None for none.
     """
 
     splits: Sequence[Part]
@@ -72,32 +72,32 @@ class ArchiveTasks:
     masks: ArchiveMasks | None = None
 
     def run_all(self, runner: Runner, advance: Callable[[int], None] = lambda _: None) -> Iterator[ManifestRow]:
-        """Do all ranges, several of them in each task.
+        """Run the tasks for all ranges, several ranges in each task.
 
         Args:
-            runner: what runs the tasks.
-            advance: is told how many bytes of the log more are done.
+            runner: runs the tasks.
+            advance: called with the size of log that was done.
 
         Yields:
             The manifest: a row for each file, and one for each task.
         """
         if not self.splits:
             return
-        # A task costs Spark some 50 ms besides its work: two rounds of the cores, unless the ranges are many.
-        count = max(2 * runner.cores, -(-len(self.splits) // _MOST_SPLITS))
+        # Spark needs some 50 ms for each task, so there are two tasks for each core, or more if there are many ranges.
+        count = max(2 * runner.cores, -(-len(self.splits) // _MAX_SPLITS))
         groups = divided(range(len(self.splits)), count)
         for number, rows in runner.run(partial(_run_group, self, inline_bytes(len(groups))), groups):
             yield from rows
             advance(sum(self.splits[each].size for each in groups[number]))
 
     def run(self, numbers: Sequence[int], most_inline: int = inline_bytes(1)) -> Iterator[ManifestRow]:
-        """Do the task for some of the ranges; a row for each file, and one for all that goes with them.
+        """Run the task for some of the ranges. Yields a row for each file, and one for everything else.
 
         Args:
-            numbers: of the ranges.
-            most_inline: bytes of a profile that goes to the driver in the manifest; a larger one is staged.
+            numbers: indexes of the ranges.
+            most_inline: largest size of a profile in the manifest; a larger one is staged.
         """
-        # Two attempts of one task at the same time must not write into one another's files.
+        # Two attempts of one task at the same time must not write to the same files.
         name = f"part-{numbers[0]:05d}-{self.run_id}-{secrets.token_hex(4)}"
         minutes = MinutesFiles(self.lake, name, self.run_id)
         refusals = Refusals(self.lake, name, self.run_id, self.parser_version, hides_bytes=self.masks is not None)
@@ -148,7 +148,7 @@ class _Closing:
         """Wait for all files.
 
         Raises:
-            Exception: what closing one has raised.
+            Exception: error of closing a file.
         """
         for one in self._pending:
             one.result()
@@ -162,10 +162,10 @@ class Masking:
     """Masks the batches of a task.
 
     Args:
-        masks: the rules; None for none.
+        masks: rules; None for none.
 
     Attributes:
-        left_out: bodies that could not be masked, and were left out.
+        left_out: number of bodies that could not be masked and were left out.
     """
 
     def __init__(self, masks: ArchiveMasks | None) -> None:
@@ -192,9 +192,9 @@ class Masking:
 def _read(
     part: Part, packs: BodyPacks, refusals: Refusals, masking: Masking
 ) -> tuple[list[pa.Table], list[ManifestRow]]:
-    """The messages of a range, their bodies on their way into packs, and what is to be told of the range.
+    """Read the messages of a range, add their bodies to packs, and return manifest rows.
 
-    The latter are rows for the files that refusals have filled, and for the queues that were pulled.
+    The manifest rows are for files that refusals have filled, and for queues that were pulled.
     """
     rows: list[pa.Table] = []
     manifest: list[ManifestRow] = []
@@ -205,7 +205,7 @@ def _read(
         if batch.column("size").null_count == 0:  # bad ranges have batches of their own
             masked = masking.mask(batch.drop_columns([CORRUPT_RECORD]), packs)
             rows.append(pa.Table.from_batches([masked]))
-        if len(rows) >= _MOST_BATCHES:
+        if len(rows) >= _MAX_BATCHES:
             rows = [join_rows(rows)]
     return rows, [*manifest, *map(ManifestRow.of_queue, reports)]
 
@@ -216,7 +216,7 @@ def _request(*, with_bodies: bool) -> Request:
 
 
 def _look_at_nothing(_: object) -> None:
-    """Take nothing from the window: bodies are in the batch."""
+    """Ignore the window: the bodies are in the batch."""
 
 
 def _run_group(tasks: ArchiveTasks, most_inline: int, numbers: Sequence[int]) -> list[ManifestRow]:

@@ -1,4 +1,4 @@
-"""The work of an archive run, found before Spark starts: stores, ranges, and unfinished commits of earlier runs."""
+"""Finds the work of an archive run before Spark starts: stores, ranges, and unfinished commits of earlier runs."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.pipelines.archive.outcome import Outcome
 from commitlake.pipelines.archive.parts import Part
 
-_THREADS = 4 * (os.cpu_count() or 1)  # a store on a network's disk mostly waits
+_THREADS = 4 * (os.cpu_count() or 1)  # reading a store on a network disk is mostly waiting
 _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveWork:
-    """One run's work.
+    """Work of one run.
 
     Attributes:
-        stores: all that the path names.
-        snapshot: what is new in each of them.
-        commit: the commit that is going to take it.
-        last: the newest commit that is there.
-        unfinished: earlier commits that other tables do not follow yet, because their run was stopped.
+        stores: all stores of the path.
+        snapshot: new range of each store.
+        commit: the commit that will take it.
+        last: the newest commit in the lake.
+        unfinished: earlier commits that other tables do not follow yet, because their run was killed.
     """
 
     stores: Sequence[Store]
@@ -58,7 +58,7 @@ class ArchiveWork:
 
     @property
     def started_from(self) -> Mapping[str, StoreProgress]:
-        """The progress of each store before the run."""
+        """Progress of each store before the run."""
         return self.last.stores
 
     @property
@@ -80,12 +80,12 @@ class ArchiveWork:
         return [split for splits in planned for split in splits]
 
     def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> Outcome:  # noqa: ARG002
-        """Return what the tasks of all splits come to; of files, all is known beforehand.
+        """Return the result of the tasks. For files, all of it is known beforehand.
 
         Args:
-            manifest: of the tasks.
-            lake: where the tables lie.
-            parser_version: for rows of what could not be read.
+            manifest: rows of all tasks.
+            lake: locations of the tables.
+            parser_version: written to rows on ranges that could not be read.
         """
         return Outcome(self.commit)
 
@@ -98,20 +98,21 @@ def find_work(
     formats: Sequence[Format] | None = None,
     on_new: Callable[[], object] | None = None,
 ) -> ArchiveWork:
-    """See how far the lake has come, and what the stores have beyond that.
+    """Compare the lake's progress with the stores.
 
     Args:
         path: stores, as for `find_stores`.
-        broker: the store's name, where the path does not tell it.
-        lake: where the tables lie.
-        until: how far to go in each store, as a stream offers it; all that is there where not given. Where to begin is
-            the lake's to say: what is offered again adds nothing. A stream has seen to it that the lake may be written.
-        formats: which stores of the path are meant; those of every format where not given.
-        on_new: is called as soon as a store seems to have something new: to begin early with what takes long.
+        broker: name of the store, if the path does not have it.
+        lake: locations of the tables.
+        until: ends of the stores to archive to, as a stream offers them; None for the current ends. The lake determines
+            the starts, so a range that is offered again adds nothing. The stream has already checked that the lake can
+            be written.
+        formats: formats of stores to take from the path; None for all.
+        on_new: called as soon as a store seems to have something new, to start slow preparations early.
 
     Raises:
-        CommitLogError: for a store that cannot be read, or is another than the one that was archived.
-        LakeError: for a folder that is no lake, or one whose tables are damaged.
+        CommitLogError: if a store cannot be read, or is not the one that was archived.
+        LakeError: if the folder is no lake, or its tables are damaged.
     """
     if until is None:
         check_writable(lake)
@@ -165,7 +166,7 @@ def _check_store(store: Store, last: ArchiveCommit) -> None:
         raise StoreError(
             f"{store.broker} was pulled from its broker, and the last run took only the topics "
             f"{', '.join(progress.topics)}: its files would be read from physical offset {progress.end} on, and "
-            "what other topics have before it would never be archived. Run 'archive --from-broker' without --topic "
+            "earlier messages of other topics would never be archived. Run 'archive --from-broker' without --topic "
             "once, or archive the files into another lake"
         )
     if progress is not None and progress.last_record is not None:

@@ -1,1 +1,1 @@
-"""State of an archive: how new it is, and what of the brokers' logs it lacks."""
+"""State of an archive: its age, and the parts of the brokers' logs that are missing."""

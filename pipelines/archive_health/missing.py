@@ -1,4 +1,4 @@
-"""What of the brokers' logs a lake lacks, by store and reason, and the expectations that its last run did not meet."""
+"""Missing parts of the brokers' logs, by store and reason, and expectations that the last run did not meet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive_health.small_tables import Row, ask
 
 DELETED = "deleted before it was archived"
-"""The reason of what is in `gaps`."""
+"""Reason of the ranges in `gaps`."""
 _QUARANTINE = (
     "SELECT broker, reason, count(*) AS ranges, sum(end_offset - start_offset) AS bytes, min(start_offset) AS first "
     "FROM quarantine GROUP BY broker, reason"
@@ -30,9 +30,9 @@ class Missing:
 
     Attributes:
         broker: The store's name.
-        reason: As in `quarantine`, or `DELETED`.
-        ranges: How many.
-        bytes: Their length in all.
+        reason: Value in `quarantine`, or `DELETED`.
+        ranges: Number of ranges.
+        bytes: Total length.
         first: Physical offset of the first one.
     """
 
@@ -44,7 +44,7 @@ class Missing:
 
 
 def missing_by_reason(lake: LakePaths) -> list[Missing]:
-    """Return what is not archived, the most bytes first.
+    """Return the ranges that are not archived, by store and reason, the largest first.
 
     Raises:
         LakeError: There is no lake.
@@ -59,7 +59,7 @@ def missing_by_reason(lake: LakePaths) -> list[Missing]:
 
 
 def unmet_expectations(lake: LakePaths) -> list[Row]:
-    """Return the rows of `quality_results` that the last run did not meet, critical ones first.
+    """Return the rows of `quality_results` for expectations that the last run did not meet, critical ones first.
 
     Raises:
         LakeError: There is no lake.

@@ -1,4 +1,4 @@
-"""Questions to small tables of a lake, which may not be there yet."""
+"""Queries on small tables of a lake, which may not exist yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 
 def ask(lake: LakePaths, table: str, sql: str) -> list[Row]:
-    """Return the answer to a question about a table; no row where nothing was ever written to the table.
+    """Return the rows of a query on a table; none if the table does not exist.
 
     Raises:
         LakeError: There is no lake.

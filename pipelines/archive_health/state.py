@@ -1,4 +1,4 @@
-"""State of a lake's stores: their newest archived minute, and the bytes of their logs that were never archived."""
+"""State of a lake's stores: the newest archived minute, and the size of log that was never archived."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from commitlake.pipelines.archive_health.small_tables import ask
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Stretches of a log.
+    """Number and size of ranges of a log.
 
     Attributes:
-        count: How many there are.
-        bytes: Their length in all.
+        count: Number of ranges.
+        bytes: Total length.
     """
 
     count: int = 0
@@ -32,9 +32,9 @@ class StoreState:
     Attributes:
         broker: The store's name.
         end: Physical offset up to which its log is archived.
-        newest: End of the newest minute that has a message; None where `topic_minutes` has none.
-        quarantined: What could not be read.
-        gaps: What was deleted before it was archived.
+        newest: End of the newest minute that has a message; None if `topic_minutes` has none.
+        quarantined: Ranges that could not be read.
+        gaps: Ranges that were deleted before they were archived.
     """
 
     broker: str
@@ -45,7 +45,7 @@ class StoreState:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of the log is missing."""
+        """True if nothing of the log is missing."""
         return not self.quarantined.count and not self.gaps.count
 
 
@@ -55,14 +55,14 @@ class ArchiveState:
 
     Attributes:
         stores: Its stores, by name.
-        last_run: When the newest finished run that found something new ended; None where none has.
+        last_run: End of the newest finished run that found something new; None if there is none.
     """
 
     stores: Sequence[StoreState]
     last_run: datetime.datetime | None = None
 
     def age(self, now: datetime.datetime) -> datetime.timedelta | None:
-        """Return how long ago the last run ended; None where none has."""
+        """Return the time since the end of the last run; None if there is none."""
         return None if self.last_run is None else max(now - self.last_run, datetime.timedelta())
 
 
@@ -70,7 +70,7 @@ def read_archive_state(lake: LakePaths) -> ArchiveState:
     """Return the state of a lake.
 
     Args:
-        lake: Where the tables lie.
+        lake: Locations of the tables.
 
     Raises:
         LakeError: There is no lake.

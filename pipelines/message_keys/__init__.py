@@ -1,1 +1,1 @@
-"""The table `message_keys`: made from `messages`, version by version, and asked for the places of a key's messages."""
+"""The table `message_keys`: derived from new versions of `messages`, and queried for the places of a key's messages."""

@@ -1,8 +1,8 @@
-"""Whether `message_keys` holds the keys of `messages`: all of them, and no others.
+"""Checks that `message_keys` has exactly the keys of `messages`.
 
-Both are read file by file, by tasks of a runner. A task returns how many keys a file has and the sum of their hashes,
-for each part of the keys; which part a key is in follows from its hash. Two tables with the same sums have the same
-keys; where they differ, only these parts need to be looked at key by key.
+Both tables are read file by file, by tasks of a runner. A task returns the number of keys of a file and the sum of
+their hashes, for each part of the keys; the part of a key follows from its hash. Tables with equal sums have the same
+keys. If sums differ, only these parts must be compared key by key.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
 
 @dataclass(frozen=True, slots=True)
 class KeysCheck:
-    """What was compared.
+    """Result of comparing the tables.
 
     Attributes:
-        expected: rows that the keys of `messages` give.
-        found: rows of `message_keys`.
-        same: whether they are the same rows.
-        note: why nothing was compared; empty where it was.
+        expected: number of keys in `messages`.
+        found: number of rows of `message_keys`.
+        same: True if they are the same rows.
+        note: reason why nothing was compared; empty if it was.
     """
 
     expected: int = 0
@@ -52,13 +52,13 @@ class KeysCheck:
 
 @dataclass(frozen=True)
 class KeyFiles:
-    """Data files with keys, and how they are read; it can be pickled.
+    """Data files with keys, and a reader for them; picklable.
 
     Attributes:
         table: the columns.
         files: the files.
-        is_messages: whether the table is `messages`, whose rows give the keys, or `message_keys`.
-        since: rows that were stored before that date are left out; None for none.
+        is_messages: True if the table is `messages`, whose rows contain the keys; False for `message_keys`.
+        since: rows stored before that date are left out; None for no limit.
     """
 
     table: TableRows
@@ -68,11 +68,11 @@ class KeyFiles:
 
     @property
     def rows(self) -> int:
-        """How many rows the files have, as far as their writers said."""
+        """Number of rows of the files, as far as it was recorded."""
         return sum(file.rows or 0 for file in self.files)
 
     def read(self, file: AddedFile) -> Iterator[pa.Table]:
-        """Read the keys of a file: tables of `MESSAGE_KEYS`, each column in one chunk."""
+        """Yield the keys of a file as tables of `MESSAGE_KEYS`, each column in one chunk."""
         for rows in self.table.read(file):
             if self.since is not None:
                 first = datetime.datetime(self.since.year, self.since.month, self.since.day, tzinfo=datetime.UTC)
@@ -83,13 +83,13 @@ class KeyFiles:
 
 
 def keys_of_messages(lake: LakePaths, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
-    """Return the files of a version of `messages`, whose rows give keys; of the newest where not given."""
+    """Return the files of a version of `messages`, by default the newest, whose rows contain keys."""
     schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
     return _key_files(lake, lake.messages, schema, version, since, is_messages=True)
 
 
 def keys_of_table(lake: LakePaths, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
-    """Return the files of a version of `message_keys`; of the newest where not given."""
+    """Return the files of a version of `message_keys`, by default the newest."""
     return _key_files(lake, lake.message_keys, SCHEMA, version, since, is_messages=False)
 
 
@@ -104,18 +104,18 @@ def check_keys(lake: LakePaths, since: datetime.date | None = None, runner: Runn
     """Compare `message_keys` with `messages`.
 
     Args:
-        lake: where the tables lie.
-        since: messages that were stored before that date are left out; all are compared where not given.
-        runner: what reads the files.
+        lake: locations of the tables.
+        since: messages stored before that date are left out; by default all are compared.
+        runner: runs the tasks that read files.
     """
     messages = delta_table(lake.messages, lake.s3)
     newest, followed = newest_commit(messages), followed_version(lake)
     if followed < 0:
         return KeysCheck(note="message_keys has not followed messages yet")
     if newest is not None and followed < newest[0]:
-        return KeysCheck(note=f"message_keys has followed messages to version {followed} of {newest[0]}: not compared")
+        return KeysCheck(note=f"message_keys follows messages to version {followed} of {newest[0]}: not compared")
     if followed > messages.version():
-        note = f"message_keys has followed messages to version {followed}, and messages ends with {messages.version()}"
+        note = f"message_keys follows messages to version {followed}, but messages ends with {messages.version()}"
         return KeysCheck(same=False, note=note)
     expected = sum_keys(keys_of_messages(lake, since=since), runner)
     found = sum_keys(keys_of_table(lake, since=since), runner)
@@ -123,15 +123,15 @@ def check_keys(lake: LakePaths, since: datetime.date | None = None, runner: Runn
 
 
 def sum_keys(keys: KeyFiles, runner: Runner, parts: int = 1) -> Array:
-    """Count keys and sum up their hashes.
+    """Count keys and sum their hashes.
 
     Args:
-        keys: where they are.
-        runner: what reads the files.
-        parts: into how many parts they are divided.
+        keys: files with the keys.
+        runner: runs the tasks that read files.
+        parts: number of parts.
 
     Returns:
-        2 x parts: how many keys each part has, and the sum of their hashes modulo 2^64.
+        2 x parts: 2 x parts: the number of keys of each part, and the sum of their hashes modulo 2^64.
     """
     total = np.zeros((2, parts), np.int64)
     for _, sums in runner.run(partial(_sums_of_file, keys, parts), keys.files):

@@ -1,8 +1,8 @@
-"""`message_keys` follows `messages` by its Delta version: what is new there is read, and added here in one commit.
+"""Updates `message_keys` to the newest version of `messages`: reads new rows and adds their keys in one commit.
 
-The commit carries the version that it has come to, as the number of an application's transaction: whatever stops a
-follower, the next one goes on from there, and of two at once one commits. A follower that stayed away until files that
-it has yet to read were vacuumed makes the table anew, of `messages` as it is.
+The commit records the version it has reached as the number of an application's transaction. If a run is killed, the
+next one continues from there; of two concurrent runs one commits. If files that were not read yet have been vacuumed,
+the table is rebuilt from the current `messages`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from commitlake.pipelines.message_keys.progress import (
 from commitlake.pipelines.message_keys.rows import COLUMNS, REPEATING, to_keys
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 
-_CHUNK_ROWS = 1 << 18  # of messages: some 150 MiB of a worker's memory
-_DRIVER_ROWS = 1 << 17  # less is done before other processes have begun
+_CHUNK_ROWS = 1 << 18  # rows of messages: some 150 MiB of a worker's memory
+_DRIVER_ROWS = 1 << 17  # fewer rows are read in this process, before others would have started
 _GROUP_ROWS = 1 << 16
 _ENCODINGS = {
     "key_hash": "DELTA_BINARY_PACKED",
@@ -48,13 +48,13 @@ _ENCODINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What a follower did.
+    """Result of an update.
 
     Attributes:
-        version: of `messages`, to which the table has come.
-        rows: added; none where another follower was first.
-        seconds: it took.
-        is_behind: whether rows of `messages` that were there at the start are missing still.
+        version: version of `messages` that the table has reached.
+        rows: number of added rows; 0 if another run committed first.
+        seconds: duration.
+        is_behind: True if rows of `messages` that existed at the start are still missing.
     """
 
     version: int
@@ -65,7 +65,7 @@ class Followed:
 
 @dataclass(frozen=True)
 class _Chunks:
-    """What is to be read; each part becomes a file. An older data file may still have the keys of erased messages."""
+    """Files to read; each part becomes a file. An older data file may still have the keys of erased messages."""
 
     lake: LakePaths
     parts: Sequence[Sequence[AddedFile]]
@@ -73,7 +73,7 @@ class _Chunks:
     erased: ErasedPlaces
 
     def write(self, number: int) -> ManifestRow | None:
-        """The keys of one part as a file, if there are any."""
+        """Write the keys of one part to a file, if there are any."""
         files = table_files(self.lake.messages, storage_options(self.lake.messages, self.lake.s3))
         tables = []
         for added in self.parts[number]:
@@ -90,15 +90,15 @@ class _Chunks:
 
 
 def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> Followed:
-    """Add the keys of all that `messages` has, also where other followers are first: each time less is left.
+    """Add the keys of all rows in `messages`, with retries if other runs commit first.
 
     Args:
-        lake: where the tables lie.
-        runner: what reads and writes where there is much to do; a little is done in this thread.
-        wait: waits some seconds.
+        lake: locations of the tables.
+        runner: runs the tasks if there is much to do; otherwise this thread does it.
+        wait: waits for a number of seconds.
 
     Raises:
-        VersionsError: where rows of `messages` were changed.
+        VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
     wanted = delta_table(lake.messages, lake.s3).version()
@@ -115,14 +115,14 @@ def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float]
 
 
 def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
-    """Add the keys of what is new in `messages`; where that can no longer be read, make the table anew.
+    """Add the keys of new rows in `messages`. If these can no longer be read, rebuild the table.
 
     Args:
-        lake: where the tables lie.
-        runner: what reads and writes where there is much to do; a little is done in this thread.
+        lake: locations of the tables.
+        runner: runs the tasks if there is much to do; otherwise this thread does it.
 
     Raises:
-        VersionsError: where rows of `messages` were changed.
+        VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
     progress, done = followed_version(lake), followed_erasure(lake)
@@ -136,7 +136,7 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
     if version > progress or new.anew:
         step = (None if progress < 0 else progress, version)
         files_of_keys = [row.data_file for row in written]
-        # An erasure that comes to this table meanwhile must not find less than what is added here.
+        # An erasure that reaches this table meanwhile must not miss rows that are added here.
         after = erased.number if new.anew or progress < 0 else done
         erasure = {ERASURE: (done, after)}
         if not advance(
@@ -147,7 +147,7 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
 
 
 def _parts(files: Sequence[AddedFile], cores: int) -> Iterator[list[AddedFile]]:
-    """Files in groups, as large as a worker can hold, or as many as there are cores, which is less."""
+    """Yield groups of files that fit into a worker's memory, or smaller ones so that all cores have work."""
     counts = [_CHUNK_ROWS if file.rows is None else file.rows for file in files]
     most = min(_CHUNK_ROWS, max(_DRIVER_ROWS, -(-sum(counts) // cores)))
     part: list[AddedFile] = []

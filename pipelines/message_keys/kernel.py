@@ -1,4 +1,4 @@
-"""Compiled: hashes of keys."""
+"""Compiled hashes of keys."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from commitlake.connectors.formats.engine.kernel.crc import crc32
 
 
 def _hash_texts(data: Array, offsets: Array, out: Array) -> None:
-    """CRC-32 of each text.
+    """Compute the CRC-32 of each string.
 
     Args:
-        data: uint8, the texts one behind the other.
-        offsets: int64, where each begins, and the end.
-        out: int64, one less than offsets.
+        data: uint8, the concatenated strings.
+        offsets: int64, start of each string, and the end.
+        out: int64, receives one hash for each string.
     """
     for row in range(len(out)):
         out[row] = np.int64(crc32(data, offsets[row], offsets[row + 1] - offsets[row]))

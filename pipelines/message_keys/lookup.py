@@ -1,7 +1,7 @@
-"""The places of the messages that have a key: from `message_keys`, and, of what it does not follow yet, `messages`.
+"""Finds the places of messages with a key: in `message_keys`, and in versions of `messages` that it lacks.
 
-A look-up reads a row group of each file of `message_keys`, and the keys of what is newer. It needs neither Spark
-nor the compiler, which would take longer to load than to find anything.
+A look-up reads a row group of each file of `message_keys`, and the keys of newer messages. It needs neither Spark nor
+the compiler, which would take longer to load than the look-up itself.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ PLACES = pa.schema([
     ("store_timestamp", pa.timestamp("us", "UTC")),
 ])  # fmt: skip
 _NOWHERE = pa.Table.from_batches([], PLACES)
-_COLUMNS = {BUSINESS_KEY: "keys"}  # of messages; that of the other kind is called as the kind is
+_COLUMNS = {BUSINESS_KEY: "keys"}  # columns of messages; the other kind has a column of its name
 
 
 def find_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table:
-    """Where the messages of some keys are.
+    """Find the places of the messages with some keys.
 
     Args:
-        lake: where the tables lie.
-        keys: any of them is wanted.
-        kind: what they are, see `progress`.
+        lake: locations of the tables.
+        keys: the keys; a message needs only one of them.
+        kind: kind of the keys, see `progress`.
 
     Returns:
-        A table of `PLACES`, in no order; a message that has several of the keys may be in it more than once.
+        A table of `PLACES`, in no order; a message with several of the keys may appear more than once.
 
     Raises:
-        VersionsError: where rows of `messages` were changed since, or what is new is no longer there to be read.
+        VersionsError: if rows of `messages` were changed since, or new files no longer exist.
     """
     found = [_followed(lake, keys, kind), *_newer(lake, keys, kind)]
     return pa.concat_tables(table.select(PLACES.names).cast(PLACES) for table in found)
 
 
 def key_hash(key: str) -> int:
-    """The hash by which a key is found."""
+    """Return the hash by which a key is found."""
     return zlib.crc32(key.encode())
 
 
@@ -71,14 +71,14 @@ def _followed(lake: LakePaths, keys: Sequence[str], kind: str) -> pa.Table:
 
 
 class _Wanted:
-    """The rows of `message_keys` that some keys have."""
+    """Criteria for rows of `message_keys`."""
 
     def __init__(self, keys: Sequence[str], kind: str) -> None:
         self._hashes = sorted({key_hash(key) for key in keys})
         self._keys, self._kinds = texts_of(list(keys)), texts_of([kind])
 
     def read(self, folder: pafs.FileSystem, name: str) -> pa.Table:
-        """The places in one file; its pages' checksums are compared, which the SQL engine would not do."""
+        """Read the matching places of one file, with a check of page checksums, which the SQL engine does not do."""
         with folder.open_input_file(name) as file, pq.ParquetFile(file, page_checksum_verification=True) as source:
             number = source.schema_arrow.names.index("key_hash")
             groups = []
@@ -94,7 +94,7 @@ class _Wanted:
         return rows.filter(is_wanted).select(PLACES.names).cast(PLACES)
 
     def may_be_between(self, least: int | None, greatest: int | None) -> bool:
-        """Return whether rows between two hashes may be wanted; None where a bound is not known."""
+        """Return whether rows between two hashes may match; None for an unknown bound."""
         if least is None or greatest is None:
             return True
         return any(least <= wanted <= greatest for wanted in self._hashes)
@@ -114,8 +114,8 @@ def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table
                 rows = pq.read_table(file, columns=columns, page_checksum_verification=True).combine_chunks()
         except FileNotFoundError:
             raise VersionGoneError(
-                f"the data file {added.name} is no longer there: expected VACUUM to leave what message_keys has yet "
-                "to follow. Let message_keys follow, by 'commitlake archive' without --no-keys"
+                f"the data file {added.name} no longer exists: expected VACUUM to leave files that message_keys does "
+                "not have yet. Update message_keys by 'commitlake archive' without --no-keys"
             ) from None
         rows = erased.without(rows).combine_chunks()
         values = rows.column(column).combine_chunks()

@@ -1,4 +1,4 @@
-"""Open `messages` for an answer: not without the newest versions, which other tables have followed already."""
+"""Opens `messages` for a query, with a check that its newest versions, which other tables have, are not lost."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from commitlake.pipelines.message_keys.progress import followed_version
 
 
 def open_messages(lake: LakePaths) -> DeltaTable:
-    """The table `messages`, which must be as new as what has followed it.
+    """Open the table `messages`, which must be as new as the tables that follow it.
 
     Raises:
-        LakeError: where there is no lake.
-        LogDamagedError: where its log is damaged, or has lost its newest versions.
+        LakeError: if there is no lake.
+        LogDamagedError: if its log is damaged, or has lost its newest versions.
     """
     try:
-        followed = followed_version(lake)  # first: a writer may add to both meanwhile
-    except (LakeError, OSError):  # said where message_keys is asked
+        followed = followed_version(lake)  # first, because a writer may add to both meanwhile
+    except (LakeError, OSError):  # reported when message_keys is read
         followed = -1
     table = open_table(lake, "messages")
     if followed > table.version():
         raise LogDamagedError(
-            f"{lake.messages}: expected version {followed} in its _delta_log, to which message_keys has followed it, "
+            f"{lake.messages}: expected version {followed} in its _delta_log, which message_keys has reached, "
             f"found version {table.version()} as the newest: the last entries are lost. "
             f"{WAY_OUT}"
         )

@@ -1,4 +1,4 @@
-"""How far `message_keys` has followed `messages`, and what it lacks yet; also for look-ups, which start at once."""
+"""Progress of `message_keys` in following `messages`; imports little, so that look-ups start quickly."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from commitlake.connectors.lake.versions import (
 APPLICATION_ID = "commitlake.message_keys"
 BUSINESS_KEY = "key"
 UNIQUE_KEY = "unique_key"
-"""The values of the column `kind`."""
+"""Values of the column `kind`."""
 
 
 def followed_version(lake: LakePaths) -> int:
-    """The version of `messages` to which `message_keys` has come; -1 before the first."""
+    """Return the version of `messages` that `message_keys` has reached; -1 before the first."""
     try:
         version = delta_table(lake.message_keys, lake.s3).transaction_version(APPLICATION_ID)
     except TableNotFoundError:
@@ -36,7 +36,7 @@ def followed_version(lake: LakePaths) -> int:
 
 
 def followed_erasure(lake: LakePaths) -> int:
-    """The number of the newest erasure that `message_keys` is done with; 0 for none."""
+    """Return the number of the newest erasure that is complete in `message_keys`; 0 for none."""
     try:
         return erasure_number(delta_table(lake.message_keys, lake.s3))
     except TableNotFoundError:
@@ -45,12 +45,12 @@ def followed_erasure(lake: LakePaths) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """What `message_keys` lacks of `messages`.
+    """Data files of `messages` that `message_keys` lacks.
 
     Attributes:
         files: data files of `messages`.
-        version: of `messages`, to which these files lead.
-        anew: whether they are all of `messages`, because what is new alone can no longer be read.
+        version: version of `messages` that is reached with these files.
+        anew: True if these are all files of `messages`, because new files alone can no longer be read.
     """
 
     files: Sequence[AddedFile]
@@ -59,10 +59,10 @@ class NewFiles:
 
 
 def readable_files(lake: LakePaths, after: int) -> NewFiles:
-    """What is new behind a version; where its files, or the log's, are gone, all that there is.
+    """Return the new files after a version, or all files if new ones, or entries of the log, no longer exist.
 
-    Files go by a vacuum after a compaction, which wrote their rows into others: a follower that stayed away longer
-    than `maintain --vacuum-after` begins anew.
+    Files are deleted by a vacuum after a compaction has written their rows to others. A follower that was not run for
+    longer than `maintain --vacuum-after` starts again.
     """
     options = storage_options(lake.messages, lake.s3)
     try:
@@ -79,20 +79,20 @@ def readable_files(lake: LakePaths, after: int) -> NewFiles:
 
 
 def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
-    """The data files of `messages` behind a version, and its newest version; they may be gone.
+    """Return the data files of `messages` after a version, and its newest version; files may no longer exist.
 
     Raises:
-        VersionsError: where the log no longer tells, or rows were changed.
+        VersionsError: if the log no longer has these versions, or rows were changed.
     """
     options = storage_options(lake.messages, lake.s3)
-    if after < 0:  # what is there now: earlier versions may have had files that were taken out since
+    if after < 0:  # the current files: earlier versions may have had files that were removed since
         whole = snapshot_files(lake.messages, options)
         return list(whole.files), whole.version
     files: list[AddedFile] = []
     newest = after
     for version in added_versions(lake.messages, after, options):
         newest = version.version
-        if version.is_erasure:  # its rows are not new, and who reads an older file leaves out what was erased
+        if version.is_erasure:  # its rows are not new, and readers of an older file leave out erased messages
             continue
         if version.files:
             version.check_append_only()

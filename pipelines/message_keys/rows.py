@@ -1,4 +1,4 @@
-"""Rows of `messages` as rows of `message_keys`: columns only, no object per message."""
+"""Converts rows of `messages` to rows of `message_keys`, column by column."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PLACE = ["broker", "physical_offset", "topic", "store_timestamp"]
 
 
 def to_keys(messages: pa.Table) -> pa.Table:
-    """The keys of messages, sorted by their hashes.
+    """Return the keys of messages, sorted by their hashes.
 
     Args:
-        messages: with `COLUMNS`, as a data file of `messages` has them; the `REPEATING` best as dictionaries.
+        messages: has `COLUMNS`, as in a data file of `messages`; columns of `REPEATING` should be dictionaries.
 
     Returns:
-        A table of `MESSAGE_KEYS`. A key that a message has twice is one row.
+        A table of `MESSAGE_KEYS`. A key that a message has twice gives one row.
     """
     messages = messages.select(COLUMNS).unify_dictionaries().combine_chunks()
     places = messages.select(_PLACE)
@@ -45,26 +45,26 @@ def to_keys(messages: pa.Table) -> pa.Table:
 
 
 def key_hashes(texts: pa.Array) -> Array:
-    """CRC-32 of each text, int64.
+    """Return the CRC-32 of each string as int64.
 
     Args:
-        texts: strings, none of them null.
+        texts: strings without nulls.
     """
     hashes = np.empty(len(texts), np.int64)
     if len(texts):
         _, offsets, data = texts.buffers()
         first = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
-        # A buffer of Arrow's is read-only, for which the compiler would make another function.
+        # Arrow's buffers are read-only, for which the compiler would compile another version.
         content = np.frombuffer(data, np.uint8).copy() if data else np.empty(0, np.uint8)
         hash_texts(content, first.astype(np.int64), hashes)
     return hashes
 
 
 def _business_keys(messages: pa.Table) -> tuple[pa.Array, Array]:
-    """The keys one behind the other, each once a message, and the rows that they are of."""
+    """Flatten keys, deduplicated per message, with the index of their row."""
     lists = messages.column("keys").combine_chunks()
     keys, parents = pc.list_flatten(lists), pc.list_parent_indices(lists)
-    if len(keys) > len(lists) - lists.null_count:  # some message has several, perhaps the same
+    if len(keys) > len(lists) - lists.null_count:  # some message has several keys, perhaps equal ones
         once = pa.table({"parent": parents, "key": keys}).group_by(["parent", "key"]).aggregate([])
         keys, parents = once.column("key").combine_chunks(), once.column("parent").combine_chunks()
     return keys, parents.to_numpy()

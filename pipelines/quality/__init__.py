@@ -1,17 +1,17 @@
 """Quality checks of an archive run: its profile, the results of the expectation suites, and the report.
 
-profile      rows of a task to a profile          judge        suites on a profile, stretch by stretch
-merging      profiles of tasks to one             frames       the tables that the suites judge
-parts        a profile's columns as arrays        facts        what a run knows beside its profile
-rows         a task's columns as arrays           frame_judge  suites on one table, by great_expectations
-kernel       compiled: one pass over the rows     loading      great_expectations, loaded without a word
-wire         profiles as bytes, and as rows       judgement    what came of one expectation
-partitions   large profiles as files' bytes       report       all judgements, and sentences on them
-stretches    a profile piece by piece             figures      what the page shows, summed up piece by piece
-errors       what can go wrong                    verdict      what the run came to
-result_rows  judgements and verdict as rows of `quality_results`
-row_runs     compiled: which rows lie together, here and in topic_minutes
-profile_judge  what judges a profile: here, or in a process of its own (judge_process)
+profile      computes a profile from a task's rows  judge        runs suites on a profile, part by part
+merging      merges profiles of tasks              frames       tables that the suites judge
+parts        a profile's columns as arrays         facts        facts of a run beside its profile
+rows         a task's columns as arrays            frame_judge  runs suites on one table, by great_expectations
+kernel       compiled: one pass over the rows      loading      loads great_expectations without output
+wire         profiles as bytes, and as rows        judgement    result of one expectation
+partitions   large profiles as bytes of files      report       all results, and sentences on them
+stretches    divides a profile into parts          figures      sums for the page, part by part
+errors       errors of quality checks              verdict      verdict on the run
+result_rows  results and verdict as rows of `quality_results`
+row_runs     compiled: runs of consecutive rows, here and in topic_minutes
+profile_judge  interface of a judge: in this process, or in its own (judge_process)
 
-Nothing here makes a file, and nothing opens a connection.
+Nothing here writes a file or opens a connection.
 """

@@ -1,7 +1,7 @@
 """Hashes of columns of `messages`, for the profile's `COLUMN_CHECKSUMS`.
 
 Each column gives a number for each row: the value itself, or its hash; `NULL_NUMBER` for a null. The row's hash is
-Spark's `xxhash64` of these numbers. `pipelines.transforms.column_hash` says the same as an expression of Spark's.
+Spark's `xxhash64` of these numbers. `pipelines.transforms.column_hash` computes the same as an expression of Spark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.rows`
 
 
 def message_hashes(table: pa.Table) -> Array:
-    """Hash the numbers of each message, for the profile's `checksum`, as `kernel` does; a null leaves a hash as it is.
+    """Hash the numbers of each message for the profile's `checksum`, as `kernel` does. Nulls do not change a hash.
 
     Args:
         table: has `CHECKSUM_COLUMNS`, each in one chunk.
@@ -40,7 +40,7 @@ def message_hashes(table: pa.Table) -> Array:
 
 
 def part_numbers(hashes: Array, parts: int) -> Array:
-    """Return the part that each row is in, where rows are divided by their hashes; it is the same in every process."""
+    """Return the part of each row if rows are divided by their hashes; it is the same in every process."""
     numbers: Array = (hashes.view(np.uint64) % np.uint64(parts)).astype(np.int64)
     return numbers
 
@@ -49,9 +49,9 @@ def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
     """Hash some columns of each row.
 
     Args:
-        table: has these columns, each in one chunk; texts as such or as dictionaries. Without `store_date`, its
-            date is that of `store_timestamp`.
-        names: of the columns, in the order in which they are hashed; `a.b` is a field of a struct.
+        table: has these columns, each in one chunk; strings may be dictionaries. Without `store_date`, the date of
+            `store_timestamp` is used.
+        names: names of the columns, in the order of hashing; `a.b` is a field of a struct.
     """
     hashes = np.full(table.num_rows, SEED, np.int64)
     for name in names:
@@ -74,7 +74,7 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _numbers(column: pa.Array) -> list[Array]:
-    """Return the hashes of a column: one for each row; for a map, two."""
+    """Return the hashes of a column: one for each row; two for a map."""
     if pa.types.is_map(column.type):
         return [_of_lists(column, column.keys), _of_lists(column, column.items)]
     if pa.types.is_list(column.type):
@@ -128,7 +128,7 @@ def _of_lists(lists: pa.Array, elements: pa.Array) -> Array:
 
 
 def _text_buffers(texts: pa.Array) -> tuple[Array, Array]:
-    """Bytes and offsets of texts, as read-only arrays: the compiler makes another function for those that are not."""
+    """Return bytes and offsets of strings as read-only arrays, so that only one version of a function is compiled."""
     _, offsets, data = texts.buffers()
     if not len(texts):
         return _read_only(np.empty(0, np.uint8)), _read_only(np.zeros(1, np.int32))

@@ -1,4 +1,4 @@
-"""Errors of the quality checks.
+"""Errors of quality checks.
 
 QualityError
 ├── ProfileError   a table is not what a profile is made of

@@ -1,4 +1,4 @@
-"""Facts about a run that the suites need beside its profile."""
+"""Facts of a run that the suites need in addition to its profile."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class BrokerFacts:
     """Facts about one broker of a run.
 
     Attributes:
-        log_bytes: of the range that was read; None where it is not known.
-        bad_ranges: stretches that held no intact record.
-        missing_ranges: stretches whose segment is not there.
-        marked_rows: messages with a value that no column could hold.
+        log_bytes: size of the range that was read; None if not known.
+        bad_ranges: number of ranges without an intact record.
+        missing_ranges: number of ranges whose segment is missing.
+        marked_rows: number of messages with a value that no column can store.
     """
 
     log_bytes: int | None = None
@@ -31,12 +31,12 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Facts about a run.
+    """Facts of a run.
 
     Attributes:
-        brokers: by name; those that gave no message, too.
-        written: messages in the data files, all brokers'; None where it is not known.
-        now: when the profile is judged.
+        brokers: facts by broker name, including brokers without messages.
+        written: number of messages in the data files of all brokers; None if not known.
+        now: time of the judgement.
     """
 
     brokers: Mapping[str, BrokerFacts] = field(default_factory=dict)

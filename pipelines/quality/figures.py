@@ -1,7 +1,7 @@
 """Sums of a profile for the page: the largest topics separately, all others together.
 
-A stretch holds whole topics, so that the largest of all are among the largest of each. What is kept grows with the
-windows' number in time alone: sixteen bytes for each ten minutes, and the same for each topic that is shown.
+A part holds whole topics, so the largest topics of all parts are among the largest of each. Memory grows only with the
+number of time windows: sixteen bytes for each ten minutes, and as much for each topic that is shown.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class PageFigures:
     """Sums of a profile, to which `add` adds parts of it.
 
     Args:
-        most: how many topics are shown one by one, the largest first.
+        most: number of topics that are shown separately, the largest first.
 
     Attributes:
-        messages: rows.
-        bytes: of the log.
-        topics: how many there are.
-        queues: how many.
-        others: sums of the topics that are not shown, by column.
-        first_time: store time of the first message; None where no message has one.
-        last_time: of the last one.
+        messages: number of messages.
+        bytes: size of the log.
+        topics: number of topics.
+        queues: number of queues.
+        others: sums of all other topics, by column.
+        first_time: store time of the first message; None if no message has one.
+        last_time: store time of the last message.
     """
 
     def __init__(self, most: int = 30) -> None:
@@ -59,7 +59,7 @@ class PageFigures:
         self._by_topic: dict[Topic, pa.Table] = {}
 
     def add(self, stretch: pa.Table) -> None:
-        """Add a table of `PROFILE`: all windows of each of its topics."""
+        """Add a table of `PROFILE` with all windows of each of its topics."""
         grouped = stretch.group_by(_TOPIC).aggregate(
             [*((name, "sum") for name in _SUMS), ("queue_id", "count_distinct")]
         )
@@ -80,10 +80,10 @@ class PageFigures:
             self.last_time = max(self.last_time or last.as_py(), last.as_py())
 
     def _choose(self, grouped: pa.Table, stretch: pa.Table) -> None:
-        """Keep the largest topics, of those that were kept and of a stretch; add the others up."""
+        """Keep the largest topics among those kept so far and those of a part; add up the others."""
         topics = grouped if self._shown is None else pa.concat_tables([self._shown, grouped])
         ordered = topics.sort_by([("messages_sum", "descending"), ("topic", "ascending"), ("broker", "ascending")])
-        # A copy: a slice would keep all of the stretch's topics.
+        # A copy, because a slice would keep all of the part's topics in memory.
         self._shown = ordered.take(pa.array(range(min(self._most, ordered.num_rows)), pa.int64()))
         for name in _SUMS:
             self.others[name] += _sum(ordered.slice(self._most), f"{name}_sum")
@@ -93,12 +93,12 @@ class PageFigures:
 
     @property
     def brokers(self) -> int:
-        """The number of brokers."""
+        """Number of brokers."""
         return len(self._brokers)
 
     @property
     def span(self) -> Span | None:
-        """From the first window's begin to the last one's end, or to the last time there is; None without a time."""
+        """Range from the start of the first window to the end of the last one; None if no message has a time."""
         if self._windows is None or not self._windows.num_rows:
             return None
         times = pc.min_max(self._windows.column("window_start")).as_py()
@@ -107,12 +107,12 @@ class PageFigures:
 
     @property
     def by_window(self) -> Counts:
-        """Return the number of messages by window, without messages that have no time."""
+        """Number of messages by window, without messages that have no time."""
         return _plain(self._windows)
 
     @property
     def shown(self) -> Sequence[Mapping[str, Any]]:
-        """Return the largest topics: key, sums such as `messages_sum`, and `queue_id_count_distinct`."""
+        """The largest topics: key, sums such as `messages_sum`, and `queue_id_count_distinct`."""
         rows: list[Mapping[str, Any]] = [] if self._shown is None else self._shown.to_pylist()
         return rows
 

@@ -1,4 +1,4 @@
-"""Evaluation of suites on one frame by great_expectations, in memory and without telemetry."""
+"""Runs suites on one frame by great_expectations, in memory and without telemetry."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _NAME = "name"
 
 
 def judge_by_suites(suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
-    """Judge one frame by suites that are made for such; the judgements of each.
+    """Judge a frame by suites of its grain, and return the results of each.
 
     Args:
-        suites: what is expected.
+        suites: suites to run.
         frame: a row for each window, topic or broker.
-        keys: the columns that tell a row of it.
+        keys: columns that identify a row.
 
     Raises:
-        JudgeError: if an expectation cannot be judged: no such column, or an error inside great_expectations.
+        JudgeError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
     """
-    source = _open_source()  # it keeps what it has judged, and goes with it
+    source = _open_source()  # it keeps all results, and is dropped with them
     return [_judge_suite(source, suite, frame, keys) for suite in suites]
 
 
@@ -38,7 +38,7 @@ def _judge_suite(source: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[
         raise JudgeError(f"suite {suite.name}: a {suite.grain} has no column {', '.join(absent)}; it has {have}")
     if frame.empty:
         return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
-    # All of a table is copied for each expectation.
+    # The whole table is copied for each expectation.
     results = _validate(source, suite, frame[list(wanted)], keys)
     return [_judgement(suite, each, results[each.name], frame, keys) for each in suite.expectations]
 
@@ -63,9 +63,9 @@ def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str
     """Raise an error if an expectation could not be evaluated.
 
     Raises:
-        JudgeError: for these.
+        JudgeError: for such an expectation.
     """
-    # Of one metric or of several, by their names.
+    # Of one metric, or of several by name.
     exceptions = [told] if "raised_exception" in told else list(told.values())
     for each in exceptions:
         if each.get("raised_exception"):
@@ -75,7 +75,7 @@ def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str
 
 
 def _outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that cause a sum, minimum or maximum to fail."""
+    """Return the rows because of which a sum, minimum or maximum fails."""
     column = frame[str(expectation.kwargs["column"])]
     wrong = pd.Series(False, index=frame.index)
     if (least := expectation.kwargs.get("min_value")) is not None:
@@ -86,7 +86,7 @@ def _outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, object]:
-    """Convert values to types of JSON."""
+    """Convert values to JSON types."""
     return {str(name): None if pd.isna(value) else _scalar(value) for name, value in row.items()}
 
 

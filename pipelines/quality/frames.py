@@ -1,7 +1,7 @@
-"""The frames that the suites check, made from a profile and from facts about the run.
+"""Frames that the suites check, made from a profile and from facts of the run.
 
-Each has a row per window, topic or broker, its key first; where a
-figure has no meaning for a row, it has the value that breaks no rule.
+Each has one row per window, topic or broker, starting with its key. A figure that has no meaning for a row has a value
+that meets all expectations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from commitlake.schemas.quality.expectation import Grain
 from commitlake.schemas.tables.profile import KEY_COLUMNS, RUNS, WINDOW_SECONDS
 
 KEYS = {Grain.WINDOW: list(KEY_COLUMNS), Grain.TOPIC: ["broker", "topic"], Grain.BROKER: ["broker"]}
-"""The columns that tell a row of each table."""
+"""Columns that identify a row of each frame."""
 _MANY_MESSAGES, _MANY_QUEUES = 1000, 4
 _SUMMED = ["messages", "bytes", "lost_offsets"]
 _OFFSETS_OF_THEIR_OWN = frozenset({Kind.HALF, Kind.OP})  # brokers rewrite these; no consumer reads them by offset
@@ -29,14 +29,14 @@ _CLIENTS = frozenset({Kind.NORMAL})
 
 
 def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
-    """Each window's own columns, without the runs, and what follows from its neighbours and its clock.
+    """Return each window's columns except runs, with figures from its neighbours and its clock.
 
     Args:
-        profile: a table of `PROFILE`, merged; all of a queue's windows, or none.
-        facts: what else is known.
+        profile: a merged table of `PROFILE`; all of a queue's windows, or none.
+        facts: further facts of the run.
 
     Raises:
-        ProfileError: for a table that is no profile.
+        ProfileError: if the table is not a profile.
     """
     parts = Parts.of_table(profile)
     windows = profile.drop_columns([RUNS.name]).to_pandas()
@@ -55,7 +55,7 @@ def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
 
 
 def _with_times(windows: pd.DataFrame, now: datetime.datetime) -> pd.DataFrame:
-    """Seconds: of the first message, out of the window, ahead of this machine, behind the queue's window before."""
+    """Add seconds: of the first message, outside the window, ahead of this machine, back from the previous window."""
     start, first, last = (
         _seconds(windows[name]) for name in ("window_start", "min_store_timestamp", "max_store_timestamp")
     )
@@ -72,7 +72,7 @@ def _with_times(windows: pd.DataFrame, now: datetime.datetime) -> pd.DataFrame:
 
 
 def _seconds(times: pd.Series[Any]) -> pd.Series[Any]:
-    """Return seconds since 1970; of any time that the lake has, which nanoseconds, as pandas counts them, are not."""
+    """Return seconds since 1970, also for times that pandas' nanoseconds cannot represent."""
     micros = times.to_numpy("datetime64[us]")
     return pd.Series((micros - np.datetime64(0, "us")) / np.timedelta64(1, "s"), times.index)
 
@@ -80,13 +80,14 @@ def _seconds(times: pd.Series[Any]) -> pd.Series[Any]:
 def _between_runs(windows: pd.DataFrame, parts: Parts) -> tuple[Array, Array]:
     """Return skipped offsets and steps back before each window's runs, in the queue's order over all windows.
 
-    What is left out between two windows counts in the later one. A window whose runs are not known counts for itself.
+    Offsets that are missing between two windows count for the later one. A window without known runs counts only by
+    itself.
     """
     queues = windows.groupby(["broker", "topic", "queue_id"], sort=False, dropna=False).ngroup().to_numpy()
     of_run = np.repeat(np.arange(len(windows)), parts.run_counts)
     order = np.lexsort((parts.runs[2], parts.runs[0], queues[of_run]))
     runs, of_run = parts.runs[:, order], of_run[order]
-    # Between a window with runs and one without, nothing is known.
+    # Between a window with runs and one without, gaps are unknown.
     blind = np.isin(queues, queues[~parts.known])
     same = (queues[of_run][1:] == queues[of_run][:-1]) & ~blind[of_run][1:]
     jumps = np.where(same, runs[2, 1:] - runs[3, :-1] - 1, 0)
@@ -98,7 +99,7 @@ def _between_runs(windows: pd.DataFrame, parts: Parts) -> tuple[Array, Array]:
 
 
 def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
-    """Return sums over all windows of some topics, and how evenly large topics use their queues."""
+    """Return sums over all windows of topics, and the largest queue's share in large topics."""
     by_queue = windows.groupby(["broker", "topic", "queue_id"], dropna=False)["messages"].sum()
     queues = by_queue.groupby(level=["broker", "topic"], dropna=False).agg(["max", "count"])
     found = windows.groupby(["broker", "topic"], dropna=False).agg(
@@ -123,16 +124,16 @@ def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def broker_sums(topics: pd.DataFrame) -> pd.DataFrame:
-    """Return the sums of some topics by broker."""
+    """Return the sums of topics by broker."""
     return topics.groupby("broker", dropna=False)[_SUMMED].sum().reset_index()
 
 
 def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
-    """Return sums over all topics with the facts of the run; differences in file sizes count for the first broker.
+    """Return sums over all topics with facts of the run; a difference to the files counts for the first broker.
 
     Args:
-        topics: a row for each; or several tables of `broker_sums`, one below the other.
-        facts: what else is known.
+        topics: a row for each topic; or several concatenated tables of `broker_sums`.
+        facts: further facts of the run.
     """
     sums = topics.groupby("broker", dropna=False)[_SUMMED].sum()
     sums = sums.reindex(sums.index.union(list(facts.brokers), sort=False), fill_value=0)

@@ -1,7 +1,7 @@
-"""Compiled: Spark's `xxhash64` of texts, of lists of texts, and of rows of numbers.
+"""Compiled functions for Spark's `xxhash64` of strings, of lists of strings, and of rows of numbers.
 
-XXH64 by Y. Collet. Spark hashes a text as its bytes, a bigint as eight bytes, and a list element by element, where the
-hash of one is the seed of the next; the first seed is 42. (Source: org.apache.spark.sql.catalyst.expressions.XXH64,
+XXH64 by Y. Collet. Spark hashes a string as its bytes, a bigint as eight bytes, and a list element by element, with the
+hash of one element as seed of the next; the first seed is 42. (Source: org.apache.spark.sql.catalyst.expressions.XXH64,
 4.2.0: hashLong, hashUnsafeBytes.)
 """
 
@@ -92,9 +92,9 @@ def hash_texts(data: Array, offsets: Array, out: Hashes) -> None:
     """Hash each text.
 
     Args:
-        data: uint8, the texts one after the other.
-        offsets: int32, where each begins, and the end of the last.
-        out: a place for each text.
+        data: uint8, the concatenated strings.
+        offsets: int32, start of each string, and end of the last one.
+        out: receives a hash for each string.
     """
     for row in range(len(out)):
         first = np.int64(offsets[row])
@@ -106,11 +106,11 @@ def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: H
     """Hash each list of texts.
 
     Args:
-        lists: int32, where each list begins among the texts, and the end of the last.
-        data: uint8, the texts one after the other.
-        offsets: int32, where each text begins, and the end of the last.
-        indices: int32, the number of each list element's text; empty where text and element have the same number.
-        out: a place for each list.
+        lists: int32, start of each list among the elements, and end of the last one.
+        data: uint8, the concatenated strings.
+        offsets: int32, start of each string, and end of the last one.
+        indices: int32, index of each element's string; empty if elements and strings have the same indexes.
+        out: receives a hash for each list.
     """
     encoded = len(indices) > 0
     for row in range(len(out)):
@@ -124,11 +124,11 @@ def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: H
 
 @compiled
 def chain(values: Hashes, hashes: Hashes) -> None:
-    """Hash one more number of each row; the hash of those before is the seed.
+    """Add a number to the hash of each row; the hash so far is the seed.
 
     Args:
         values: a number for each row.
-        hashes: in and out, `SEED` before the first number.
+        hashes: in and out; `SEED` before the first number.
     """
     for row in range(len(hashes)):
         hashes[row] = np.int64(_hash_long(values[row], np.uint64(hashes[row])))

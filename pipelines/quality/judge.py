@@ -1,4 +1,4 @@
-"""Evaluation of the suites on a profile, part by part, in memory of the driver."""
+"""Runs the suites on a profile, part by part, in memory of the driver."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts |
 
     Args:
         profile: a table of `PROFILE`, merged over all tasks.
-        suites: what is expected.
-        facts: what else the run knows. Without it, gaps in queues are taken as unexplained.
+        suites: suites to run.
+        facts: further facts of the run. Without them, gaps in queues count as unexplained.
 
     Returns:
-        A judgement for each expectation. One of a table without rows is met.
+        A result for each expectation. An expectation of an empty table is met.
 
     Raises:
-        JudgeError: if an expectation cannot be judged: no such column, or an error inside great_expectations.
-        ProfileError: for a table that is no profile.
+        JudgeError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
+        ProfileError: if the table is not a profile.
     """
     judging = Judging(suites, facts)
     for stretch in stretches_of(profile):
@@ -40,14 +40,14 @@ def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts |
 
 
 class Judging:
-    """Evaluation part by part, with one part in memory at a time.
+    """Judges a profile part by part, with one part in memory at a time.
 
-    What is kept of a stretch is its judgements, sums for each broker, and the sums of its topics until these are as
-    many as a stretch has rows.
+    For each part it keeps the results, sums for each broker, and sums of topics until there are as many as rows in a
+    part.
 
     Args:
-        suites: what is expected.
-        facts: what else the run knows; as for `judge`.
+        suites: suites to run.
+        facts: further facts of the run; see `judge`.
     """
 
     def __init__(self, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> None:
@@ -60,17 +60,17 @@ class Judging:
         """Judge the windows of some topics.
 
         Args:
-            stretch: a table of `PROFILE`, merged: all windows of each of its topics.
+            stretch: a merged table of `PROFILE` with all windows of each of its topics.
 
         Raises:
-            JudgeError: as for `judge`.
-            ProfileError: for a table that is no profile.
+            JudgeError: see `judge`.
+            ProfileError: if the table is not a profile.
         """
         windows = windows_of(stretch, self._facts)
         self._judge(Grain.WINDOW, windows)
         self._topics.append(topics_of(windows))
         del windows
-        # What great_expectations keeps of a table, with copies of it, refers to itself.
+        # great_expectations keeps copies of a table in reference cycles.
         gc.collect()
         if sum(map(len, self._topics)) >= STRETCH_ROWS:
             self._judge_topics()
@@ -79,7 +79,7 @@ class Judging:
         """Return the results of all parts. At least one part, which may be empty, must have been added.
 
         Raises:
-            JudgeError: as for `judge`.
+            JudgeError: see `judge`.
         """
         if self._topics:
             self._judge_topics()

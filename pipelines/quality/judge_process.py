@@ -1,7 +1,7 @@
-"""Evaluation of the suites in a separate process, which loads great_expectations while this process works.
+"""Runs the suites in a separate process, which loads great_expectations while this process works.
 
-Loading it takes as long as to archive hundreds of thousands of messages, and other threads of one process would wait.
-The tables that are judged are made there, too: this process does without pandas.
+Loading it takes as long as archiving hundreds of thousands of messages, and would block other threads of this process.
+The judged tables are also made in that process, so that this process does not need pandas.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class JudgeProcess:
-    """A process that evaluates profiles, for a `with` statement. It loads when it is started or first used."""
+    """Process that judges profiles; a context manager. It loads packages when it is started or first used."""
 
     def __init__(self) -> None:
         self._process: SideProcess | None = None
@@ -38,16 +38,16 @@ class JudgeProcess:
         return self._process is not None
 
     def start(self) -> SideProcess:
-        """Start the process, unless it runs, and return it."""
+        """Start the process, unless it is running, and return it."""
         if self._process is None:
             self._process = SideProcess(_load)
         return self._process
 
     def begin(self, facts: RunFacts) -> ProfileJudge:
-        """Begin to judge a run's profile, instead of any that was begun before.
+        """Start to judge a run's profile, replacing any earlier one.
 
         Args:
-            facts: what else the run knows.
+            facts: further facts of the run.
 
         Raises:
             SideProcessError: if the process was killed.
@@ -58,7 +58,7 @@ class JudgeProcess:
 
 
 class _JudgingThere:
-    """A `ProfileJudge` in another process; it raises the same errors, or SideProcessError if the process was killed."""
+    """A `ProfileJudge` in another process. Raises the same errors, or SideProcessError if the process was killed."""
 
     def __init__(self, process: SideProcess) -> None:
         self._process = process
@@ -75,7 +75,7 @@ class _JudgingThere:
 
 
 _judging: Judging | None = None
-"""Of the process that judges."""
+"""State of the judging process."""
 
 
 def _load() -> None:
@@ -83,7 +83,7 @@ def _load() -> None:
 
     with spared_packages():
         load_quietly()
-    # Of this project only now: it uses pyspark, which great_expectations would load much more of.
+    # Imported only now: this package imports pyspark, of which great_expectations would load much more.
     import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
     import commitlake.pipelines.quality.wire  # noqa: F401, PLC0415 (likewise)
 

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from commitlake.schemas.quality.expectation import Expectation, Severity
 
 MAX_EXAMPLES = 10
-"""Rows that a judgement shows."""
+"""Largest number of rows in the examples of a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One expectation, judged.
+    """Result of one expectation.
 
     Attributes:
-        suite: the suite's name.
-        expectation: what was expected.
-        success: whether it was met.
-        observed: what was found: a number, or None.
-        judged: rows of the judged table.
-        unexpected: how many of them did not meet it.
-        examples: the first of these, their keys and the columns in question.
+        suite: name of the suite.
+        expectation: the expectation.
+        success: True if it was met.
+        observed: observed value: a number, or None.
+        judged: number of rows of the judged table.
+        unexpected: number of rows that do not meet it.
+        examples: the first of these rows: their keys and the columns in question.
     """
 
     suite: str

@@ -1,7 +1,7 @@
-"""Compiled: one pass over a task's rows, which gives a profile of each stretch of one broker, topic, queue and window.
+"""Compiled: one pass over a task's rows, which profiles each run of one broker, topic, queue and window.
 
-The hash of a row is Spark's `xxhash64` of bigints: XXH64 of eight bytes each, chained by the seed, first 42; a null
-leaves the hash as it is. (Source: org.apache.spark.sql.catalyst.expressions.XXH64.hashLong, 4.2.0.)
+The hash of a row is Spark's `xxhash64` of bigints: XXH64 of eight bytes each, chained by the seed, which is 42 at
+first; a null leaves the hash unchanged. (Source: org.apache.spark.sql.catalyst.expressions.XXH64.hashLong, 4.2.0.)
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Ints = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 
 NO_QUEUE = 1 << 40
-"""The queue of rows without one; no int32."""
+"""Queue number of rows without a queue; not an int32."""
 LEAST: Any = -(1 << 63)
 GREATEST: Any = (1 << 63) - 1
-"""What an extreme is of nothing: the greatest, or the least, number."""
+"""Initial values of a maximum and a minimum."""
 
-_MOST_OFFSETS = 1 << 62  # no queue has more, and sums of these fit
+_MAX_OFFSETS = 1 << 62  # no queue has more, and sums of such numbers fit
 
 NULL_PHYSICAL, NULL_QUEUE_OFFSET, NULL_SIZE, NULL_CRC, NULL_STORE, NULL_BORN, NULL_BODY_SIZE = (
     1 << bit for bit in range(7)
 )
-"""Bits of a row's nulls."""
+"""Bits for the nulls of a row."""
 
 FIELDS = (
     "messages",
@@ -53,7 +53,7 @@ FIELDS = (
     "max_born_timestamp",
     "max_size",
 )
-"""Rows of what `profile_parts` fills: sums, then the least, then the greatest."""
+"""Rows of the output of `profile_parts`: sums, then minima, then maxima."""
 SUMS, LEASTS = 10, 5
 
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
@@ -100,19 +100,19 @@ def _row_hash(physical: Any, queue_offset: Any, size: Any, crc: Any, store_us: A
 def part_starts(
     brokers: Ints, topics: Ints, queues: Longs, stores_us: Longs, nulls: Bytes, window_us: int, starts: Longs
 ) -> int:
-    """Find the rows at which another broker, topic, queue or window begins; how many they are.
+    """Find the rows at which another broker, topic, queue or window starts. Returns their number.
 
     Args:
-        brokers: numbers of the names.
+        brokers: codes of the names.
         topics: likewise.
-        queues: `NO_QUEUE` for null.
+        queues: queue ids; `NO_QUEUE` for null.
         stores_us: microseconds.
         nulls: bits of each row.
         window_us: length of a window.
-        starts: out, with a place for every row.
+        starts: output, with room for every row.
     """
     found = 0
-    begin = end = np.int64(0)  # of the window; a row before is in it if begin <= time < end
+    begin = end = np.int64(0)  # of the window; an earlier row is in it if begin <= time < end
     timeless = False
     for row in range(len(brokers)):
         is_timeless = (nulls[row] & NULL_STORE) != 0
@@ -146,27 +146,27 @@ def profile_parts(
     runs: Longs,
     run_counts: Longs,
 ) -> int:
-    """Profile each part; how many runs of queue offsets there are.
+    """Compute the profile of each part. Returns the number of runs of queue offsets.
 
     Args:
-        starts: where the parts begin.
-        physical: physical offsets; as in all that follow, 0 where null.
-        queue_offsets: the rows' (first) queue offsets.
-        taken: how many queue offsets each row takes up; 0 for one that is in no queue.
-        sizes: bytes of the records.
-        body_sizes: bytes of the bodies.
-        crcs: of the bodies.
+        starts: first row of each part.
+        physical: physical offsets; 0 for null, as in all following arrays.
+        queue_offsets: (first) queue offset of each row.
+        taken: number of queue offsets of each row; 0 if it is in no queue.
+        sizes: sizes of the records.
+        body_sizes: sizes of the bodies.
+        crcs: CRCs of the bodies.
         reconsumed: reconsume_times.
         queues: as for `part_starts`.
         stores_us: microseconds.
         borns_us: microseconds.
         nulls: bits of each row.
-        min_size: no record is smaller.
-        max_size: or larger.
-        tolerance_us: how far born may be ahead of stored.
-        out: FIELDS x parts, 0, `GREATEST` and `LEAST` by row.
-        runs: out, 4 x rows: see `schemas.tables.profile.RUN`.
-        run_counts: out, per part.
+        min_size: smallest size of a record.
+        max_size: largest size of a record.
+        tolerance_us: tolerance for birth times after store times.
+        out: FIELDS x parts, initialized by row with 0, `GREATEST` and `LEAST`.
+        runs: output, 4 x rows: see `schemas.tables.profile.RUN`.
+        run_counts: output, per part.
     """
     found = 0
     for part in range(len(starts)):
@@ -202,7 +202,7 @@ def profile_parts(
                 p_least, p_most = min(p_least, p), max(p_most, p)
             if not bits & NULL_QUEUE_OFFSET:
                 q_least, q_most = min(q_least, q), max(q_most, q)
-            if not bits & (NULL_PHYSICAL | NULL_QUEUE_OFFSET) and p >= 0 and 0 <= q < _MOST_OFFSETS and taken[row] > 0:
+            if not bits & (NULL_PHYSICAL | NULL_QUEUE_OFFSET) and p >= 0 and 0 <= q < _MAX_OFFSETS and taken[row] > 0:
                 if found == first_run or q != following or p <= before:
                     runs[0, found], runs[2, found] = p, q
                     found += 1
@@ -222,12 +222,12 @@ def profile_parts(
 
 @compiled
 def join_runs(groups: Longs, runs: Longs, counts: Longs) -> int:
-    """Put runs of one group together, in place, where one goes on with the other or repeats it; how many are left.
+    """Join consecutive or repeated runs of each group in place. Returns the number of remaining runs.
 
     Args:
-        groups: number of the group of each run; runs of a group are together, in the order of their first offsets.
+        groups: index of the group of each run; runs of a group are consecutive, in the order of their first offsets.
         runs: 4 x runs, see `schemas.tables.profile.RUN`.
-        counts: out, how many runs each group has then.
+        counts: output, number of runs of each group.
     """
     kept = 0
     for run in range(len(groups)):
@@ -235,7 +235,7 @@ def join_runs(groups: Longs, runs: Longs, counts: Longs) -> int:
         if counts[group] > 0:
             last = kept - 1
             follows = runs[0, run] > runs[1, last] and runs[2, run] == runs[3, last] + 1
-            # Rows that are there twice: the log's range and the queue's overlap both.
+            # Rows that exist twice: both the ranges of the log and of the queue overlap.
             repeats = runs[0, run] <= runs[1, last] and runs[2, last] <= runs[2, run] <= runs[3, last]
             if follows or repeats:
                 for part in (1, 3):
@@ -250,14 +250,14 @@ def join_runs(groups: Longs, runs: Longs, counts: Longs) -> int:
 
 @compiled
 def run_figures(counts: Longs, runs: Longs, lengths: Longs, missing: Longs, restarts: Longs) -> None:
-    """Add up the runs of each group: queue offsets in them, left out between them, and steps back.
+    """Sum up the runs of each group: queue offsets in them, gaps between them, and steps back.
 
     Args:
-        counts: runs of each group.
+        counts: number of runs of each group.
         runs: 4 x runs, group by group.
-        lengths: out, per group.
-        missing: out, per group.
-        restarts: out, per group.
+        lengths: output, per group.
+        missing: output, per group.
+        restarts: output, per group.
     """
     run = 0
     for group in range(len(counts)):

@@ -1,4 +1,4 @@
-"""great_expectations, loaded without a word to anybody: it takes two seconds, so that whoever judges begins early."""
+"""Loads great_expectations without output or telemetry. It takes two seconds, so callers start it early."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from typing import Any
 from commitlake.connectors.runtime.blocked_imports import blocked_imports
 
 _LOADING = threading.Lock()
-# The second has a level of its own, and tells everybody of a folder that it makes.
+# The second logger has its own level, and logs every folder that it creates.
 _TALKATIVE = ("great_expectations", "great_expectations.data_context.types.base")
-# It takes them as not installed, and does without.
+# great_expectations treats these as not installed.
 _NOT_NEEDED = ("boto3", "botocore", "pyspark")
-# It imports them, and uses them for expectations and pictures that no suite here has.
+# Imported by great_expectations for expectations and charts that no suite here uses.
 _RARELY_NEEDED = ("scipy.stats", "altair")
 _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}
 
 
 def prepare() -> threading.Thread:
-    """Begin to load great_expectations; `load` waits for it. What goes wrong here is told there."""
+    """Start to load great_expectations in a thread; `load` waits for it and reports its errors."""
     thread = threading.Thread(target=load_quietly, name="load great_expectations")
     thread.start()
     return thread
 
 
 def load_quietly() -> None:
-    """Load great_expectations; what goes wrong here is told by whoever needs it."""
+    """Load great_expectations, ignoring errors; a later `load` reports them."""
     with suppress(Exception):
         load()
 
 
 @contextmanager
 def spared_packages() -> Iterator[None]:
-    """Keep great_expectations, loaded inside the `with`, from loading what judging frames does not need.
+    """Prevent great_expectations from loading packages that are not needed to judge frames.
 
-    That is half of its time. This is for a process that judges and does nothing else.
+    This halves its loading time. It is meant for a process that does nothing else.
     """
     for name in _RARELY_NEEDED:
         _load_when_used(name)
@@ -51,13 +51,13 @@ def spared_packages() -> Iterator[None]:
 
 
 class _ModuleWhenUsed(ModuleType):
-    """Stands for a module, which is loaded once something of it is used.
+    """Placeholder of a module, which is loaded at the first use of an attribute.
 
-    `importlib.util.LazyLoader` loads a module as soon as a second `import` names it.
+    `importlib.util.LazyLoader` would load a module at the second `import` that names it.
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # somebody looks at all modules
+        if name.startswith("__"):  # some code inspects all modules
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
@@ -66,18 +66,18 @@ class _ModuleWhenUsed(ModuleType):
 
 def _load_when_used(name: str) -> None:
     if importlib.util.find_spec(name) is None:
-        return  # whoever imports it is told
+        return  # the importing code raises the error
     sys.modules[name] = module = _ModuleWhenUsed(name)
     package, _, own_name = name.rpartition(".")
-    if package:  # else `from package import name` would load it
+    if package:  # otherwise `from package import name` would load it
         setattr(sys.modules[package], own_name, module)
 
 
 def load() -> Any:
-    """Load great_expectations, once, without a word to anybody; its package."""
-    # It looks at this when it is imported, and whenever a context is made.
+    """Load great_expectations once, without output, and return the package."""
+    # It is read at import, and whenever a context is created.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    # It imports parts of `re` by old names, with warnings, which are errors to those who want it so.
+    # great_expectations imports parts of `re` by old names; the warnings would be errors in some programs.
     for old, new in _OLD_NAMES.items():
         sys.modules.setdefault(old, importlib.import_module(new))
     with _LOADING, _as_a_file():
@@ -91,7 +91,7 @@ def load() -> Any:
 
 @contextmanager
 def _as_a_file() -> Iterator[None]:
-    """It looks for pyspark.sql.connect, which takes a program without a file (`python -c`) for doctests and ends it."""
+    """Make the program look like a file: pyspark.sql.connect takes `python -c` for doctests and exits."""
     main = sys.modules["__main__"]
     if main.__spec__ is not None or hasattr(main, "__file__") or hasattr(sys, "ps1"):
         yield

@@ -1,7 +1,7 @@
-"""Profiles put together: windows that were split between tasks, or between runs, become one.
+"""Merges profiles: windows that were split between tasks or runs are combined.
 
-Counts and checksums add up, extremes are compared. What is said of a queue's offsets is worked out anew from the runs,
-so that a part may come in any order, and between two others.
+Counts and checksums are added, extremes compared. Figures on a queue's offsets are computed again from the runs, so
+that parts may come in any order.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SCHEMA, SUMS,
 
 
 def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
-    """One profile of several.
+    """Merge several profiles into one.
 
     Args:
-        profiles: tables or batches of `PROFILE`, in any order; other columns, as `run_id`, are left out.
+        profiles: tables or batches of `PROFILE`, in any order; other columns such as `run_id` are ignored.
 
     Returns:
-        A table of `PROFILE`, a row per broker, topic, queue and window, in this order. Merged in two steps or in one,
-        it is the same, unless a window's queue has more than `MAX_RUNS` gaps.
+        A table of `PROFILE`, one row per broker, topic, queue and window, in this order. Merging in two steps gives the
+        same result, unless a window's queue has more than `MAX_RUNS` gaps.
 
     Raises:
-        ProfileError: for a table that is no profile.
+        ProfileError: if a table is not a profile.
     """
     tables = [part if isinstance(part, pa.Table) else pa.Table.from_batches([part]) for part in profiles]
     if not tables:
@@ -96,7 +96,7 @@ def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str
     """Return figures about each group's queue offsets."""
     lengths, missing, restarts, repeated = (np.zeros(len(counts), np.int64) for _ in range(4))
     kernel.run_figures(counts, runs, lengths, missing, restarts)
-    # Where offsets never go back, none is there twice.
+    # If offsets never step back, none is repeated.
     ends = np.cumsum(counts)
     for group in np.flatnonzero(restarts):
         mine = runs[:, ends[group] - counts[group] : ends[group]]
@@ -106,7 +106,7 @@ def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str
 
 
 def _covered(firsts: Array, lasts: Array) -> int:
-    """Return how many numbers lie in at least one range."""
+    """Return how many numbers are in at least one range."""
     order = np.argsort(firsts)
     firsts, ends = firsts[order], np.maximum.accumulate(lasts[order] + 1)
     begins = np.maximum(firsts[1:], ends[:-1])

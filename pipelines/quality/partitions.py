@@ -1,16 +1,16 @@
-"""A profile in partitions, by a hash of broker and topic: tasks write large ones so, the driver reads a part of all.
+"""Divides profiles into partitions by a hash of broker and topic: tasks write them, the driver reads them in groups.
 
-A file is one of Arrow's (IPC file format): for each partition, in order, record batches of `PROFILE`, or none. All
-windows of a topic are in one partition, whichever task has seen them, and a partition is one stretch of bytes. Which, a
-`PartitionIndex` says: it goes to the driver, so that a part of a file takes one read.
+A file has Arrow's IPC file format: for each partition, in order, record batches of `PROFILE`, or none. All windows of a
+topic are in one partition, in the files of all tasks, and a partition is a contiguous range of bytes. A
+`PartitionIndex`, which is sent to the driver, has these ranges, so that a part of a file takes one read.
 
-The driver takes `Group`s: some partitions together, or a share of the topics of one that is too large. What of one
-group is in memory is bounded by `GROUP_ROWS`, but for one topic's own windows: these are never torn apart.
+The driver reads `Group`s: several partitions together, or a share of the topics of one partition that is too large.
+Memory for a group is bounded by `GROUP_ROWS`, except that the windows of one topic are never separated.
 
-No `groupBy` replaces this: neither Arrow's nor Spark's joins the runs of queue offsets. Of 800,000 windows of 8 tasks,
-these partitions and their merge took 4.1 s of one core and 380 MiB, on a busy machine 11 s; Arrow's `group_by` of the
-other columns 2.5 s and 850 MiB, which grow with the run; Spark's of 14 of the 40 columns, on the same machine, 83 s in
-a new session and 10 s in a warm one.
+A `groupBy` cannot replace this, because neither Arrow's nor Spark's joins the runs of queue offsets. For 800,000
+windows of 8 tasks, these partitions and their merge took 4.1 s of one core and 380 MiB, on a busy machine 11 s. Arrow's
+`group_by` of the other columns took 2.5 s and 850 MiB, which grow with the run; Spark's of 14 of the 40 columns took 83
+s in a new session and 10 s in a warm one on the same machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from commitlake.pipelines.quality.parts import SCHEMA
 
 PARTITIONS = 64
 GROUP_ROWS = 250_000
-"""Windows of all tasks' profiles that are merged at once: each takes up two kilobytes meanwhile."""
+"""Largest number of windows of all tasks' profiles that are merged at once; each takes up two kilobytes."""
 _BATCH_ROWS = 1 << 16
 _MAGIC_BYTES = 8  # "ARROW1" and two zeros
 _INDEX = np.dtype([("rows", "<u4"), ("size", "<u4"), ("crc", "<u4")])
@@ -42,8 +42,8 @@ class PartitionIndex:
     """Positions of the partitions in one file.
 
     Attributes:
-        begin: bytes before the first one.
-        parts: for each its rows, its bytes and their CRC-32.
+        begin: position of the first partition.
+        parts: for each partition, its number of rows, its size, and the CRC-32 of its bytes.
     """
 
     begin: int
@@ -51,7 +51,7 @@ class PartitionIndex:
 
     @property
     def rows(self) -> Array:
-        """Return the number of rows by partition."""
+        """Number of rows by partition."""
         found: Array = self.parts["rows"].astype(np.int64)
         return found
 
@@ -69,7 +69,7 @@ class PartitionIndex:
         """Parse the result of `to_bytes`.
 
         Raises:
-            ProfileError: for bytes of another length.
+            ProfileError: if the length is wrong.
         """
         expected = _BEGIN_BYTES + PARTITIONS * _INDEX.itemsize
         if len(data) != expected:
@@ -79,7 +79,7 @@ class PartitionIndex:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Partitions from `first` to before `end`; of one alone perhaps only share `share` of `shares` of its topics."""
+    """Partitions from `first` to before `end`, or a share (`share` of `shares`) of the topics of one partition."""
 
     first: int = 0
     end: int = PARTITIONS
@@ -90,11 +90,11 @@ class Group:
 def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[Group]:
     """Divide all partitions, in order, into groups of limited size; returns at least one group.
 
-    A partition that has more is shared out by its topics' hashes: its shares have as many rows on an average.
+    A larger partition is divided by hashes of topics into shares of about that size.
 
     Args:
-        rows: of each partition, all tasks together.
-        most: of a group.
+        rows: number of rows of each partition, in all files.
+        most: largest number of rows of a group.
     """
     groups: list[Group] = []
     first = held = 0
@@ -107,7 +107,7 @@ def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[Gro
 
 
 def _shared(first: int, end: int, rows: int, most: int) -> list[Group]:
-    # Partitions behind a large one may be empty, and go with it.
+    # Empty partitions after a large one are in its group.
     shares = max(1, -(-rows // most))
     return [Group(first, end, share, shares) for share in range(shares)]
 
@@ -128,7 +128,7 @@ def partition_counts(profile: pa.Table) -> Array:
 
 
 def _hashes(profile: pa.Table) -> Array:
-    """Return a hash of each row's broker and topic that is the same in every process."""
+    """Return a hash of each row's broker and topic, which is the same in every process."""
     (brokers, broker_names), (topics, topic_names) = (_codes(profile.column(name)) for name in _TOPIC)
     found, places = np.unique(brokers * len(topic_names) + topics, return_inverse=True)
     hashes = [
@@ -139,14 +139,14 @@ def _hashes(profile: pa.Table) -> Array:
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Array, list[str | None]]:
-    """Return a column's strings as codes, and the strings; the last code stands for null."""
+    """Return a column's strings as codes, and the distinct strings; the last code is null."""
     encoded = column.combine_chunks().dictionary_encode()
     names = [*encoded.dictionary.to_pylist(), None]
     return encoded.indices.cast(pa.int64()).fill_null(len(names) - 1).to_numpy(), names
 
 
 def _key(name: str | None) -> bytes:
-    return b"\xff" if name is None else name.encode() + b"\xfe"  # neither is in a text
+    return b"\xff" if name is None else name.encode() + b"\xfe"  # bytes that are in no UTF-8 text
 
 
 def serialize_partitions(profile: pa.Table) -> tuple[pa.Buffer, PartitionIndex]:
@@ -162,7 +162,7 @@ def serialize_partitions(profile: pa.Table) -> tuple[pa.Buffer, PartitionIndex]:
             ends.append(sink.tell())
     data = sink.getvalue()
     begin = _schema_end(data)
-    bounds = np.maximum([begin, *ends], begin).tolist()  # the schema comes with the first batch, and not before
+    bounds = np.maximum([begin, *ends], begin).tolist()  # the schema is written with the first batch
     parts = np.zeros(PARTITIONS, _INDEX)
     parts["rows"], parts["size"] = counts, np.diff(bounds)
     parts["crc"] = [zlib.crc32(data[first:end]) for first, end in pairwise(bounds)]
@@ -176,19 +176,21 @@ def _schema_end(data: pa.Buffer) -> int:
 
 
 def parse_partitions(data: bytes, index: PartitionIndex, group: Group) -> pa.Table:
-    """The rows of a group.
+    """Return the rows of a group.
 
     Args:
-        data: the file's bytes from and to where `index.stretch` says.
-        index: the file's.
-        group: which rows are wanted.
+        data: bytes of the file at the position of `index.stretch`.
+        index: index of the file.
+        group: the group.
 
     Raises:
-        ProfileError: for other bytes than those that were written.
+        ProfileError: if the bytes are not those that were written.
     """
     offset, length = index.stretch(group)
     if len(data) != length:
-        raise ProfileError(f"expected {length} bytes of a profile at {offset}, found {len(data)}: its file is cut")
+        raise ProfileError(
+            f"expected {length} bytes of a profile at {offset}, found {len(data)}: its file is truncated"
+        )
     begin, view = 0, memoryview(data)
     for number, part in enumerate(index.parts[group.first : group.end].tolist(), group.first):
         _, size, crc = part

@@ -1,4 +1,4 @@
-"""A profile's columns as arrays, from which and into which a table of `PROFILE` is made."""
+"""A profile's columns as arrays, with conversions from and to a table of `PROFILE`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.schemas.tables.profile import KEY_COLUMNS, MAX_RUNS, PROFILE, RUN, RUNS
 
 SCHEMA = to_arrow_schema(PROFILE, timezone="UTC")
-"""Of a profile."""
+"""Schema of a profile."""
 FIRST = ("first_queue_offset", "first_physical_offset", "min_store_timestamp", "min_born_timestamp", "min_size")
-"""The least values."""
+"""Columns of minima."""
 LAST = ("last_queue_offset", "last_physical_offset", "max_store_timestamp", "max_born_timestamp", "max_size")
-"""The greatest values, of the same columns; where the least is above the greatest, there are none."""
+"""Columns of maxima of the same values. If a minimum is larger than its maximum, there are no values."""
 QUEUE = ("duplicate_rows", "duplicate_offsets", "missing_offsets", "restarts")
-"""What follows from the runs, where they are known."""
+"""Columns that follow from the runs, if these are known."""
 SUMS = tuple(name for name in PROFILE.names if name not in {*KEY_COLUMNS, *FIRST, *LAST, *QUEUE, RUNS.name})
 _EMPTY = {**dict.fromkeys(FIRST, kernel.GREATEST), **dict.fromkeys(LAST, kernel.LEAST)}
 
@@ -30,11 +30,11 @@ class Parts:
     """Profiles of windows; a window may have several parts.
 
     Attributes:
-        keys: the key's columns, one array each.
-        values: the other columns as int64, without the runs; an extreme of nothing as `kernel` says.
-        runs: 4 x runs, part by part, in the log's order.
-        run_counts: how many each part has.
-        known: whether a part's runs are known; where they are not it has none, and `QUEUE` counts for itself.
+        keys: columns of the key, one array each.
+        values: the other columns except runs, as int64; for extremes without values see `kernel`.
+        runs: 4 x runs, part by part, in the order of the log.
+        run_counts: number of runs of each part.
+        known: True if a part's runs are known; otherwise it has none, and its values of `QUEUE` are used.
     """
 
     keys: list[pa.Array]
@@ -48,7 +48,7 @@ class Parts:
         """Return the columns of a profile as arrays.
 
         Raises:
-            ProfileError: for a table with other columns.
+            ProfileError: if the table has other columns.
         """
         missing = [name for name in SCHEMA.names if name not in table.column_names]
         if missing:

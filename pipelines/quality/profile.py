@@ -1,6 +1,6 @@
-"""The profile of a task's rows: one pass, no row of its own for anything.
+"""Profiles a task's rows in one pass, without a Python object for each row.
 
-What a profile holds is said in `schemas.tables.profile`. It costs a twentieth of the task's time.
+`schemas.tables.profile` describes a profile. Computing it takes a twentieth of the task's time.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def profile_rows(table: pa.Table) -> pa.Table:
     """Profile rows of `messages`.
 
     Args:
-        table: the columns of `messages` without the partition; times in microseconds, strings as such or as
-            dictionaries. Any order is right; by topic, queue and queue offset, as data files are, is fast.
+        table: columns of `messages` without the partition; times in microseconds, strings plain or as dictionaries. Any
+            order is allowed; the order by topic, queue and queue offset of data files is fastest.
 
     Returns:
-        A table of `PROFILE`, a row per broker, topic, queue and window, in this order.
+        A table of `PROFILE`, one row per broker, topic, queue and window, in this order.
 
     Raises:
-        ProfileError: for a table without these columns.
+        ProfileError: if the table lacks a column.
     """
     return combine(_parts(Rows(table))).to_table()
 

@@ -1,4 +1,4 @@
-"""What judges a profile that comes in stretches: `judge.Judging` in this process, or a `JudgeProcess`."""
+"""Interface of judges of a profile that comes in parts: `judge.Judging` in this process, or a `JudgeProcess`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ProfileJudge(Protocol):
         ...
 
     def report(self) -> QualityReport:
-        """Return the judgement on all stretches; see `Judging.report`."""
+        """Return the results for all parts; see `Judging.report`."""
         ...
 
 
 BeginJudging = Callable[[RunFacts], ProfileJudge]
-"""Begins to judge a run's profile by all suites, from what else the run knows."""
+"""Starts to judge a run's profile by all suites, with facts of the run."""

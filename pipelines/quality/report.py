@@ -1,4 +1,4 @@
-"""The results of all expectations of an archive run, and sentences about those not met."""
+"""Results of all expectations of an archive run, and sentences on those that are not met."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
 
 @dataclass(frozen=True, slots=True)
 class QualityReport:
-    """All judgements of one run.
+    """Results of all expectations of one run.
 
     Attributes:
-        judgements: suite by suite.
-        judged_at: when.
+        judgements: results, suite by suite.
+        judged_at: time of the judgement.
     """
 
     judgements: Sequence[Judgement]
@@ -50,7 +50,7 @@ def sentences(report: QualityReport) -> list[str]:
 
 
 def brokers_concerned(report: QualityReport) -> list[str] | None:
-    """Return the brokers whose data stop the commit; None where the report does not name all of them."""
+    """Return the brokers whose data stop the commit; None if the report does not name all of them."""
     names: dict[str, None] = {}
     for found in report.critical_failures:
         if found.unexpected > len(found.examples):
@@ -71,7 +71,7 @@ def _observed(found: Judgement) -> str:
 
 
 def _place(example: Mapping[str, object]) -> str:
-    """Return the place of a row of the profile, with control characters of names escaped."""
+    """Describe a row of the profile, with control characters of names escaped."""
     parts = [f"{word} {example[name]!a}" for name, word in _PLACES.items() if example.get(name) is not None]
     if example.get("window_start") is not None:
         parts.append(f"from {example['window_start']} on")

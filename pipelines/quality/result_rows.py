@@ -1,4 +1,4 @@
-"""The judgements and the verdict on an archive run as rows of `quality_results`."""
+"""Results of expectations and the verdict on an archive run, as rows of `quality_results`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def to_table(report: QualityReport, *, run_id: str, verdict: RunVerdict | None =
     """Return a report as rows of `quality_results`.
 
     Args:
-        report: what was judged.
-        run_id: the archive run's.
-        verdict: on the run, which is a row, too.
+        report: results of the run.
+        run_id: id of the archive run.
+        verdict: verdict on the run, which is added as a row.
     """
     rows = [
         {

@@ -1,4 +1,4 @@
-"""Compiled: which rows lie together as a run of one broker, topic, queue and window of store time."""
+"""Compiled functions that find runs of consecutive rows with one broker, topic, queue and window of store time."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def goes_on(
     begin: Any,
     end: Any,
 ) -> Any:
-    """Return whether a row belongs to the run of the row before it.
+    """Return whether a row belongs to the same run as the row before it.
 
     Args:
-        row: its number.
-        brokers: numbers of the names.
+        row: index of the row.
+        brokers: codes of the names.
         topics: likewise.
         queues: queue ids.
         stores_us: store times, in microseconds.
-        is_timeless: whether this row has no store time.
-        was_timeless: whether those of the run have none.
-        begin: of the run's window, in microseconds.
-        end: behind the window.
+        is_timeless: True if this row has no store time.
+        was_timeless: True if the rows of the run have none.
+        begin: start of the run's window, in microseconds.
+        end: end of the window, exclusive.
     """
     return (
         row > 0
@@ -44,5 +44,5 @@ def goes_on(
 
 @inlined
 def window_begin(store_us: Any, window_us: Any) -> Any:
-    """Return where the window with a time begins, in microseconds."""
+    """Return the start of a time's window, in microseconds."""
     return store_us // window_us * window_us

@@ -1,4 +1,4 @@
-"""A task's rows as arrays for the kernel, and marks on those that break a rule of a column's own."""
+"""A task's rows as arrays for the kernel, with marks on rows that break a rule for a single column."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NULL_BITS = {
     "born_timestamp": NULL_BORN,
     "body_size": NULL_BODY_SIZE,
 }
-_MOST_INNER = 1 << 20
+_MAX_INNER = 1 << 20
 _CODECS = frozenset(str(codec) for codec in BodyCodec if codec is not BodyCodec.UNKNOWN)
 _KINDS = frozenset(str(kind) for kind in Kind)
 
@@ -49,10 +49,10 @@ class Rows:
 
     Args:
         table: columns of `messages`, as a task has them.
-        columns: those that are needed; all without the partition where not given.
+        columns: columns that are needed; by default all except the partition.
 
     Raises:
-        ProfileError: for a table without these columns.
+        ProfileError: if the table lacks a column.
     """
 
     def __init__(self, table: pa.Table, columns: Sequence[str] = COLUMNS) -> None:
@@ -65,7 +65,7 @@ class Rows:
         self._table = table.select(columns).unify_dictionaries().combine_chunks()
         brokers, _ = self.codes("broker")
         if (brokers[1:] != brokers[:-1]).any():
-            # Rows of many brokers lie among one another, and each would be a part of its own.
+            # Rows of several brokers are mixed, and each row would become a part of its own.
             self._order = np.argsort(brokers, kind="stable")
         self._put_queues_in_order()
 
@@ -95,11 +95,11 @@ class Rows:
         return self._in_order(_filled(column, 0))
 
     def queues(self) -> Array:
-        """Queue numbers, with a place of their own for rows without one."""
+        """Return queue numbers; rows without a queue have a number of their own."""
         return self._in_order(_filled(self._column("queue_id").cast(pa.int64()), NO_QUEUE))
 
     def codes(self, name: str) -> tuple[Array, pa.Array]:
-        """Return a column's strings as codes, -1 for null, and the strings."""
+        """Return a column's strings as codes, -1 for null, and the distinct strings."""
         codes, values = self._codes(name)
         return self._in_order(codes), values
 
@@ -110,7 +110,7 @@ class Rows:
         return indices.cast(pa.int32()).to_numpy(), encoded.dictionary
 
     def null_bits(self) -> Array:
-        """Return bits that say which numbers of a row are null, see `kernel`; 0 for missing columns."""
+        """Return bits for the nulls of each row, see `kernel`; 0 for missing columns."""
         bits = np.zeros(self.count, np.uint8)
         for name, bit in _NULL_BITS.items():
             if name in self._table.column_names and (column := self._column(name)).null_count:
@@ -118,16 +118,16 @@ class Rows:
         return self._in_order(bits)
 
     def inner_counts(self) -> tuple[Array, Array | None]:
-        """Return how many queue offsets each row takes up, and which rows are inner batches, or None for no row.
+        """Return the number of queue offsets of each row, and which rows are inner batches, or None if none are.
 
-        A prepared or rolled back record is in no queue, and takes up none. A client can ask for such a record by the
-        bits of its sysFlag.
+        A prepared or rolled back record is in no queue and has no queue offset. A client can create such a record by
+        the bits of its sysFlag.
         """
         taken = np.ones(self.count, np.int32)
         flags = _filled(self._column("sys_flag"), 0)
         if (flags & (INNER_BATCH | TransactionType.PREPARED)).any():
             flags = np.where(self._lack_transaction_flags(), 0, flags)
-        taken[flags & TransactionType.PREPARED != 0] = 0  # a bit that a rollback has, too, and a commit has not
+        taken[flags & TransactionType.PREPARED != 0] = 0  # a bit that rollbacks have, too, but commits do not
         batches = (flags & INNER_BATCH != 0) & (taken > 0)
         if not batches.any():
             return self._in_order(taken), None
@@ -137,7 +137,7 @@ class Rows:
         return self._in_order(taken), self._in_order(batches)
 
     def lack_transaction_flags(self) -> Array:
-        """Return the rows of formats in which these bits of sysFlag mean nothing."""
+        """Return the rows of formats that do not use these bits of sysFlag."""
         return self._in_order(self._lack_transaction_flags())
 
     def have_property(self, names: Collection[str]) -> Array:
@@ -158,12 +158,12 @@ class Rows:
         """Return which rows are of a format that does not use these bits of sysFlag."""
         codes, names = self._codes("format")
         lacking = {each.name for each in all_formats() if not each.has_transaction_flags}
-        lacks = np.array([name in lacking for name in names.to_pylist()] + [False])  # the last for null
+        lacks = np.array([name in lacking for name in names.to_pylist()] + [False])  # the last one is for null
         found: Array = lacks[codes]
         return found
 
     def marks(self) -> dict[str, Array]:
-        """Return, for columns of the profile, which rows count there; columns without such rows are left out."""
+        """Return, for columns of the profile, the rows that count there; columns without such rows are left out."""
         found: dict[str, Array | None] = {
             f"null_{name}": self._nulls([name]) for name in ("msg_id", "unique_key", "keys", "tags", "properties")
         }
@@ -175,7 +175,7 @@ class Rows:
         return {name: rows for name, rows in found.items() if rows is not None}
 
     def checksums(self) -> dict[str, Array]:
-        """Return hashes of the rows, by the column of the profile that sums them."""
+        """Return hashes of the rows, by the profile's column that sums them."""
         return {
             checksum.name: self._in_order(column_hashes(self._table, checksum.columns)) for checksum in COLUMN_CHECKSUMS
         }
@@ -195,7 +195,7 @@ class Rows:
 
     def _outside(self, name: str, known: frozenset[str]) -> Array | None:
         codes, values = self.codes(name)
-        strange = np.array([value not in known for value in values.to_pylist()] + [True])  # the last for null
+        strange = np.array([value not in known for value in values.to_pylist()] + [True])  # the last one is for null
         return strange[codes] if strange[:-1].any() or (codes < 0).any() else None
 
 
@@ -210,6 +210,6 @@ def _filled(column: pa.Array, value: int) -> Array:
 
 
 def _inner_count(properties: Iterable[tuple[str, str]]) -> int:
-    """Return the number of messages in an inner batch, 1 where it does not say."""
+    """Return the number of messages in an inner batch; 1 if it is not given."""
     count = parse_int32(dict(properties).get(INNER_NUM))
-    return 1 if count is None else min(max(count, 1), _MOST_INNER)
+    return 1 if count is None else min(max(count, 1), _MAX_INNER)

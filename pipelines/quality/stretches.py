@@ -1,8 +1,8 @@
-"""Evaluation of a profile part by part: with bounded memory, and the same results as in one part.
+"""Divides a profile into parts that are judged one by one, with bounded memory and the same results.
 
-A row of a profile takes up two kilobytes while it is judged, and a catch-up of a large cluster has millions. No rule of
-the suites looks beyond a topic but for sums, so that a stretch is some whole topics. Where a run's profile is never in
-memory as a whole, it comes in pieces of whole topics, and each is divided so.
+A row of a profile takes up two kilobytes while it is judged, and the first run on a large cluster has millions. Rules
+of the suites do not look beyond a topic, except for sums, so a part consists of whole topics. If a run's profile is
+never in memory as a whole, it comes in pieces of whole topics, and each piece is divided.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pyarrow.compute as pc
 
 from commitlake.pipelines.quality.judgement import Judgement
 
-STRETCH_ROWS = 100_000  # more where one topic has more
+STRETCH_ROWS = 100_000  # more if one topic has more
 _TOPIC = ["broker", "topic"]
 _SUMS = frozenset({"ExpectColumnSumToBeBetween"})
 _LEAST, _GREATEST = "ExpectColumnMinToBeBetween", "ExpectColumnMaxToBeBetween"
 
 
 def stretches_of(profile: pa.Table, rows: int = STRETCH_ROWS) -> Iterator[pa.Table]:
-    """Whole topics of whole brokers, as many as have so many rows; at least one stretch, if only an empty one.
+    """Yield parts of whole topics, with a limited number of rows; at least one part, which may be empty.
 
     Args:
-        profile: a table of `PROFILE`; a merged one is in order, any other is put into it.
-        rows: of a stretch; one topic may have more.
+        profile: a table of `PROFILE`; if it is not in order, it is sorted.
+        rows: largest number of rows of a part; one topic may have more.
     """
     if profile.num_rows <= rows:
         yield profile
@@ -45,11 +45,11 @@ def stretches_of(profile: pa.Table, rows: int = STRETCH_ROWS) -> Iterator[pa.Tab
 
 
 def joined(parts: Sequence[Judgement], examples: int) -> Judgement:
-    """One judgement of those on all stretches.
+    """Combine the results for all parts.
 
     Args:
-        parts: of one expectation, in order.
-        examples: how many are kept.
+        parts: results of one expectation, in order.
+        examples: number of examples to keep.
     """
     first = parts[0]
     if len(parts) == 1:

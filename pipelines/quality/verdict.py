@@ -1,4 +1,4 @@
-"""The verdict on an archive run, which page, summary, `quality_results` and exit code share."""
+"""Verdict on an archive run, used by page, summary, `quality_results` and exit code."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class RunVerdict:
     """The verdict on a run.
 
     Attributes:
-        text: in a sentence.
-        kind: `good`, `warning` or `critical`: its colour on a page.
-        is_damage: whether the exit code says that something is damaged or lost.
+        text: the verdict as a sentence.
+        kind: `good`, `warning` or `critical`; determines the colour on a page.
+        is_damage: True if the exit code must report damage or loss.
     """
 
     text: str
@@ -22,10 +22,10 @@ class RunVerdict:
     is_damage: bool = False
 
     def without(self, follower: str) -> RunVerdict:
-        """Return the verdict on the same run where what follows the lake could not be written.
+        """Return the verdict on the same run if a follower of the lake could not be updated.
 
         Args:
-            follower: its name.
+            follower: name of the follower.
         """
         text = f"{self.text}; {follower} does not have it yet, the next run tries again"
         return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
@@ -36,10 +36,10 @@ class Losses:
     """Losses of a run: damaged ranges, gaps, and messages that were left out.
 
     Attributes:
-        quarantined: ranges and records in `quarantine`.
-        gaps: ranges in `gaps`.
-        accepts_quarantined: whether the user has said that the former are no damage.
-        accepts_gaps: likewise of the latter.
+        quarantined: number of ranges and records in `quarantine`.
+        gaps: number of ranges in `gaps`.
+        accepts_quarantined: True if the user accepts quarantined ranges.
+        accepts_gaps: True if the user accepts gaps.
     """
 
     quarantined: int = 0
@@ -56,19 +56,19 @@ class Losses:
         """Return the verdict on the run.
 
         Args:
-            report: the suites' judgement; None where they were not asked.
+            report: results of the suites; None if they did not run.
         """
         if report is not None and not report.passed:
             return RunVerdict("stopped: critical expectations are not met, nothing was committed", "critical", True)
         lost = []
         if self.quarantined:
-            lost.append(f"{self.quarantined:,} ranges or records could not be read as they should (table quarantine)")
+            lost.append(f"{self.quarantined:,} ranges or records could not be read correctly (table quarantine)")
         if self.gaps:
-            lost.append(f"{self.gaps:,} ranges of the log are gone (table gaps)")
+            lost.append(f"{self.gaps:,} ranges of the log are missing (table gaps)")
         if self.is_damage:
             return RunVerdict(f"archived, with damage or loss: {'; '.join(lost)}", "critical", True)
         if lost:
-            return RunVerdict(f"archived; as was to be expected, {'; '.join(lost)}", "warning")
+            return RunVerdict(f"archived; as accepted, {'; '.join(lost)}", "warning")
         if report is not None and report.warnings:
             return RunVerdict("archived, with warnings", "warning")
-        return RunVerdict("archived, without a fault" if report is not None else "archived")
+        return RunVerdict("archived without problems" if report is not None else "archived")

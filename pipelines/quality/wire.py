@@ -1,4 +1,4 @@
-"""A profile on its way: from a task to the driver as bytes, and into the table `profiles`."""
+"""Serialization of a profile: as bytes from a task to the driver, and as rows of the table `profiles`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.pipelines.quality.parts import SCHEMA
 from commitlake.schemas.tables.profile import PROFILES, RUN_ID
 
 PROFILES_SCHEMA = to_arrow_schema(PROFILES, timezone="UTC")
-"""Of the table `profiles`."""
+"""Schema of the table `profiles`."""
 
 
 def serialize_profile(profile: pa.Table) -> bytes:
@@ -25,7 +25,7 @@ def parse_profile(data: bytes) -> pa.Table:
     """Parse the result of `serialize_profile`.
 
     Raises:
-        ProfileError: for other bytes.
+        ProfileError: if the bytes are not a profile.
     """
     try:
         with pa.ipc.open_stream(data) as reader:
@@ -42,7 +42,7 @@ def to_profiles(profile: pa.Table, run_id: str) -> pa.Table:
 
     Args:
         profile: a table of `PROFILE`.
-        run_id: the archive run's.
+        run_id: id of the archive run.
     """
     run_ids = pa.repeat(pa.scalar(run_id, pa.string()), profile.num_rows)
     return profile.select(SCHEMA.names).append_column(RUN_ID.name, run_ids).cast(PROFILES_SCHEMA)

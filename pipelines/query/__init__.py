@@ -1,1 +1,1 @@
-"""Look-ups in the lake: their SQL, which engine runs them, and the tables that find a key's messages faster."""
+"""Look-ups in the lake: their SQL, the engines that run them, and tables that find a key's messages faster."""

@@ -1,4 +1,4 @@
-"""Who answers a question: the deltalake package in this process, or Spark."""
+"""Runs queries with the deltalake package in this process, with Spark, or in HBase."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from commitlake.pipelines.query.sql import Question
 
 
 def ask_deltalake(question: Question, table: DeltaTable) -> Iterator[pa.RecordBatch]:
-    """The answer of the deltalake package's engine, batch by batch."""
+    """Return the answer of deltalake's engine, batch by batch."""
     sorts_all = not question.limit and not question.count
     statements = question.statements(question.table, Engine.DELTALAKE)
     return _first_answer(run_sql(table, question.table, sql, sorts_all=sorts_all) for sql in statements)
 
 
 def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
-    """The answer of Spark, batch by batch."""
+    """Return the answer of Spark, batch by batch."""
     from commitlake.connectors.lake.spark_reader import run_spark_sql, table_name
     from commitlake.connectors.runtime.spark_session import get_session
 
@@ -32,11 +32,11 @@ def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
 
 
 def select(lake: LakePaths, table: str, sql: str, engine: Engine) -> Iterator[pa.RecordBatch]:
-    """Return the answer of an engine to SQL about one table, which the SQL calls by its name, batch by batch.
+    """Run SQL on one table, which the SQL calls by its name, and return the rows batch by batch.
 
     Raises:
-        QueryError: if the engine cannot understand or answer it.
-        LakeError: where there is no lake, or no such table.
+        QueryError: if the engine cannot parse or answer it.
+        LakeError: if there is no lake, or no such table.
     """
     if engine is Engine.DELTALAKE:
         return iter(run_sql(open_table(lake, table), table, sql))
@@ -47,10 +47,10 @@ def select(lake: LakePaths, table: str, sql: str, engine: Engine) -> Iterator[pa
 
 
 def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[pa.RecordBatch]:
-    """The answer of HBase, batch by batch.
+    """Yield the answer of HBase, batch by batch.
 
     Raises:
-        HBaseError: if it cannot be asked.
+        HBaseError: if HBase cannot be reached.
     """
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.lookups import Wanted, look_up
@@ -77,7 +77,7 @@ def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[p
 
 
 def _first_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Batches of the first answer that is not empty."""
+    """Yield the batches of the first answer that is not empty."""
     for answer in answers:
         found = False
         for batch in answer:

@@ -1,4 +1,4 @@
-"""Whether HBase has followed `messages` far enough to answer for it."""
+"""Checks that HBase has all messages of the lake before it answers a query."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 
 
 def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) -> str:
-    """Say what HBase has not followed yet, or nothing where it has all that was archived.
+    """Return a sentence on versions of `messages` that HBase does not have yet; empty if it has all archived messages.
 
     Args:
-        table: `messages`.
+        table: the table `messages`.
         address: HOST[:PORT] of HBase's Thrift server.
-        table_name: of the table there, None for the default.
+        table_name: name of the table in HBase, None for the default.
 
     Raises:
-        HBaseError: if it cannot be asked.
-        LogDamagedError: where `messages` has lost versions that HBase has followed.
+        HBaseError: if HBase cannot be reached.
+        LogDamagedError: if `messages` has lost versions that HBase has.
     """
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.options import Options
@@ -36,7 +36,7 @@ def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) ->
         return "the table in HBase has followed another lake"
     if found is not None and version <= found <= table.version():
         return ""
-    if found is not None and found > delta_table(table.table_uri).version():  # as it is by now
+    if found is not None and found > delta_table(table.table_uri).version():  # by its current log
         raise LogDamagedError(
             f"{table.table_uri}: expected version {found} in its _delta_log, to which HBase has followed it, found "
             f"version {table.version()} as the newest: the last entries are lost. {WAY_OUT}"

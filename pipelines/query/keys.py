@@ -1,6 +1,6 @@
-"""Where the messages of a key are, before `messages` is asked: by the table `message_keys`.
+"""Looks up the locations of a key's messages in `message_keys`, before `messages` is read.
 
-What it tells is a condition more, by which the engine opens some files instead of all; the answer is the same.
+The locations are an additional condition, by which the engine opens only some files. The answer is the same.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from commitlake.connectors.lake.versions import VersionsError
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
 
-MOST_PLACES = 2000
-"""Beyond so many messages, a list of them helps an engine less than it costs."""
+MAX_PLACES = 2000
+"""Largest number of locations in a condition. A longer list costs an engine more than it saves."""
 
 
 def where_keys_are(lake: LakePaths, keys: Sequence[str]) -> str | None:
-    """The places of the messages that have any of some business keys; None where nothing can be said."""
+    """Return a condition with the locations of the messages with any of some business keys; None if not known."""
     return _condition(lake, keys, BUSINESS_KEY)
 
 
 def where_unique_key_is(lake: LakePaths, unique_key: str) -> str | None:
-    """The places of the messages of a client's message id; None where nothing can be said."""
+    """Return a condition with the locations of the messages with a client's message id; None if not known."""
     return _condition(lake, [unique_key], UNIQUE_KEY)
 
 
@@ -39,14 +39,14 @@ def _condition(lake: LakePaths, keys: Sequence[str], kind: str) -> str | None:
         if followed_version(lake) < 0:
             return None
         found = find_keys(lake, keys, kind)
-    except VersionsError:  # rows of messages were changed, or files merged and gone: all of it is looked at
+    except VersionsError:  # rows of messages were changed, or files were merged and deleted: all of it is searched
         return None
     except (LogDamagedError, QueryError, OSError, pa.ArrowException) as error:
-        print(f"warning: message_keys is damaged, and messages is looked through instead: {error}", file=sys.stderr)
+        print(f"warning: message_keys is damaged, so all of messages is searched: {error}", file=sys.stderr)
         return None
     if not found.num_rows:
         return "false"
-    if found.num_rows > MOST_PLACES:
+    if found.num_rows > MAX_PLACES:
         return None
     offsets = is_one_of("physical_offset", map(str, pc.unique(found.column("physical_offset")).to_pylist()))
     return f"{offsets} AND {_dates(found.column('store_timestamp'))}"

@@ -1,4 +1,4 @@
-"""The SQL of a look-up, for both engines."""
+"""SQL of a look-up, for both engines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a message must be like; None and empty are no condition. Times are store times, the last exclusive."""
+    """Conditions on a message; None and empty values are no condition. Times are store times, the end exclusive."""
 
     topics: Sequence[str] = ()
     queue_id: int | None = None
@@ -26,7 +26,7 @@ class Conditions:
 
 
 def predicates(conditions: Conditions, engine: Engine) -> list[str]:
-    """The conditions as SQL; all must hold."""
+    """Return the conditions as SQL predicates, all of which must hold."""
 
     def one_of(column: str, values: Sequence[str]) -> list[str]:
         return [f"{column} IN ({', '.join(text_literal(value, engine) for value in values)})"] if values else []
@@ -36,7 +36,7 @@ def predicates(conditions: Conditions, engine: Engine) -> list[str]:
         found.append(f"queue_id = {conditions.queue_id}")
     if conditions.keys:
         found.append(has_any("keys", conditions.keys, engine))
-    # The partition column is named as well: then partitions outside the time are not even listed.
+    # The partition column is used as well, so that partitions outside of the time are not even listed.
     if conditions.start is not None:
         found.append(f"store_timestamp >= {timestamp_literal(conditions.start, engine)}")
         found.append(f"store_date >= {date_literal(conditions.start)}")
@@ -44,15 +44,15 @@ def predicates(conditions: Conditions, engine: Engine) -> list[str]:
         found.append(f"store_timestamp < {timestamp_literal(conditions.end, engine)}")
         found.append(f"store_date <= {date_literal(conditions.end)}")
     if conditions.where:
-        found.append(f"({conditions.where}\n)")  # on a line of its own: the predicate may end in a comment
+        found.append(f"({conditions.where}\n)")  # on a line of its own, because the predicate may end with a comment
     return found
 
 
 def id_predicates(message_id: str, engine: Engine) -> list[str]:
-    """What to look for when a message id is given, most likely first.
+    """Return alternative predicates for a message id, the most likely one first.
 
-    An offset message id and a client's UNIQ_KEY look alike: only the table tells which of them a text is. The offset
-    inside the first makes for a search in few files.
+    An offset message id and a client's UNIQ_KEY look alike; only the table shows which of them a text is. The offset in
+    the former limits the search to few files.
     """
     found = []
     try:
@@ -66,18 +66,18 @@ def id_predicates(message_id: str, engine: Engine) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of one table.
+    """A query on one table.
 
     Attributes:
-        table: its name in the lake.
-        conditions: what a row must be like.
-        message_id: of the message wanted, or None.
-        columns: what is told of a row.
-        order: columns to sort by, `DESC` behind the name where the last comes first; nulls come last.
-        limit: at most so many rows; 0 is no limit.
-        count: tell how many rows there are, and nothing of them.
-        key_places: SQL that says where the messages of the wanted keys are, if that is known.
-        unique_key_places: the same of `message_id`, where that is a client's.
+        table: name of the table in the lake.
+        conditions: conditions on rows.
+        message_id: id of the wanted message, or None.
+        columns: columns to return.
+        order: columns to sort by, followed by `DESC` for descending order; nulls come last.
+        limit: maximum number of rows; 0 for no limit.
+        count: True to return only the number of rows.
+        key_places: SQL for the locations of the messages of the wanted keys, if known.
+        unique_key_places: the same for `message_id`, as a client's id.
     """
 
     table: str
@@ -91,7 +91,7 @@ class Question:
     unique_key_places: str | None = None
 
     def statements(self, name: str, engine: Engine) -> Iterator[str]:
-        """SQL for an engine that calls the table `name`; the next one only where the one before found nothing."""
+        """Yield SQL statements for an engine that calls the table `name`; stop at the first that finds rows."""
         if self.message_id is None or self.count:
             yield self._select(name, self.where(engine), engine)
             return
@@ -100,7 +100,7 @@ class Question:
             yield self._select(name, [*fixed, condition], engine)
 
     def where(self, engine: Engine) -> list[str]:
-        """Return the conditions of one statement: a message id is looked for as either kind at once."""
+        """Return the conditions of a single statement, in which a message id may be of either kind."""
         if self.message_id is None:
             return self._fixed(engine)
         return [*self._fixed(engine), "(" + " OR ".join(self._wanted_ids(self.message_id, engine)) + ")"]

@@ -1,4 +1,4 @@
-"""Begin and end of a broker's log, as the broker reports them."""
+"""Start and end of a broker's log, as the broker reports them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES = ("commitLogMinOffset", "commitLogMaxOffset", "dispatchBehindBytes")
 
 
 class LogExtent(NamedTuple):
-    """Physical offsets of a log's first byte, and of the byte behind its last record."""
+    """Physical offset of a log's first byte, and of the first byte after its last record."""
 
     begin: int
     end: int
@@ -29,22 +29,23 @@ def log_extent(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> LogExtent:
-    """Return where a log begins, and an end up to which its queues lead to all of its messages.
+    """Return the start of a log, and an end up to which its queues are complete.
 
-    A broker adds a message to its queue a moment after it has written it to its log. So the end is where the log ended
-    at the first question, and more is asked until the queues have come that far.
+    A broker adds a message to its queue a moment after writing it to its log. The returned end is therefore the end of
+    the log at the first request; requests are repeated until the queues have reached it.
 
     Args:
-        admin: asks.
-        broker_name: whose log.
-        retry_seconds: how long the queues may take, or a broker that has just started and does not tell yet.
-        clock: seconds that only rise.
-        sleep: waits for so many seconds.
+        admin: client of the cluster.
+        broker_name: name of the broker.
+        retry_seconds: time that the queues may need, or a broker that has just started and does not report its offsets
+            yet.
+        clock: returns seconds of a monotonic clock.
+        sleep: waits for a number of seconds.
 
     Raises:
-        UnreachableError: if they take longer.
-        RefusedError: if the broker does not tell.
-        ProtocolError: if what it tells are no numbers.
+        UnreachableError: if the queues need longer.
+        RefusedError: if the broker refuses the request.
+        ProtocolError: if the broker's offsets are not numbers.
     """
     deadline = clock() + retry_seconds
     wanted: int | None = None
@@ -61,7 +62,7 @@ def log_extent(
                 return LogExtent(min(max(begin, 0), wanted), wanted)
             if clock() > deadline:
                 raise UnreachableError(
-                    f"broker {broker_name!r}: expected its queues to come up to physical offset {wanted} within "
+                    f"broker {broker_name!r}: expected its queues to reach physical offset {wanted} within "
                     f"{retry_seconds:g} s, found them {behind} bytes behind its log"
                 )
         sleep(_PAUSE_SECONDS)
@@ -71,7 +72,7 @@ def _number(broker_name: str, table: dict[str, str], name: str) -> int:
     number = parse_int64(table.get(name, ""))
     if number is None:
         raise ProtocolError(
-            f"broker {broker_name!r}: expected a number {name} among what it tells of itself, found "
+            f"broker {broker_name!r}: expected a number {name} in its runtime information, found "
             f"{table.get(name, 'none')[:100]!r}"
         )
     return number

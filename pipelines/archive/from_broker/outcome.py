@@ -1,4 +1,4 @@
-"""What the commit of a run that pulls says, once its tasks have told how far they came in each queue."""
+"""Progress, gaps and notes for the commit of a run that pulls, from the reports of its tasks."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _IN_FOUND = 100
 
 
 def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> Outcome:
-    """Return what the tasks come to.
+    """Combine the reports of all tasks.
 
     Args:
-        work: the run's.
-        manifest: of all tasks.
-        lake: where the tables lie.
-        parser_version: for rows of `gaps`.
+        work: work of the run.
+        manifest: rows of all tasks.
+        lake: locations of the tables.
+        parser_version: written to rows of `gaps`.
 
     Raises:
-        ProtocolError: where a queue's messages are not in the order of the log, so that an end in the log is none of
-            the queue.
+        ProtocolError: if a queue's messages are not in the order of the log, so that an end in the log is no end of the
+            queue.
     """
     reports: dict[str, list[QueueReport]] = defaultdict(list)
     for row in manifest:
@@ -76,7 +76,7 @@ def _place(record: LastRecord) -> int:
 
 
 def _ends(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
-    """Yield the offset that comes next in each queue: the end of the first part that was cut, or else of the last."""
+    """Yield the next offset of each queue: the end of the first part that was cut short, or of the last part."""
     place = attrgetter("topic", "queue_id", "planned")
     for (topic, queue_id), parts in groupby(sorted(reports, key=place), attrgetter("topic", "queue_id")):
         end: int | None = None
@@ -85,7 +85,7 @@ def _ends(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
             if end is not None and part.rows:
                 raise ProtocolError(
                     f"{queue_text(MessageQueue(topic, part.broker, queue_id))}: expected its messages in the order of "
-                    f"the broker's log, found messages behind offset {end} that are stored before it. Nothing was "
+                    f"the broker's log, found messages after offset {end} that are stored before it. Nothing was "
                     "archived; leave the topic out with --topic, or archive the broker's files"
                 )
             if end is None and part.end < part.planned:
@@ -104,13 +104,13 @@ def _notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
     anew = [queue_text(_queue(report)) for report in reports if report.is_new_queue]
     if anew:
         yield (
-            f"{plan.broker}: {len(anew):,} queues count their messages anew, as the topic was deleted and made again. "
+            f"{plan.broker}: {len(anew):,} queues start at 0 again, as the topic was deleted and created again. "
             f"They were read from their first message: {_first(anew)}"
         )
     if plan.held.closed:
         count = sum(one.end - one.first for one in plan.held.closed)
         queues = [queue_text(one.queue) for one in plan.held.closed]
-        yield f"{plan.broker}: {count:,} messages lie in queues that may not be read: {_first(queues)}"
+        yield f"{plan.broker}: {count:,} messages are in queues without read permission: {_first(queues)}"
 
 
 def _queue(report: QueueReport) -> MessageQueue:
@@ -127,7 +127,7 @@ def _first(names: Sequence[str], count: int = _SHOWN) -> str:
 
 
 def _gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
-    """Return the row of `gaps` for messages that are lost: somewhere between the last run's end and the log's begin."""
+    """Return the row of `gaps` for lost messages, which were between the last run's end and the log's start."""
     start = plan.start
     return {
         "broker": plan.broker,

@@ -1,4 +1,4 @@
-"""The part of a run that one task pulls: ranges of queues of one broker."""
+"""Part of a run that one task pulls: ranges of queues of one broker."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PulledRange:
-    """A range of a queue.
+    """Range of a queue.
 
     Attributes:
         wanted: the range.
-        resumes: whether a run before has read up to where it begins.
+        resumes: True if an earlier run has read up to its start.
     """
 
     wanted: QueueRange
@@ -38,11 +38,11 @@ class PulledPart:
     """Ranges of queues of one broker.
 
     Attributes:
-        source: how they are pulled, at this task's rate.
+        source: brokers and limits, with this task's share of the rate.
         ranges: the ranges.
         log: the part of the broker's log whose messages are wanted.
         start: physical offset up to which the lake has the broker's log.
-        size: bytes of the log, as far as can be said beforehand.
+        size: estimated size in bytes of the log.
     """
 
     source: BrokerSource
@@ -62,18 +62,18 @@ class PulledPart:
         return self.log.end_byte
 
     def read(self, request: Request, look: Look, done: Callable[[QueueReport], None]) -> Iterator[pa.RecordBatch]:
-        """Give the messages.
+        """Yield the messages of the ranges.
 
         Args:
             request: columns and mode.
-            look: is shown the records of each batch, before it is given.
-            done: is told of each range, once it was read.
+            look: called with the records of each batch before it is yielded.
+            done: called with a report after each range.
 
         Raises:
-            RocketMQError: if a broker cannot be asked, or has lost messages since the run was planned.
-            DamagedLogError: for bytes that are no records.
+            RocketMQError: if a broker cannot be reached, or has lost messages since the run was planned.
+            DamagedLogError: if bytes are not valid records.
         """
-        # The compiled reader is a second's import: only where bytes are read.
+        # Importing the compiled reader takes a second, so it is imported only where bytes are read.
         from commitlake.connectors.rocketmq.log_reading import LogReader  # noqa: PLC0415
 
         with self.source.open_puller() as puller:

@@ -1,4 +1,4 @@
-"""What a run pulls: of each queue, from its last archived offset on, what lies before one place in the log."""
+"""Plans a run that pulls: for each queue, the messages from its last archived offset to one offset in the log."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class BrokerPlan:
     """The plan for one broker of a run.
 
     Attributes:
-        broker: its name.
-        before: how far it was archived; None for never.
-        extent: of its log; the end is where the run ends.
-        held: what its queues hold.
-        ranges: what is pulled of them.
-        reports: of queues of which nothing is pulled, or which have lost messages before it.
+        broker: name of the broker.
+        before: its archived progress; None if it was never archived.
+        extent: extent of its log; the run ends at its end.
+        held: offsets of its queues.
+        ranges: ranges to pull.
+        reports: reports on queues that are not pulled, or that have lost messages.
     """
 
     broker: str
@@ -55,7 +55,7 @@ class BrokerPlan:
 
     @property
     def pulled_before(self) -> PulledProgress:
-        """Return the progress from which a run pulls. Where files were archived before, it is their end."""
+        """Progress from which a run pulls. If files were archived before, it is their end."""
         if self.before is None:
             return PulledProgress()
         return self.before.pulled or PulledProgress(files_end=self.before.end)
@@ -76,8 +76,8 @@ class BrokerWork(ArchiveWork):
     """The work of a run that pulls.
 
     Attributes:
-        source: how.
-        plans: by broker.
+        source: brokers and limits of the run.
+        plans: plans by broker.
     """
 
     source: BrokerSource = field(kw_only=True)
@@ -89,7 +89,7 @@ class BrokerWork(ArchiveWork):
         return bool(self.commit.ranges)
 
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[PulledPart]:
-        """Return the ranges of all queues; some workers share the rate."""
+        """Return the ranges of all queues, divided into parts; the workers share the rate."""
         parts: list[PulledPart] = []
         for plan in self.plans.values():
             parts += _parts_of(plan, self.source, max_partition_bytes)
@@ -109,18 +109,18 @@ def find_broker_work(
     until: Snapshot | None = None,
     on_new: Callable[[], object] | None = None,
 ) -> BrokerWork:
-    """See how far the lake has come, and what the brokers' queues hold beyond that.
+    """Compare the lake's progress with the brokers' queues.
 
     Args:
-        source: which brokers.
-        lake: where the tables lie.
-        until: how far to go in each log; up to its end now where not given.
-        on_new: is called as soon as there is something new: to begin early with what takes long.
+        source: brokers and topics to pull.
+        lake: locations of the tables.
+        until: ends of the logs to pull to; None for their current ends.
+        on_new: called as soon as something new is found, to start slow preparations early.
 
     Raises:
-        RocketMQError: if a broker cannot be asked.
-        StoreReplacedError: for a broker that is another than the one that was archived under its name.
-        LakeError: for a folder that is no lake, or one whose tables are damaged.
+        RocketMQError: if a broker cannot be reached.
+        StoreReplacedError: if a broker is not the one that was archived under its name.
+        LakeError: if the folder is no lake, or its tables are damaged.
     """
     if until is None:
         check_writable(lake)
@@ -172,7 +172,7 @@ def _plan(
         extent = LogExtent(extent.begin, min(extent.end, end))
     held = ask_queues(admin, name, source.topics)
     plan = BrokerPlan(name, before, extent, held)
-    if before is not None and extent.end < before.end:  # another run has come farther
+    if before is not None and extent.end < before.end:  # another run has archived more
         return BrokerPlan(name, before, LogExtent(extent.begin, before.end), HeldQueues((), (), held.topics))
     found = [_of_queue(puller, source, plan, queue) for queue in held.readable]
     return replace(
@@ -185,16 +185,16 @@ def _plan(
 def _of_queue(
     puller: Puller, source: BrokerSource, plan: BrokerPlan, held: HeldQueue
 ) -> tuple[PulledRange | None, QueueReport | None]:
-    """Return what is pulled of a queue, and what is to be said of it beforehand."""
+    """Return the range to pull from a queue, and a report on lost messages."""
     queue, pulled = held.queue, plan.pulled_before
     known = pulled.next_offset(queue.topic, queue.queue_id)
     lost, is_new = 0, False
     if known is None:
         begin = held.first
         if plan.before is not None and plan.before.pulled is not None and pulled.topics is None:
-            lost = held.first  # the queue was made since the last run
+            lost = held.first  # the queue was created since the last run
         elif pulled.files_end and held.first < held.end:
-            begin = _first_behind(puller, source, held, pulled.files_end)
+            begin = _first_after(puller, source, held, pulled.files_end)
     elif known > held.end:
         begin, is_new = held.first, True
     else:
@@ -210,8 +210,8 @@ def _of_queue(
     return planned, report
 
 
-def _first_behind(puller: Puller, source: BrokerSource, held: HeldQueue, physical_offset: int) -> int:
-    """Return the first offset of a queue whose message lies behind a place in the log, or an earlier one."""
+def _first_after(puller: Puller, source: BrokerSource, held: HeldQueue, physical_offset: int) -> int:
+    """Return the first offset of a queue whose message is after an offset in the log, or an earlier one."""
     from commitlake.connectors.rocketmq.log_reading import record_at  # noqa: PLC0415 (loads the compiled reader)
 
     low, high = held.first, held.end
@@ -231,19 +231,19 @@ def _check_same(admin: Admin, name: str, before: StoreProgress, extent: LogExten
     """Refuse a broker whose log is not the one that was archived.
 
     Raises:
-        StoreReplacedError: naming the ways out.
+        StoreReplacedError: names the ways to continue.
     """
     last = before.last_record
     if extent.end < before.end:
-        expected, found = f"a log that goes on to {before.end} at least", f"one that ends at {extent.end}"
+        expected, found = f"a log up to {before.end} or more", f"one that ends at {extent.end}"
     elif last is None or last.physical_offset < extent.begin or _is_there(admin, name, last):
         return
     else:
-        expected = f"the record of {last.size} bytes that was archived last at physical offset {last.physical_offset}"
+        expected = f"the last archived record, of {last.size} bytes at physical offset {last.physical_offset}"
         found = "another record, or none"
     raise StoreReplacedError(
         f"broker {name!r} is not the one that was archived under this name, or has lost messages in a crash: expected "
-        f"{expected}, found {found}. A broker that was set up again needs another name, or another lake"
+        f"{expected}, found {found}. Give a new broker another name, or archive it into another lake"
     )
 
 

@@ -15,7 +15,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class HeldQueue:
-    """A queue: its first offset, and the one that its next message will have."""
+    """A queue with the offsets of its first and its next message."""
 
     queue: MessageQueue
     first: int
@@ -27,9 +27,9 @@ class HeldQueues:
     """The queues of a broker.
 
     Attributes:
-        readable: those that can be pulled, in order.
-        closed: those that hold messages and may not be pulled: the topic may not be read, or the queue is none of
-            those that may.
+        readable: queues that can be pulled, in order.
+        closed: queues with messages that cannot be pulled: the topic is not readable, or the queue is beyond its read
+            queues.
         topics: names of all topics that the broker has.
     """
 
@@ -39,15 +39,15 @@ class HeldQueues:
 
 
 def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> HeldQueues:
-    """Ask a broker for its topics, those of the system among them, and for what their queues hold.
+    """Query a broker for its topics, including system topics, and for the offsets of their queues.
 
     Args:
-        admin: asks.
-        broker_name: which broker.
-        topics: only these; all where empty.
+        admin: client of the cluster.
+        broker_name: name of the broker.
+        topics: topics to query; all if empty.
 
     Raises:
-        RocketMQError: if the broker cannot be asked.
+        RocketMQError: if the broker cannot be reached.
     """
     configs = admin.topic_configs(broker_name)
     wanted = sorted(configs.keys() & set(topics) if topics else configs)

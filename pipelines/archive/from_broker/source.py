@@ -1,4 +1,4 @@
-"""Which brokers and topics are pulled, and how patiently, in a form that travels to workers; secrets do not travel."""
+"""Brokers and topics to pull, with limits and retries. It can be sent to workers; it contains no secrets."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TOOLS_GROUP = "TOOLS_CONSUMER"
 
 @dataclass(frozen=True, slots=True)
 class BrokerSource:
-    """Brokers of a cluster.
+    """Brokers of a cluster, with settings for pulling.
 
     Attributes:
-        client: where the name servers are.
-        brokers: names of the brokers; all that the name servers know where empty.
-        topics: names of the topics; all that the brokers have where empty.
-        rate: how fast all tasks together may read.
-        retry_seconds: how long a broker that does not answer is asked again.
+        client: addresses of the name servers.
+        brokers: names of the brokers; all that the name servers know if empty.
+        topics: names of the topics; all that the brokers have if empty.
+        rate: limit for all tasks together.
+        retry_seconds: time for which requests to a broker that does not answer are retried.
     """
 
     client: Options
@@ -31,15 +31,15 @@ class BrokerSource:
     retry_seconds: float = 60.0
 
     def open_admin(self) -> Admin:
-        """Return a client that asks.
+        """Return a client for queries.
 
         Raises:
-            OptionError: if the keys, or the settings of TLS, in the environment cannot be used.
+            OptionError: if the keys or TLS settings in the environment are invalid.
         """
         return Admin(self.client)
 
     def open_puller(self) -> Puller:
-        """Return a client that pulls, for a group that every broker has; its offsets are never changed.
+        """Return a client for pulling, with a group that every broker has; its offsets are never changed.
 
         Raises:
             OptionError: as for `open_admin`.

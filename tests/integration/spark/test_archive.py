@@ -242,7 +242,7 @@ def test_damage_is_quarantined_and_everything_else_is_archived(
     assert archive.main(arguments) == 3
     err = capsys.readouterr().err
     assert "run 1: 21 messages" in err
-    assert "verdict: archived, with damage or loss: 2 ranges or records could not be read as they should" in err
+    assert "verdict: archived, with damage or loss: 2 ranges or records could not be read correctly" in err
     assert small.table().count() == 21
     quarantine = small.table("quarantine")
     assert quarantine.schema.fieldNames() == QUARANTINE.fieldNames()

@@ -120,7 +120,7 @@ def test_a_sound_run_says_so() -> None:
             report_of(), figures_of(profile_of([*messages(range(2000)), message(3, topic="payments", broker="b")]))
         )
     )
-    assert root.all("h1")[0].text == "Archived, without a fault"
+    assert root.all("h1")[0].text == "Archived without problems"
     assert "Nothing: all that was read is sound, and all expectations are met." in root.by_id("findings").text
     assert tiles_of(root)["expectations met"] == "39 of 39"
     rows = table_of(root.by_id("topics"))

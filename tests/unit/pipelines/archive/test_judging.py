@@ -59,10 +59,10 @@ def test_a_broker_in_trouble_is_named_and_the_others_can_be_archived(tmp_path: P
     assert "Stopped: critical expectations are not met" in (tmp_path / "lake" / "quality.html").read_text()
     text = str(raised.value)
     assert "broker 'a', topic 'orders', queue 0" in text
-    assert ("This is of 'a' alone: a --store that names only the others archives these meanwhile" in text) == (
+    assert ("Only 'a' failed: a --store that names only the other brokers archives these meanwhile" in text) == (
         len(brokers) > 1
     )
-    assert "'--no-quality' archives all as it is" in text
+    assert "'--no-quality' archives everything as it is" in text
 
 
 def judged(

@@ -29,7 +29,7 @@ def test_a_place_has_one_name_however_it_is_written(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(("before", "now"), [(IN_LAKE, "/packs"), ("/packs", IN_LAKE), ("/packs", "s3://bucket/packs")])
 def test_a_second_place_is_refused_and_the_way_out_named(before: str, now: str) -> None:
-    with pytest.raises(LakeError, match=r"the bodies of this lake are in .*, found in .* with --bodies-moved"):
+    with pytest.raises(LakeError, match=r"the bodies of this lake are in .*, found in .* pass --bodies-moved"):
         check_same_root(replace(COMMIT, bodies=before), now)
 
 
@@ -78,7 +78,7 @@ def test_bodies_in_a_folder_of_the_lake_are_refused(
     lake = inside(tmp_path)
     monkeypatch.chdir(tmp_path)
     bodies = bodies.replace("file:", f"file:{tmp_path}/")
-    with pytest.raises(LakeError, match=r"lies in .*, a folder of the lake: expected a place outside the lake"):
+    with pytest.raises(LakeError, match=r"lies in .*, a folder of the lake: expected a folder outside the lake"):
         check_bodies(lake, bodies)
 
 

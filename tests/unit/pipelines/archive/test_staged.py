@@ -93,9 +93,9 @@ def test_a_file_that_is_gone_cut_or_damaged_is_an_error(lake: LakePaths) -> None
     path = Path(lake.profiles) / manifest[0].profile_path
     data = path.read_bytes()
     for content, words in (
-        (data[: len(data) // 2], "its file is cut. Nothing was archived; run it again"),
+        (data[: len(data) // 2], "its file is truncated. Nothing was archived; run it again"),
         (data[: len(data) // 2] + b"x" + data[len(data) // 2 + 1 :], "its file is damaged"),
-        (b"", "its file is cut"),
+        (b"", "its file is truncated"),
     ):
         path.write_bytes(content)
         with pytest.raises(ProfileError, match=f"part-00000.arrow: .*{words}"):

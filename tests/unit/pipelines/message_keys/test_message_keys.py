@@ -218,4 +218,4 @@ def test_a_question_does_without_a_damaged_table_and_says_so(
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
     assert where_keys_are(lake, ["no such key"]) is None
     assert where_unique_key_is(lake, "U9") is None
-    assert capsys.readouterr().err.count("message_keys is damaged, and messages is looked through instead") == 2
+    assert capsys.readouterr().err.count("message_keys is damaged, so all of messages is searched") == 2

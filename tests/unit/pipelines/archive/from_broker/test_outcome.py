@@ -24,7 +24,7 @@ def test_a_queue_goes_on_where_the_first_cut_part_ends() -> None:
 
 def test_messages_behind_a_cut_are_an_error() -> None:
     with pytest.raises(
-        ProtocolError, match="expected its messages in the order of the broker's log, found messages be"
+        ProtocolError, match="expected its messages in the order of the broker's log, found messages af"
     ):
         list(_ends([part(0, 10, 4), part(10, 20, 20)]))
 

@@ -164,7 +164,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_first_message(cluster: Live
         put(broker, count)
         result = lake.pull()
         assert result.messages == count, again
-        assert "2 queues count their messages anew" in str(result.notes)
+        assert "2 queues start at 0 again" in str(result.notes)
     assert len(set(lake.offsets())) == 44
 
 
@@ -177,11 +177,11 @@ def test_another_broker_of_the_same_name_is_refused(cluster: LiveCluster, lake: 
         other = PulledLake(again, lake.folder)
         put(again.brokers["broker-a"], 5)
         with pytest.raises(
-            StoreReplacedError, match=r"expected a log that goes on to \d+ at least, found one that ends"
+            StoreReplacedError, match=r"expected a log up to \d+ or more, found one that ends"
         ):
             other.pull()
         put(again.brokers["broker-a"], 30, 100)
-        with pytest.raises(StoreReplacedError, match=r"expected the record of .* that was archived last"):
+        with pytest.raises(StoreReplacedError, match=r"expected the last archived record, of "):
             other.pull()
 
 
