@@ -1,14 +1,14 @@
-"""The table `edges`: what brokers and clients did with each message, made from `messages` version by version.
+"""The table `edges`: actions of brokers and clients on each message, derived from new versions of `messages`.
 
-    members    rows of `messages` as what steps begin and end at
-    traces     bodies of trace messages as what clients did
-    matching   which row comes before another one of the same keys
-    links      one function for each kind of step
+    members    rows of `messages` as possible ends of steps
+    traces     bodies of trace messages as actions of clients
+    matching   finds the row before another one with the same keys
+    links      functions that find steps, one for each kind
     rows       steps as rows of `edges`
-    spans      how far the lake goes for each broker, which says why an end is absent
-    finding    members of earlier runs
-    follow     the table follows `messages`
+    spans      extent of the lake for each broker, which explains absent ends
+    finding    looks up members of earlier runs
+    follow     updates the table to the newest version of `messages`
 
-All of it works on Arrow and numpy columns. `archive --local` has no Spark, and an increment is small beside the lake:
-a second implementation on DataFrames would gain nothing, and could differ from this one.
+All of it works on Arrow and numpy columns. `archive --local` has no Spark, and an increment is small compared to the
+lake, so a second implementation with DataFrames would gain nothing and might give different results.
 """

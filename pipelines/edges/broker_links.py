@@ -1,4 +1,4 @@
-"""Steps that a broker made by storing a message again: one function for each kind."""
+"""Finds steps in which a broker stored a message again; one function for each kind."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ OPS = pa.schema([
     ("broker", pa.string()),
     ("physical_offset", pa.int64()),
     ("queue_id", pa.int32()),
-    ("half_offset", pa.int64()),  # queue offset of a half message that is finished
+    ("half_offset", pa.int64()),  # queue offset of a finished half message
 ])  # fmt: skip
-"""The columns of a table of op records' contents: a row for each half message that one names."""
+"""Columns of a table with the contents of op records: one row for each half message in them."""
 _OF_ONE = ["broker", "unique_key"]
 
 
 def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
-    """Return the steps from records that wait to their copies, by level or by timer.
+    """Return the steps from delayed records to their copies, by level or by timer.
 
-    The copy has the same unique key, the topic that the first one names, and as many failures. Where a message waits
-    several times for the same, as after it was sent twice, the first copy is of the first one: a level's queue and a
-    timer keep the order. A broker that was killed may deliver a record twice; both are copies of it.
+    The copy has the same unique key, the topic that the first record names, and as many failures. If a message waits
+    several times with equal keys, for example because it was sent twice, the first copy belongs to the first record,
+    because the queue of a level and a timer keep the order. A broker that was killed may deliver a record twice; both
+    records are copies of it.
     """
     waiting, delivered = f.with_role(Role.WAITING), f.with_role(Role.DELIVERED)
     marks = f.with_role(Role.CANCELLED)
@@ -61,7 +62,7 @@ def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
 
 
 def _waits(f: Families, from_rows: Array, to_rows: Array, definers: Array, more: dict[str, Column]) -> pa.Table:
-    """Return steps from a record that waits."""
+    """Return steps from a delayed record."""
     by_timer = f.numbers("by_timer")[definers] != 0
     known = np.where(from_rows >= 0, from_rows, to_rows)
     columns: dict[str, Column] = {
@@ -107,7 +108,7 @@ def _flags(f: Families, name: str, rows: Array) -> pa.Array:
 
 
 def _cancelled(f: Families, marks: Array, timers: Array) -> Array:
-    """Find the records that marks call back: a mark names a unique key, since 5.3 with its topic before it."""
+    """Find the records that marks cancel. A mark names a unique key, since 5.3 with its topic as prefix."""
     plain = f.before(marks, timers, ["broker", ("cancels", "unique_key")])
     texts = pc.binary_join_element_wise(f.column("next_topic", timers), f.column("unique_key", timers), "_")
     left, right = key_codes(
@@ -119,11 +120,11 @@ def _cancelled(f: Families, marks: Array, timers: Array) -> Array:
 
 
 def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
-    """Return the steps from records on which a consumer group failed to the copies that are retried, or dead.
+    """Return the steps from records on which a consumer group failed to their copies, as retry or dead letter.
 
-    A copy has one failure more than the record before it, which lies in the group's retry topic, or, for the first
-    failure, in the message's own topic; there ORIGIN_MESSAGE_ID names it, where a broker made the copy. A group that
-    consumes in order fails without any copy, until the message is dead.
+    A copy has one failure more than the record before it. That record is in the group's retry topic or, for the first
+    failure, in the message's own topic, where ORIGIN_MESSAGE_ID names it if a broker made the copy. A group that
+    consumes in order makes no copies of failures until the message is dead.
     """
     is_copy = f.has("role", Role.RETRY, Role.DEAD) | (
         f.has("role", Role.WAITING) & (f.numbers("attempt") > 0) & ~f.is_null("group")
@@ -176,7 +177,7 @@ def consumable(f: Families) -> tuple[Array, Array]:
 
 
 def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
-    """Whether several records of a message fit, as after it was sent twice, and no id names the one that failed."""
+    """Return whether several records of a message match, as after it was sent twice, and no id names the failed one."""
     left, right = key_codes(
         f.columns(["broker", "unique_key", "origin_topic"], copies), f.columns(["broker", "unique_key", "topic"], own)
     )
@@ -185,7 +186,7 @@ def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
 
 
 def _origin_offsets(f: Families, copies: Array, found: Array) -> Array:
-    """Return the physical offsets that ORIGIN_MESSAGE_ID names, of first failures whose record is absent; else -1."""
+    """Return the physical offset in ORIGIN_MESSAGE_ID of first failures whose record is absent; -1 for others."""
     offsets = np.full(len(copies), NONE, np.int64)
     first = (found < 0) & (f.numbers("attempt")[copies] <= 1) & (f.numbers("by_client")[copies] == 0)
     wanted = np.flatnonzero(first)
@@ -195,7 +196,7 @@ def _origin_offsets(f: Families, copies: Array, found: Array) -> Array:
 
 
 def offset_of(message_id: str | None) -> int:
-    """Return the physical offset that an offset message id names; -1 for another text."""
+    """Return the physical offset in an offset message id; -1 for other text."""
     try:
         return NONE if message_id is None else parse_message_id(message_id.strip()).physical_offset
     except LayoutError:
@@ -205,8 +206,8 @@ def offset_of(message_id: str | None) -> int:
 def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table]:
     """Return the steps from half messages: committed, finished, rechecked, and given up.
 
-    A committed copy has the half's physical offset, an op record the half's queue offset. A half that is stored again
-    has the same unique key. The outcome of an op record is a rollback where no copy was committed before it.
+    A committed copy has the half message's physical offset, an op record its queue offset. A half message that is
+    stored again has the same unique key. The outcome of an op record is a rollback if no copy was committed before it.
     """
     halves, copies = f.with_role(Role.HALF), f.with_role(Role.COMMITTED)
     prepared = f.before(copies, halves, ["broker", ("prepared_offset", "physical_offset")])
@@ -278,7 +279,7 @@ def _finished(f: Families, ops: pa.Table, halves: Array, copies: Array, spans: S
 
 
 def _has_copy(f: Families, halves: Array, copies: Array, until: Array | None) -> Array:
-    """Return which half messages have a committed copy, before some offsets of the log or at all."""
+    """Return which half messages have a committed copy, before given offsets of the log or anywhere."""
     index = pa.array(halves, mask=halves < 0)
     left, right = key_codes(
         [f.column(name).take(index) for name in ("broker", "physical_offset")],
@@ -291,9 +292,9 @@ def _has_copy(f: Families, halves: Array, copies: Array, until: Array | None) ->
 
 
 def link_replays(f: Families, spans: Spans) -> list[pa.Table]:
-    """Return the steps from archived messages to those that a replay sent; their properties name the origin.
+    """Return the steps from archived messages to those that a replay sent, whose properties name the origin.
 
-    The copies that a broker makes of a message that was sent again keep these properties, and are left out.
+    Copies that a broker makes of a message that was sent again keep these properties; they are left out.
     """
     is_sent = f.has("role", Role.SENT, Role.COMMITTED) & ~f.is_null("replay_id")
     sent = f.where(is_sent & ~f.is_null("replay_broker") & ~f.is_null("replay_offset"))
@@ -333,7 +334,7 @@ def _definer(f: Families, rows: Array) -> dict[str, Column]:
 
 
 def _before(f: Families, rows: Array, spans: Spans) -> Column:
-    """Return why there is nothing before some records, of which only the unique key could tell it."""
+    """Return the reason why some records, which only a unique key could link, have no predecessor."""
     reasons = spans.before(f.column("broker", rows), f.times[rows])
     return pc.if_else(mask_of(_is_null(f.column("unique_key", rows))), str(AbsentReason.AMBIGUOUS), reasons)
 

@@ -1,7 +1,8 @@
-"""Whether `edges` has a step for each record of which the kind alone tells that there is one.
+"""Checks that `edges` has a step for each record whose kind alone implies one.
 
-Such records are dead letters, records that wait in schedule topics, and half messages. Counted are those that are not
-erased, and the records at that end of steps of these kinds. Two columns of `messages` are read, and no body.
+Such records are dead letters, delayed records in schedule topics, and half messages. Records that are not erased are
+counted, and compared with the records at that end of steps of these kinds. Two columns of `messages` are read, and no
+body.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ _EXPECTED: tuple[tuple[Kind, str, tuple[EdgeKind, ...]], ...] = (
     (Kind.DELAY, "from", (EdgeKind.DELAYED,)),
     (Kind.HALF, "from", (EdgeKind.FINISHED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP)),
 )
-"""A kind of record, the end of a step at which it is, and the kinds of steps of which it has at least one."""
+"""A kind of record, the end of the step at which it is, and the kinds of steps of which it has at least one."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
-    """Records of a kind.
+    """Numbers of records of a kind.
 
     Attributes:
         kind: the kind.
-        expected: how many `messages` has.
-        found: how many `edges` has a step of.
+        expected: number of records in `messages`.
+        found: number of records with a step in `edges`.
     """
 
     kind: Kind
@@ -43,7 +44,7 @@ def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
     """Count the records of some kinds in both tables.
 
     Args:
-        messages: the table, as new as what `edges` has followed.
+        messages: the table, at the version that `edges` follows.
         edges: the table.
     """
     kinds = ", ".join(text_literal(str(kind)) for kind, _, _ in _EXPECTED)

@@ -1,4 +1,4 @@
-"""Steps that only a trace tells of: what a producer sent, decided or called back, and what a group consumed."""
+"""Finds steps that only traces record: messages that producers sent, ended or recalled, and consumptions by groups."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _LATE_US = 60_000_000
 
 
 def link_clients(f: Families, entries: pa.Table, spans: Spans) -> list[pa.Table]:
-    """Return all steps of entries of traces.
+    """Return all steps from entries of traces.
 
     Args:
-        f: the messages' members.
+        f: members of the messages.
         entries: a table of `ENTRIES`.
-        spans: of the lake.
+        spans: extent of the lake.
     """
     return [
         _produced(f, _of(entries, Action.PUB)),
@@ -51,7 +51,7 @@ def _of(entries: pa.Table, action: Action) -> pa.Table:
 
 
 def _produced(f: Families, entries: pa.Table) -> pa.Table:
-    """Return the steps to the records that producers sent: by the offset message id, or by the unique key alone."""
+    """Return the steps to the records that producers sent, by the offset message id or by the unique key alone."""
     is_first = f.has("role", Role.SENT, Role.HALF, Role.COMMITTED, Role.RETRY) | (
         f.has("role", Role.WAITING) & (f.numbers("attempt") == 0) & (f.numbers("rolls") == 0)
     )
@@ -81,15 +81,15 @@ def _produced(f: Families, entries: pa.Table) -> pa.Table:
 
 
 def join_consumptions(begun: pa.Table, ended: pa.Table) -> pa.Table:
-    """Join what a trace tells of the begin and of the end of each consumption, by request and message.
+    """Join the trace entries on the start and the end of each consumption, by request and message.
 
     Args:
         begun: entries of `SubBefore`.
         ended: entries of `SubAfter`.
 
     Returns:
-        A table of `ENTRIES` with the column `is_begun`, whether only one of both is there. The evidence is that of the
-        end, where it is there.
+        A table of `ENTRIES` with the column `is_begun`: True if only one of the two entries exists. The evidence is
+        that of the end, if it exists.
     """
     begun, ended = _once(begun), _once(ended)
     same = ["request_id", "unique_key"]
@@ -124,8 +124,8 @@ def _codes(codes: Array) -> pa.Array:
 def _consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps from records that groups consumed.
 
-    The first attempt is on the record in the message's own topic, the others are on those in the group's retry topic. A
-    group that consumes in order has no record there, and tries the first one again.
+    The first attempt is on the record in the message's own topic; later attempts are on records in the group's retry
+    topic. A group that consumes in order has no records there, and tries the first one again.
     """
     retried, own = consumable(f)
     attempts = numbers_of(entries.column("attempt"), null=-1)
@@ -156,9 +156,9 @@ def _consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
 
 
 def _known_then(left: Array, until: Array, right: Array, rows: Array, f: Families) -> tuple[Array, Array]:
-    """Find the record that was there when a group consumed it, and how many were.
+    """Find the record that existed when a group consumed it, and the number of such records.
 
-    Where none was, the client's clock is slow, and all records count.
+    If there was none, the client's clock is slow, and all records count.
     """
     counts = count_before(left, until, right, f.times[rows])
     found = latest_before(left, until, right, f.times[rows])
@@ -168,7 +168,7 @@ def _known_then(left: Array, until: Array, right: Array, rows: Array, f: Familie
 
 
 def _consumes_in_order(f: Families, entries: pa.Table, first: Array, spans: Spans) -> Array:
-    """Return which consumptions are of groups that have no copies of the message, and will have none."""
+    """Return which consumptions are of groups that have no copies of the message, and will not get any."""
     copies = f.where(~f.is_null("group") & (f.numbers("attempt") > 0) & ~f.has("role", Role.DEAD))
     left, right = key_codes(
         [entries.column(name) for name in ("unique_key", "group")], f.columns(["unique_key", "group"], copies)
@@ -180,7 +180,7 @@ def _consumes_in_order(f: Families, entries: pa.Table, first: Array, spans: Span
 
 
 def _ended(f: Families, entries: pa.Table) -> pa.Table:
-    """Return the steps from half messages on which producers have decided: the newest one at that time."""
+    """Return the steps from half messages that producers ended; each is on the newest half message at that time."""
     halves = f.with_role(Role.HALF)
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], halves))
     until = numbers_of(entries.column("event_timestamp")) + 1
@@ -191,7 +191,7 @@ def _ended(f: Families, entries: pa.Table) -> pa.Table:
 
 
 def _recalled(f: Families, entries: pa.Table) -> pa.Table:
-    """Return the steps from timer messages that producers called back."""
+    """Return the steps from timer messages that producers recalled."""
     is_first = (f.numbers("by_timer") != 0) & (f.numbers("rolls") == 0)
     timers = f.where(f.has("role", Role.WAITING) & is_first)
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], timers))
@@ -223,7 +223,7 @@ def _told(entries: pa.Table) -> dict[str, Column]:
 
 
 def _rows(rows: Array, found: Array) -> Array:
-    """Return numbers of members for numbers of some of these."""
+    """Translate positions in a selection of members to member numbers."""
     return np.where(found >= 0, rows[found], NONE) if len(rows) else np.full(len(found), NONE, np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Members as a table with an index of columns, and the search for the one that another one follows."""
+"""Members as a table with cached columns, and the search for a member's predecessor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Families:
     """Members of any number of messages.
 
     Args:
-        table: of `MEMBERS`.
+        table: a table of `MEMBERS`.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -29,46 +29,46 @@ class Families:
         return int(self.table.num_rows)
 
     def has(self, name: str, *values: str) -> Array:
-        """Which members have one of some texts in a column."""
+        """Return which members have one of some texts in a column."""
         found: Array = pc.is_in(self.column(name), pa.array(list(map(str, values)))).to_numpy(zero_copy_only=False)
         return found
 
     def is_null(self, name: str) -> Array:
-        """Which members have nothing in a column."""
+        """Return which members have null in a column."""
         found: Array = pc.is_null(self.column(name)).to_numpy(zero_copy_only=False)
         return found
 
     @cached_property
     def offsets(self) -> Array:
-        """The physical offset of each."""
+        """Physical offset of each member."""
         return self.numbers("physical_offset")
 
     @cached_property
     def times(self) -> Array:
-        """When each was stored, microseconds since 1970."""
+        """Store time of each member, microseconds since 1970."""
         return self.numbers("store_timestamp")
 
     def numbers(self, name: str, null: int = 0) -> Array:
-        """A column of whole numbers, times or truth values."""
+        """Return a column of integers, times or booleans as an array."""
         return numbers_of(self.table.column(name), null=null)
 
     def column(self, name: str, rows: Array | None = None) -> pa.Array:
-        """A column, of some members only, or of all."""
+        """Return a column, for some members or for all."""
         whole = self.table.column(name)
         column = whole.chunk(0) if whole.num_chunks == 1 else whole.combine_chunks()
         return column if rows is None else column.take(pa.array(rows))
 
     def columns(self, names: Sequence[str], rows: Array) -> list[Column]:
-        """Several columns."""
+        """Return several columns for some members."""
         return [self.column(name, rows) for name in names]
 
     def with_role(self, *roles: Role) -> Array:
-        """The numbers of the members that have one of some roles."""
+        """Return the numbers of the members that have one of some roles."""
         return self.where(self.has("role", *roles))
 
     @staticmethod
     def where(chosen: Array) -> Array:
-        """The numbers of those members of which something is true."""
+        """Return the numbers of the members for which a condition is true."""
         return np.flatnonzero(chosen)
 
     def before(
@@ -80,18 +80,17 @@ class Families:
         by_time: bool = False,
         shifts: Collection[str] = (),
     ) -> Array:
-        """Find for each member the last one before it that has the same columns.
+        """Find for each member the last one before it with equal columns.
 
         Args:
-            later: numbers of members.
-            earlier: numbers of those among which is searched.
-            same: the columns that must be the same; a pair where they have two names.
-            by_time: whether the time at which they were stored decides, as for different brokers; the physical offset
-                decides where not.
-            shifts: columns of whole numbers of which the earlier one must have one less.
+            later: member numbers.
+            earlier: member numbers to search.
+            same: columns that must be equal; a pair if their names differ.
+            by_time: True to order by store time, as for different brokers; otherwise by physical offset.
+            shifts: integer columns in which the earlier member must be one less.
 
         Returns:
-            Numbers of members; `NONE` where there is none.
+            Member numbers; `NONE` if there is none.
         """
         pairs = [(name, name) if isinstance(name, str) else name for name in same]
         left = [self._shifted(name, later, name in shifts) for name, _ in pairs]

@@ -1,7 +1,7 @@
-"""Members of earlier runs: by unique key, by place, or by their number in the topic of half messages.
+"""Looks up members of earlier runs: by unique key, by place, or by queue offset in the topic of half messages.
 
-Unique keys are looked up in `message_keys`: only files with rows of `LINK_DAYS` are opened, and only row groups whose
-hashes fit are read. Rows of `messages` are then read by their places; only files whose bounds fit are opened.
+Unique keys are looked up in `message_keys`: only files with rows within `LINK_DAYS` are opened, and only row groups
+with matching hashes are read. Rows of `messages` are then read by their places, from files whose bounds include them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _KEYS = ["broker", "physical_offset", "key", "kind"]
 
 
 def places_of_keys(lake: LakePaths, keys: pa.Array, since_us: int) -> pa.Table:
-    """Return the places of messages that have some unique keys.
+    """Return the places of messages with some unique keys.
 
     Args:
-        lake: where the tables lie.
-        keys: the unique keys, in any order.
-        since_us: messages that were stored before are left out, as far as files tell.
+        lake: locations of the tables.
+        keys: unique keys, in any order.
+        since_us: files with only older messages are skipped.
     """
     found = [PLACES.empty_table()]
     try:
@@ -74,8 +74,8 @@ def read_places(lake: LakePaths, places: pa.Table) -> pa.Table:
     """Return the rows of `messages` at some places, with the columns of `ROWS`.
 
     Args:
-        lake: where the tables lie.
-        places: of `PLACES`; where there is nothing, nothing is found.
+        lake: locations of the tables.
+        places: table of `PLACES`; places without a row are ignored.
     """
     wanted = _by_broker(places)
     found = [ROWS.empty_table()]
@@ -104,12 +104,12 @@ def _rows_of_file(parquet: pq.ParquetFile, wanted: Mapping[str, Array], offsets:
 
 
 def places_of_halves(lake: LakePaths, halves: pa.Table, since_us: int) -> pa.Table:
-    """Return the places of half messages by their numbers in their queues.
+    """Return the places of half messages by their queue offsets.
 
     Args:
-        lake: where the tables lie.
-        halves: with broker, queue_id and queue_offset.
-        since_us: half messages that were stored before are left out, as far as files tell.
+        lake: locations of the tables.
+        halves: table with broker, queue_id and queue_offset.
+        since_us: files with only older half messages are skipped.
     """
     found = [PLACES.empty_table()]
     names = ["broker", "queue_id", "queue_offset"]
@@ -157,7 +157,7 @@ def _wanted_of_file(action: Mapping[str, Any], wanted: Mapping[str, Array]) -> A
 
 
 def _may_hold(parquet: pq.ParquetFile, group: int, name: str, wanted: Array) -> bool:
-    """Whether a row group may have any of some numbers, which are sorted."""
+    """Return whether a row group may have any of some sorted numbers."""
     for place in range(parquet.metadata.num_columns):
         column = parquet.metadata.row_group(group).column(place)
         if column.path_in_schema == name:
@@ -184,12 +184,12 @@ def _open(file: pa.NativeFile) -> pq.ParquetFile:
 
 
 def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa.Array:
-    """Return which rows name one of some places.
+    """Return which rows refer to one of some places.
 
     Args:
         rows: any table.
-        names: its columns of brokers and offsets.
-        places: of `PLACES`.
+        names: the columns of brokers and offsets.
+        places: table of `PLACES`.
     """
     wanted = _by_broker(places)
     brokers, offsets = rows.column(names[0]), numbers_of(rows.column(names[1]), null=-1)

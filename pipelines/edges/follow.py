@@ -1,12 +1,12 @@
-"""`edges` follows `messages` by its Delta version: what is new there is linked, and added here in one commit.
+"""Updates `edges` to the newest version of `messages`: links new rows and adds the steps in one commit.
 
-Steps that a later run may complete are in data files of their own. Each run takes these out of the table, and puts the
-steps that are open then into new ones, in the commit that adds the closed steps. So a run reads what is new, and what
-is open, and not the table.
+Steps that a later run may complete are in separate data files. Each run removes these files, and writes the steps that
+are still open to new ones, in the commit that adds the closed steps. A run therefore reads new rows and open steps, but
+not the rest of the table.
 
-The commit carries the version that it has come to, as the number of an application's transaction: whatever stops a
-follower, the next one goes on from there, and of two at once one commits. A follower that stayed away until files that
-it has yet to read were vacuumed makes the table anew, of `messages` as it is.
+The commit records the version it has reached as the number of an application's transaction. If a run is killed, the
+next one continues from there; of two concurrent runs one commits. If files that were not read yet have been vacuumed,
+the table is rebuilt from the current `messages`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.pipelines.message_keys.progress import readable_files
 from commitlake.schemas.tables.edges import EDGES
 
-_CHUNK_ROWS = 1 << 19  # of messages: some 300 MiB
+_CHUNK_ROWS = 1 << 19  # rows of messages: some 300 MiB
 _GROUP_ROWS = 1 << 15
 _IN_LAKE = "bodies"
 _ENCODINGS = {
@@ -73,15 +73,15 @@ _ENCODINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What a follower did.
+    """Result of an update.
 
     Attributes:
-        version: of `messages`, to which the table has come.
-        rows: added, those of steps that are open included; none where another follower was first.
-        seconds: it took.
-        is_behind: whether rows of `messages` that were there at the start are missing still.
-        passed_over: records of traces, or whole bodies, that have another form.
-        unread: trace messages and op records whose bodies the lake does not have, or has damaged.
+        version: version of `messages` that the table has reached.
+        rows: number of added rows, including those of open steps; 0 if another run committed first.
+        seconds: duration.
+        is_behind: True if rows of `messages` that existed at the start are still missing.
+        passed_over: number of trace records, or of whole bodies, in an unknown format.
+        unread: number of trace messages and op records whose bodies the lake does not have, or are damaged.
     """
 
     version: int
@@ -93,15 +93,15 @@ class Followed:
 
 
 def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> Followed:
-    """Add the steps of all that `messages` has, also where other followers are first: each time less is left.
+    """Add the steps of all rows in `messages`, with retries if other runs commit first.
 
     Args:
-        lake: where the tables lie.
-        runner: what brings `message_keys` up to `messages`, where that is behind.
-        wait: waits some seconds.
+        lake: locations of the tables.
+        runner: runs the tasks that update `message_keys`, if it is not up to date.
+        wait: waits for a number of seconds.
 
     Raises:
-        VersionsError: where rows of `messages` were changed.
+        VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
     wanted = delta_table(lake.messages, lake.s3).version()
@@ -120,14 +120,14 @@ def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float
 
 
 def follow_edges(lake: LakePaths, runner: Runner = HERE) -> Followed:
-    """Add the steps of what is new in `messages`; where that can no longer be read, make the table anew.
+    """Add the steps of new rows in `messages`. If these can no longer be read, rebuild the table.
 
     Args:
-        lake: where the tables lie.
-        runner: what brings `message_keys` up to `messages`, where that is behind: it leads to earlier messages.
+        lake: locations of the tables.
+        runner: runs the tasks that update `message_keys`, which is needed to find earlier messages.
 
     Raises:
-        VersionsError: where rows of `messages` were changed.
+        VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
     progress, done = followed_version(lake), followed_erasure(lake)
@@ -141,7 +141,7 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> Followed:
     work = _Work(lake, erased, secrets.token_hex(8))
     files = work.run(list(new.files), _read_open(lake, removed), has_earlier=not begins)
     step = (None if progress < 0 else progress, new.version)
-    # An erasure that comes to this table meanwhile must not find less than what is added here.
+    # An erasure that reaches this table meanwhile must not miss rows that are added here.
     erasure = {ERASURE: (done, erased.number if begins else done)}
     gone = [(file.path, file.size) for file in removed]
     if not advance(lake.edges, EDGES, files, APPLICATION_ID, step, anew=new.anew, beside=erasure, removed=gone):
@@ -151,7 +151,7 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> Followed:
 
 
 class _Work:
-    """Links what is new, part by part, and writes it."""
+    """Links new rows, part by part, and writes their steps."""
 
     def __init__(self, lake: LakePaths, erased: ErasedPlaces, run_id: str) -> None:
         messages = delta_table(lake.messages, lake.s3)
@@ -167,12 +167,12 @@ class _Work:
         """Link the rows of data files of `messages`.
 
         Args:
-            files: what is new.
-            waiting: the steps that were open before.
-            has_earlier: whether the lake has messages that were linked before.
+            files: new files.
+            waiting: steps that were open before.
+            has_earlier: True if the lake has messages that were linked before.
 
         Returns:
-            Files that no version names yet.
+            Files that no version refers to yet.
         """
         written: list[DataFile] = []
         table = messages_table(self._lake)
@@ -192,7 +192,7 @@ class _Work:
 
 
 def _parts(files: Sequence[AddedFile]) -> Iterator[list[AddedFile]]:
-    """Files in groups that fit into memory, the oldest first; an empty group where there is nothing."""
+    """Yield groups of files that fit into memory, the oldest first; one empty group if there are no files."""
     part: list[AddedFile] = []
     rows = 0
     for file in sorted(files, key=lambda file: file.store_date or ""):

@@ -1,4 +1,4 @@
-"""One increment: what is new in `messages`, linked with itself, with open steps, and with members of earlier runs."""
+"""Links new rows of `messages` with each other, with open steps, and with members of earlier runs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _FINAL = (AbsentReason.AMBIGUOUS, AbsentReason.REFUSED)
 
 @dataclass(frozen=True)
 class Linked:
-    """What an increment gives.
+    """Result of linking an increment.
 
     Attributes:
         closed: steps that no later run changes.
-        open: steps that a later run may complete; they replace all that were open before.
+        open: steps that a later run may complete; they replace all steps that were open before.
     """
 
     closed: pa.Table = field(default_factory=STEPS.empty_table)
@@ -49,10 +49,10 @@ class Increments:
     """Links increments, one after another.
 
     Args:
-        lake: where members of earlier runs are looked up.
-        spans: how far the lake goes, the increments included.
-        erased_places: of erased messages, which no step has as an end; of `PLACES`.
-        delay_levels: how long the messages of each broker and level wait.
+        lake: the lake in which members of earlier runs are looked up.
+        spans: extent of the lake, including the increments.
+        erased_places: table of `PLACES` of erased messages, which no step may have as an end.
+        delay_levels: delay of each level, by broker.
     """
 
     def __init__(self, lake: LakePaths, spans: Spans, erased_places: pa.Table, delay_levels: DelayLevels) -> None:
@@ -62,12 +62,12 @@ class Increments:
         self._erased = erased_places
 
     def link(self, new: Found, waiting: pa.Table, *, has_earlier: bool) -> Linked:
-        """Link what is new.
+        """Link new rows.
 
         Args:
-            new: from rows of `messages` that were not linked before.
+            new: contents of rows of `messages` that were not linked before.
             waiting: steps that were open before.
-            has_earlier: whether rows of `messages` were linked before, which may be an end of a new step.
+            has_earlier: True if rows of `messages` were linked before, which may be ends of new steps.
         """
         cancels = new.members.column("cancels").combine_chunks().drop_null()
         touched = are_touched(waiting, _keys_of(new, waiting), new.ops, cancels)
@@ -91,13 +91,13 @@ class Increments:
     def _linked(
         self, members: list[pa.Table], entries: pa.Table, ops: pa.Table, definers: pa.Table, again: pa.Table
     ) -> pa.Table:
-        """Return the steps that a new record tells of, and those that were open: the others are in the table."""
+        """Return the steps that a new record defines or that were open before; others are in the table already."""
         steps = link_all(_each_once(pa.concat_tables(members)), entries, ops, self._spans)
         is_new = is_in_places(steps, ("definer_broker", "definer_offset"), definers).to_numpy(zero_copy_only=False)
         return steps.filter(mask_of(is_new | _were_open(steps, again)))
 
     def _plain(self, new: Found, again: pa.Table) -> pa.Table:
-        """Return the new messages that a step needs, of those that only a producer has stored."""
+        """Return, as members, those new messages without a role that a step needs."""
         keys = pa.chunked_array([
             new.members.column("unique_key").combine_chunks(),
             new.entries.column("unique_key").combine_chunks(),
@@ -125,7 +125,7 @@ class Increments:
         return members_of_rows(read_places(self._lake, places), self._delay_levels)
 
     def _earlier(self, steps: pa.Table) -> pa.Table:
-        """Return the members of earlier runs that steps lack, as far as there are any."""
+        """Return members of earlier runs at absent ends of steps."""
         lacking = steps.filter(pc.is_valid(steps.column("absent_end")))
         is_final = pc.is_in(lacking.column("absent_reason"), pa.array(list(map(str, _FINAL))))
         waits = pc.and_(
@@ -157,7 +157,7 @@ class Increments:
 
 
 def _were_open(steps: pa.Table, again: pa.Table) -> Array:
-    """Return which steps are of the same record and kind as one that was open."""
+    """Return which steps have the same record and kind as one that was open."""
     left, right = key_codes(_identity(steps), _identity(again))
     found: Array = (left >= 0) & np.isin(left, right)
     return found
@@ -169,7 +169,7 @@ def _identity(steps: pa.Table) -> list[Column]:
 
 
 def _keys_of(new: Found, waiting: pa.Table) -> pa.Array:
-    """Return the unique keys of what is new, as far as open steps have them."""
+    """Return the unique keys of new rows that open steps have."""
     open_keys = pc.unique(pc.coalesce(waiting.column("from_key"), waiting.column("to_key")).drop_null())
     columns = [new.members.column("unique_key"), new.entries.column("unique_key")]
     if new.plain is not None:
@@ -179,7 +179,7 @@ def _keys_of(new: Found, waiting: pa.Table) -> pa.Array:
 
 
 def _each_once(members: pa.Table) -> pa.Table:
-    """Return members without the second one of a place; the first one is what is known best."""
+    """Return members with only the first one at each place, which has the most complete data."""
     members = members.combine_chunks()
     if not members.num_rows:
         return members

@@ -1,4 +1,4 @@
-"""How far a lake goes for each broker, read from the log of `messages`: no data file is opened."""
+"""Reads the extent of a lake for each broker from the log of `messages`, without opening data files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXPIRED = "commitlake.expiredBefore.messages"
 
 
 def read_spans(messages: DeltaTable) -> Spans:
-    """Return how far each broker's rows go, as the log tells of the data files."""
+    """Return the extent of each broker's rows, by the statistics of the data files."""
     found: dict[str, Span] = {}
     for action in file_actions(messages).to_pylist():
         least, greatest = action.get("min") or {}, action.get("max") or {}

@@ -1,4 +1,4 @@
-"""Joins of columns: which row of the same keys comes before another one, and how many there are."""
+"""Joins of columns: finds the row before another one with the same keys, and counts such rows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from commitlake.connectors.plain_arrays import numbers_of
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 """A column of a table."""
 NONE = -1
-"""Of a row that has no match."""
+"""Number of a row that does not exist."""
 
 
 def key_codes(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, Array]:
-    """Number the distinct combinations of columns, the same ones on both sides alike.
+    """Number the distinct combinations of columns consistently on both sides.
 
     Args:
         left: columns of one table.
-        right: columns of another one, or of the same, in the same order and of the same types.
+        right: columns of the same or another table, in the same order and of the same types.
 
     Returns:
-        The number of each row on both sides; `NONE` where one of the columns is null.
+        The number of each row on both sides; `NONE` if one of its columns is null.
 
     >>> left, right = key_codes([pa.array(["a", "b", None])], [pa.array(["b", "c"])])
     >>> left[1] == right[0], left[2], left[0] in right
@@ -37,7 +37,7 @@ def key_codes(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, A
     for one, other in zip(left, right, strict=True):
         codes = _codes(one, other)
         combined = np.where((found < 0) | (codes < 0), NONE, found * (codes.max(initial=0) + 1) + codes)
-        # Arrow's dictionary is a hash table; numpy would sort.
+        # Arrow's dictionary encoding hashes; numpy would sort.
         dense = numbers_of(pc.dictionary_encode(pa.array(combined)).indices).astype(np.int64)
         found = np.where(combined < 0, NONE, dense)
     return found[:count], found[count:]
@@ -55,16 +55,16 @@ def _chunks(column: Column) -> list[pa.Array]:
 
 
 def latest_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
-    """Find for each row on the left the row of the same key on the right that comes last before it.
+    """Find, for each row on the left, the last row on the right with the same key that is before it.
 
     Args:
-        left: numbers of keys, `NONE` for none; from `key_codes`.
-        left_places: int64, where each row is.
-        right: the same of the other side.
-        right_places: likewise.
+        left: key numbers from `key_codes`, `NONE` for none.
+        left_places: int64, position of each row.
+        right: key numbers of the other side.
+        right_places: positions of the other side.
 
     Returns:
-        Numbers of rows on the right; `NONE` where there is none.
+        Row numbers on the right; `NONE` if there is none.
 
     >>> keys = np.array([7, 7, 7, 8])
     >>> latest_before(np.array([7, 8]), np.array([25, 5]), keys, np.array([10, 20, 30, 10]))
@@ -76,9 +76,9 @@ def latest_before(left: Array, left_places: Array, right: Array, right_places: A
 
 
 def first_after(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
-    """Find for each row on the left the row of the same key on the right that comes first at or after it.
+    """Find, for each row on the left, the first row on the right with the same key that is at or after it.
 
-    The arguments and the result are those of `latest_before`.
+    Arguments and result are those of `latest_before`.
     """
     order, composite, wanted = _ranked(left, left_places, right, right_places)
     at = np.searchsorted(composite, wanted, side="left")
@@ -87,14 +87,14 @@ def first_after(left: Array, left_places: Array, right: Array, right_places: Arr
 
 
 def count_same(left: Array, right: Array) -> Array:
-    """Count for each row on the left the rows of the same key on the right."""
+    """Count, for each row on the left, the rows on the right with the same key."""
     ordered = np.sort(right[right >= 0])
     found: Array = np.searchsorted(ordered, left, side="right") - np.searchsorted(ordered, left, side="left")
     return np.where(left < 0, 0, found)
 
 
 def count_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
-    """Count for each row on the left the rows of the same key on the right that come before it."""
+    """Count, for each row on the left, the rows on the right with the same key that are before it."""
     order, composite, wanted = _ranked(left, left_places, right, right_places)
     ordered = right[order]
     found: Array = np.searchsorted(composite, wanted) - np.searchsorted(ordered, left)
@@ -102,14 +102,14 @@ def count_before(left: Array, left_places: Array, right: Array, right_places: Ar
 
 
 def only_same(left: Array, right: Array) -> tuple[Array, Array]:
-    """Find for each row on the left a row of the same key on the right, and how many there are."""
+    """Find, for each row on the left, a row on the right with the same key, and the number of such rows."""
     counts = count_same(left, right)
     zeros = np.zeros(len(left), np.int64)
     return first_after(left, zeros, right, np.zeros(len(right), np.int64)), counts
 
 
 def rank_within(keys: Array, places: Array) -> Array:
-    """Number the rows of each key by their places, from 0."""
+    """Number the rows of each key by position, from 0."""
     order = np.lexsort((places, keys))
     ordered = keys[order]
     starts = np.searchsorted(ordered, ordered, side="left")

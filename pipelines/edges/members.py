@@ -1,19 +1,19 @@
-"""Rows of `messages` as members: records that a step may begin or end at, with what their properties tell.
+"""Rows of `messages` as members: records that may be ends of steps, with data from their properties.
 
-A member has a role, which is what a broker or a client did when it stored the record:
+A member has a role, which is the action of the broker or client that stored the record:
 
-    sent        a producer sent it to its own topic
-    waiting     it waits in a schedule topic or in the topic of timers
-    cancelled   a mark in the topic of timers that calls another one back
-    delivered   it is the copy of one that has waited
-    retry       a copy that a consumer's failure put into a retry topic at once
+    sent        sent by a producer to its own topic
+    waiting     waits in a schedule topic or in the topic of timers
+    cancelled   mark in the topic of timers that cancels another record
+    delivered   copy of a record that has waited
+    retry       copy that was put into a retry topic without delay after a consumer failed
     dead        a dead letter
     half        a half message
-    committed   the copy of a half message that was committed
+    committed   copy of a committed half message
     op          an op record
-    given_up    the copy of a half message that its producer did not finish
+    given_up    copy of a half message that its producer did not finish
 
-Only the stored topic tells whether a record waits: the properties of that time stay on all later copies.
+Only the stored topic shows whether a record waits: the properties of that time stay on all later copies.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from commitlake.schemas.layouts.rocketmq.transactions import CHECK_TIMES, PREPAR
 TIME = pa.timestamp("us", "UTC")
 KEYS_LEAF = "properties.key_value.key"
 REPEATING = ("broker", "topic", "kind", "origin_topic", KEYS_LEAF)
-"""Columns of `messages` that are best read as dictionaries."""
+"""Columns of `messages` that are read as dictionaries."""
 COLUMNS = (
     "broker", "physical_offset", "topic", "queue_id", "queue_offset", "msg_id", "unique_key", "kind",
     "store_timestamp", "sys_flag", "reconsume_times", "prepared_transaction_offset", "properties", "origin_topic",
     "born_host", "body_size", "body_crc", "body_codec", "body_ref",
 )  # fmt: skip
-"""Columns of `messages` that are needed."""
+"""Columns of `messages` that are read."""
 
 _ROLL_TIMES = "TIMER_ROLL_TIMES"
 _CANCELS = "TIMER_DEL_UNIQKEY"
@@ -59,7 +59,7 @@ _MAX_MS = 253_402_300_799_999
 
 
 class Role(StrEnum):
-    """What was done when a record was stored, see the module."""
+    """Action that stored a record; see the module's description."""
 
     SENT = "sent"
     WAITING = "waiting"
@@ -85,32 +85,32 @@ MEMBERS = pa.schema([
     ("kind", pa.string()),
     ("attempt", pa.int32()),           # failed consumptions before
     ("role", pa.string()),
-    ("origin_topic", pa.string()),     # the topic that the message was sent to
-    ("next_topic", pa.string()),       # of one that waits: where it goes next
-    ("by_timer", pa.bool_()),          # of one that waits, or has waited: by a timer, not by a level
-    ("group", pa.string()),            # the consumer group of a retry, of one that waits for it, or of a dead letter
+    ("origin_topic", pa.string()),     # topic to which the message was sent
+    ("next_topic", pa.string()),       # if it waits: its next topic
+    ("by_timer", pa.bool_()),          # if it waits or has waited: by a timer, not by a level
+    ("group", pa.string()),            # consumer group of a retry, of a record that waits for one, or of a dead letter
     ("origin_id", pa.string()),        # ORIGIN_MESSAGE_ID
-    ("by_client", pa.bool_()),         # whether a consumer sent the copy itself, in place of the broker
-    ("due", TIME),                     # of one that waits
-    ("prepared_offset", pa.int64()),   # of a committed one: physical offset of its half message
-    ("checks", pa.int64()),            # of a half message: how often its producer was asked before
-    ("is_committed", pa.bool_()),      # of a half message that an earlier run has seen: whether its copy is there
-    ("first_half", pa.int64()),        # of a half message that was put back: queue offset of the first one
-    ("rolls", pa.int64()),             # of one that waits by a timer: how often it was put back
-    ("cancels", pa.string()),          # of a mark: the unique key of what it calls back
+    ("by_client", pa.bool_()),         # True if a consumer sent the copy itself, instead of the broker
+    ("due", TIME),                     # if it waits: due time
+    ("prepared_offset", pa.int64()),   # if committed: physical offset of its half message
+    ("checks", pa.int64()),            # if half message: number of earlier checks with its producer
+    ("is_committed", pa.bool_()),      # if half message seen by an earlier run: True if its copy exists
+    ("first_half", pa.int64()),        # if half message that was stored again: queue offset of the first one
+    ("rolls", pa.int64()),             # if it waits by a timer: how often it was stored again
+    ("cancels", pa.string()),          # if mark: unique key of the record that it cancels
     ("replay_id", pa.string()),
     ("replay_broker", pa.string()),
     ("replay_offset", pa.int64()),
     ("replay_topic", pa.string()),
 ])  # fmt: skip
-"""The columns of a table of members."""
+"""Columns of a table of members."""
 
 
 class Properties:
-    """The properties of many rows, asked for one name at a time.
+    """Properties of many rows, looked up one name at a time.
 
     Args:
-        column: maps of texts, in one chunk; the names may be dictionary arrays.
+        column: maps of texts, in one chunk; names may be dictionary arrays.
     """
 
     def __init__(self, column: pa.MapArray) -> None:
@@ -131,14 +131,14 @@ class Properties:
         return found
 
     def texts(self, name: str) -> pa.Array:
-        """Return the last value of a property of each row; null where there is none."""
+        """Return the last value of a property in each row; null if there is none."""
         places = self._places([name])
         index = np.full(self._rows, -1, np.int64)
         index[self._parents(places)] = places
         return self._values.take(pa.array(index, mask=index < 0)).cast(pa.string())
 
     def numbers(self, name: str) -> Array:
-        """Return a property as whole numbers, int64; -1 where it is none of up to 18 digits."""
+        """Return a property as int64; -1 if it is not a number of up to 18 digits."""
         texts = self.texts(name)
         is_number = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False)
         found: Array = numbers_of(pc.if_else(is_number, texts, None).cast(pa.int64()), null=-1)
@@ -158,10 +158,10 @@ class Properties:
 
 
 def has_role(rows: pa.Table) -> Array:
-    """Return which rows of `messages` are more than what a producer sent to its own topic.
+    """Return which rows of `messages` are more than a message that a producer sent to its own topic.
 
     Args:
-        rows: with `COLUMNS`, in one chunk.
+        rows: table with `COLUMNS`, in one chunk.
     """
     kinds = _texts(rows, "kind")
     special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
@@ -171,18 +171,18 @@ def has_role(rows: pa.Table) -> Array:
 
 
 def plain_members(rows: pa.Table) -> pa.Table:
-    """Return rows of `messages` that `has_role` does not choose, as members."""
+    """Return rows of `messages` that `has_role` does not select, as members."""
     known = _known_columns(rows)
     known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
     return _table(known, rows.num_rows)
 
 
 def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Return rows of `messages` that `has_role` chooses, as members; those that no step can have are left out.
+    """Return rows of `messages` that `has_role` selects, as members, without those that cannot be ends of steps.
 
     Args:
-        rows: with `COLUMNS`, in one chunk.
-        delay_levels: how long the messages of each broker and level wait.
+        rows: table with `COLUMNS`, in one chunk.
+        delay_levels: delay of each level, by broker.
     """
     if not rows.num_rows:
         return MEMBERS.empty_table()
@@ -214,7 +214,7 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
 
 
 def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
-    """Return the role of each row, empty for none, and whether it waits, or has waited, by a timer."""
+    """Return the role of each row, empty for none, and whether it waits or has waited by a timer."""
     kinds = np.array(known["kind"].to_pylist(), object)
     topics, next_topics = known["topic"], properties.texts(REAL_TOPIC)
     is_there = pc.fill_null(pc.equal(topics, next_topics), False).to_numpy(zero_copy_only=False)
@@ -269,7 +269,7 @@ def _due(
 
 
 def _groups(names: pa.Array, origin_topics: pa.Array) -> pa.Array:
-    """Return the consumer group that a retry or dead letter topic is of; null for other topics."""
+    """Return the consumer group of each retry or dead letter topic; null for other topics."""
     pairs = pa.table({"name": names, "origin": origin_topics})
     distinct = pairs.group_by(["name", "origin"]).aggregate([])
     found = [group_of(row["name"], row["origin"]) for row in distinct.to_pylist()]
@@ -286,9 +286,9 @@ def _groups(names: pa.Array, origin_topics: pa.Array) -> pa.Array:
 
 
 def group_of(topic: str | None, origin_topic: str | None) -> str | None:
-    """Return the consumer group of a retry or dead letter topic; None for another topic.
+    """Return the consumer group of a retry or dead letter topic; None for any other topic.
 
-    A POP consumer's retry topic also has the name of the topic that it is for.
+    The retry topic of a POP consumer also has the name of the original topic.
 
     >>> [group_of(topic, "orders") for topic in ("%RETRY%shop", "%RETRY%shop+orders", "%DLQ%shop", "orders")]
     ['shop', 'shop', 'shop', None]

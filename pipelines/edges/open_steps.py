@@ -1,4 +1,4 @@
-"""Open steps: what an earlier run could not complete, as what they were made of, so that they are linked once more."""
+"""Open steps, which an earlier run could not complete, as the inputs that are needed to link them again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
 def steps_of_rows(rows: pa.Table) -> pa.Table:
-    """Return rows of `edges` of open steps as steps."""
+    """Return open steps from rows of `edges`."""
     rows = each_once(rows).combine_chunks()
     kinds = rows.column("kind")
     of_replays = pc.is_in(kinds, pa.array(list(map(str, _REPLAYS))))
@@ -48,7 +48,7 @@ def _begun(rows: pa.Table) -> Column:
 
 
 def waiting_members(steps: pa.Table) -> pa.Table:
-    """Return the records that wait in open steps, as members."""
+    """Return the waiting records of open steps, as members."""
     kinds = steps.column("kind")
     waits = pc.is_in(kinds, pa.array([str(kind) for kind in WAITING]))
     chosen = steps.filter(
@@ -88,7 +88,7 @@ def repeated_zero(count: int) -> pa.Array:
 
 
 def entries_of(steps: pa.Table) -> pa.Table:
-    """Return the entries of traces that open steps were made of."""
+    """Return the trace entries from which open steps were made."""
     tables = [ENTRIES.empty_table()]
     kinds = steps.column("kind")
     for kind, action in _ACTIONS.items():
@@ -129,7 +129,7 @@ def _entries(steps: pa.Table, action: Action, groups: Column, without: tuple[str
 
 
 def needed_places(steps: pa.Table) -> pa.Table:
-    """Return the places of records that open steps have, and that have to be read to link the steps once more."""
+    """Return the places of records in open steps that must be read to link these steps again."""
     of_clients = pc.is_in(steps.column("kind"), pa.array([str(kind) for kind in OF_CLIENTS]))
     lacks_from = pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False)
     found = [PLACES.empty_table()]
@@ -140,15 +140,16 @@ def needed_places(steps: pa.Table) -> pa.Table:
 
 
 def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Array) -> Array:
-    """Return which open steps are to be linked once more: those of messages that have something new.
+    """Return which open steps must be linked again, because new rows belong to their messages.
 
-    A record whose predecessor is absent, or that was sent again, is looked at each time: there are few of them.
+    Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
+    them.
 
     Args:
-        steps: the open ones.
-        keys: unique keys of what is new.
-        ops: of what is new; they name half messages by their numbers.
-        cancels: what new marks in the topic of timers call back.
+        steps: open steps.
+        keys: unique keys of new rows.
+        ops: new op records, which name half messages by queue offsets.
+        cancels: unique keys that new marks in the topic of timers cancel.
     """
     key = pc.coalesce(steps.column("from_key"), steps.column("to_key"))
     of_clients = pc.is_in(steps.column("kind"), pa.array([str(kind) for kind in OF_CLIENTS]))
@@ -166,11 +167,11 @@ def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Arra
 
 
 def places_of(rows: pa.Table, broker: str, offset: str) -> pa.Table:
-    """Return two columns of a table as places, each once."""
+    """Return two columns of a table as distinct places."""
     chosen = rows.select([broker, offset]).rename_columns(PLACES.names).drop_null()
     return chosen.group_by(PLACES.names).aggregate([]).select(PLACES.names).cast(PLACES)
 
 
 def filtered(table: pa.Table, chosen: Array) -> pa.Table:
-    """Return some rows of a table."""
+    """Return the selected rows of a table."""
     return table.filter(mask_of(chosen))

@@ -1,4 +1,4 @@
-"""How far `edges` has followed `messages`; also for questions, which start at once."""
+"""Progress of `edges` in following `messages`; imports little, so that queries start quickly."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from commitlake.connectors.lake.paths import LakePaths
 
 APPLICATION_ID = "commitlake.edges"
 OPEN_PREFIX = "open-"
-"""Begins the names of data files whose rows the next run replaces: of steps that it may complete."""
+"""Prefix of the names of data files with open steps, which the next run replaces."""
 
 
 def followed_version(lake: LakePaths) -> int:
-    """The version of `messages` to which `edges` has come; -1 before the first."""
+    """Return the version of `messages` that `edges` has reached; -1 before the first."""
     try:
         version = delta_table(lake.edges, lake.s3).transaction_version(APPLICATION_ID)
     except TableNotFoundError:
@@ -23,7 +23,7 @@ def followed_version(lake: LakePaths) -> int:
 
 
 def followed_erasure(lake: LakePaths) -> int:
-    """The number of the newest erasure that `edges` is done with; 0 for none."""
+    """Return the number of the newest erasure that is complete in `edges`; 0 for none."""
     try:
         return erasure_number(delta_table(lake.edges, lake.s3))
     except TableNotFoundError:
@@ -31,10 +31,10 @@ def followed_erasure(lake: LakePaths) -> int:
 
 
 def is_ahead(lake: LakePaths) -> bool:
-    """Return whether `edges` has followed `messages` beyond its newest version, as after that was set back."""
+    """Return whether `edges` has a later version than the newest of `messages`, as after a restored version."""
     return followed_version(lake) > delta_table(lake.messages, lake.s3).version()
 
 
 def is_open_file(path: str) -> bool:
-    """Return whether the next run replaces a data file."""
+    """Return whether a data file has open steps, which the next run replaces."""
     return path.rpartition("/")[2].startswith(OPEN_PREFIX)

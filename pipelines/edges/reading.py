@@ -1,4 +1,4 @@
-"""Rows of `messages` and bodies of trace messages and op records, as what steps are made of."""
+"""Reads rows of `messages`, and bodies of trace messages and op records, from which steps are made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from commitlake.schemas.tables.messages import MESSAGES
 
 _MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
 ROWS: pa.Schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
-"""The columns of `messages` that are read."""
+"""Columns of `messages` that are read."""
 _PLAIN = [
     "broker", "physical_offset", "topic", "queue_id", "queue_offset", "msg_id", "unique_key", "kind",
     "store_timestamp", "reconsume_times", "origin_topic",
@@ -41,21 +41,21 @@ _PLAIN = [
 
 
 def messages_table(lake: LakePaths) -> TableRows:
-    """Return how files of `messages` are read."""
+    """Return a reader for files of `messages`."""
     return TableRows(lake.messages, lake.s3, ROWS, REPEATING)
 
 
 @dataclass(frozen=True)
 class Found:
-    """What some rows of `messages` give.
+    """Contents of some rows of `messages`.
 
     Attributes:
-        members: those that have a role.
-        plain: rows of the others, which are members only where a step needs them.
-        entries: of trace messages.
-        ops: of op records.
-        passed_over: records of trace bodies, or bodies, that have another form.
-        unread: trace messages and op records whose bodies the lake does not have, or has damaged.
+        members: rows that have a role, as members.
+        plain: all other rows, which become members only if a step needs them.
+        entries: entries of trace messages.
+        ops: contents of op records.
+        passed_over: number of trace records, or of whole bodies, in an unknown format.
+        unread: number of trace messages and op records whose bodies the lake does not have, or are damaged.
     """
 
     members: pa.Table = field(default_factory=MEMBERS.empty_table)
@@ -67,7 +67,7 @@ class Found:
 
 
 def join_found(parts: Iterable[Found]) -> Found:
-    """Return what all parts have."""
+    """Return the contents of all parts."""
     known = list(parts)
     plain = [part.plain for part in known if part.plain is not None]
     return Found(
@@ -82,12 +82,12 @@ def join_found(parts: Iterable[Found]) -> Found:
 
 @dataclass(frozen=True)
 class RowReader:
-    """Makes of rows of `messages` what steps are made of.
+    """Reads the contents of rows of `messages`.
 
     Attributes:
-        packs: where bodies are.
-        erased: messages that were erased, which have no steps.
-        delay_levels: how long the messages of each broker and level wait.
+        packs: packs with the bodies.
+        erased: erased messages, which have no steps.
+        delay_levels: delay of each level, by broker.
     """
 
     packs: PackStore
@@ -95,7 +95,7 @@ class RowReader:
     delay_levels: DelayLevels = field(default_factory=DelayLevels)
 
     def read(self, tables: Iterable[pa.Table]) -> Iterator[Found]:
-        """Read rows with `COLUMNS`, table by table."""
+        """Yield the contents of each table; tables have `COLUMNS`."""
         for table in tables:
             rows = self.erased.without(table).combine_chunks()
             chosen = has_role(rows)
@@ -135,7 +135,7 @@ class RowReader:
         return pa.concat_tables(tables), unread
 
     def _bodies(self, rows: pa.Table) -> Iterator[tuple[pa.Table, pa.Array]]:
-        """Read bodies, decompressed; null where the lake has none, or a damaged one."""
+        """Yield rows with decompressed bodies; a body is null if the lake does not have it, or it is damaged."""
         if not rows.num_rows:
             return
         packs = pc.struct_field(rows.column("body_ref"), "pack")
@@ -175,7 +175,7 @@ def _decompress(body: bytes | None, codec: str | None) -> bytes | None:
 
 
 def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Return rows of `messages` with `COLUMNS` as members, whatever their role."""
+    """Return rows of `messages` with `COLUMNS` as members, with or without a role."""
     rows = rows.combine_chunks()
     chosen = has_role(rows)
     special = rows.filter(mask_of(chosen)).combine_chunks()
@@ -184,11 +184,11 @@ def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
 
 
 def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
-    """Return some of the plain rows as members.
+    """Return some of the rows without a role as members.
 
     Args:
-        plain: from `Found`.
-        chosen: a function of the rows that says which.
+        plain: the rows, from `Found`.
+        chosen: function that returns the selected rows as an array of booleans.
     """
     if plain is None or not plain.num_rows:
         return MEMBERS.empty_table()

@@ -1,4 +1,4 @@
-"""Steps as rows of `edges`, each under its nodes, and rows that may be completed as what they were made of."""
+"""Steps as rows of `edges`, one row for each node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) 
         members: a table of `MEMBERS`.
         entries: a table of `ENTRIES`.
         ops: a table of `OPS`.
-        spans: of the lake.
+        spans: extent of the lake.
 
     Returns:
         A table of `STEPS`.
@@ -81,5 +81,5 @@ def _nodes(steps: pa.Table, end: str) -> pa.Array:
 
 
 def each_once(rows: pa.Table) -> pa.Table:
-    """Return rows of `edges` without the second one of steps that have two nodes."""
+    """Return rows of `edges` with only one row for each step."""
     return rows.filter(mask_of(pc.not_equal(rows.column("side"), "to").to_numpy()))

@@ -1,4 +1,4 @@
-"""How far a lake goes for each broker: this says why an end of a step is absent."""
+"""Extent of a lake for each broker, which explains why an end of a step is absent."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LINK_US = LINK_DAYS * 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What the lake has of one broker.
+    """Extent of the lake's rows for one broker.
 
     Attributes:
-        first_offset: least physical offset of its rows.
-        end_offset: one more than the greatest.
-        first_us: least time at which a row was stored, microseconds since 1970.
-        last_us: the greatest.
+        first_offset: smallest physical offset.
+        end_offset: largest physical offset, plus one.
+        first_us: smallest store time, microseconds since 1970.
+        last_us: largest store time, microseconds since 1970.
     """
 
     first_offset: int
@@ -36,12 +36,12 @@ class Span:
 
 @dataclass(frozen=True)
 class Spans:
-    """What the lake has of all brokers; it can be pickled.
+    """Extents of all brokers; picklable.
 
     Attributes:
-        brokers: by name.
-        has_expired: whether rows of `messages` were dropped because of their age.
-        pulled: brokers of which the last run has pulled, so that rows need not come in the order of the log.
+        brokers: extents by broker name.
+        has_expired: True if rows of `messages` were dropped because of their age.
+        pulled: brokers that the last run pulled from; their rows may come in another order than that of the log.
     """
 
     brokers: Mapping[str, Span] = field(default_factory=dict)
@@ -50,12 +50,12 @@ class Spans:
 
     @property
     def first_us(self) -> int:
-        """The least time at which any row was stored."""
+        """Smallest store time of any row."""
         return min((span.first_us for span in self.brokers.values()), default=0)
 
     @property
     def last_us(self) -> int:
-        """The greatest time at which any row was stored."""
+        """Largest store time of any row."""
         return max((span.last_us for span in self.brokers.values()), default=0)
 
     @property
@@ -63,7 +63,7 @@ class Spans:
         return str(AbsentReason.EXPIRED if self.has_expired else AbsentReason.BEFORE_ARCHIVE)
 
     def at_places(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
-        """Return why there is no record at some places of the brokers' logs."""
+        """Return the reason why there is no record at each of some places in the brokers' logs."""
         known = numbers_of(offsets.cast(pa.int64()), null=-1)
         names = pc.dictionary_encode(brokers)
         codes = numbers_of(names.indices.cast(pa.int64()), null=-1)
@@ -77,12 +77,12 @@ class Spans:
         return pa.array(found, pa.string())
 
     def before(self, brokers: pa.Array, times: Array, by_client: Array | None = None) -> pa.Array:
-        """Return why the lake has no record that came before others, of the same broker, within `LINK_DAYS`.
+        """Return the reason why the lake has no earlier record of the same broker within `LINK_DAYS`.
 
         Args:
-            brokers: of the others.
-            times: int64, when these were stored.
-            by_client: which of these a client sent, so that what came before may be of another broker.
+            brokers: brokers of the later records.
+            times: int64, store times of the later records.
+            by_client: True for records that a client sent; the earlier record may then be of another broker.
         """
         names = pc.dictionary_encode(brokers)
         codes = numbers_of(names.indices.cast(pa.int64()), null=-1)
@@ -98,7 +98,7 @@ class Spans:
         return pa.array(found, pa.string())
 
     def last_of(self, brokers: pa.Array) -> Array:
-        """Return the greatest time at which a row of each broker was stored, and of all where the broker is null."""
+        """Return the largest store time of each broker's rows; that of all rows if the broker is null."""
         names = pc.dictionary_encode(brokers)
         lasts = [
             self.brokers[name].last_us if name in self.brokers else self.last_us

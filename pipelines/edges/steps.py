@@ -1,4 +1,4 @@
-"""Steps: an edge each, before it is filed under its nodes."""
+"""Steps: one edge each, before it is assigned to its nodes."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ STEPS = pa.schema([
     ("evidence_broker", pa.string()),
     ("evidence_physical_offset", pa.int64()),
     ("evidence_entry", pa.int32()),
-    ("definer_broker", pa.string()),           # the record that tells of the step: where it is new, so is the step
+    ("definer_broker", pa.string()),           # record that defines the step: if it is new, so is the step
     ("definer_offset", pa.int64()),
-    ("is_begun", pa.bool_()),                  # of a consumption: whether only its begin, or only its end, is told
+    ("is_begun", pa.bool_()),                  # if consumption: True if only its start, or only its end, is known
 ])  # fmt: skip
-"""The columns of a table of steps."""
+"""Columns of a table of steps."""
 
 FROM, TO = "from", "to"
 OF_CLIENTS = frozenset({EdgeKind.PRODUCED, EdgeKind.CONSUMED, EdgeKind.ENDED, EdgeKind.RECALLED})
-"""Kinds of steps that only a trace, or a consume record, tells of."""
+"""Kinds of steps that only a trace, or a consume record, shows."""
 WAITING = frozenset({EdgeKind.DELAYED, EdgeKind.TIMER, EdgeKind.FINISHED})
 """Kinds of steps whose record at the end `from` waits for the other end."""
 
@@ -61,14 +61,14 @@ def make_steps(
     to_rows: Array | None,
     more: Mapping[str, Column],
 ) -> pa.Table:
-    """Make steps of members.
+    """Make steps from members.
 
     Args:
-        kind: of all, or of each.
+        kind: kind of all steps, or of each.
         members: a table of `MEMBERS`.
-        from_rows: numbers of members, -1 where the end is absent; None where there is none.
+        from_rows: member numbers, -1 if the end is absent; None if the kind has no such end.
         to_rows: likewise.
-        more: other columns. A column of an end is what is known of an end that is absent.
+        more: further columns. A column of an end gives the known values of an absent end.
     """
     given = from_rows if from_rows is not None else to_rows
     assert given is not None
@@ -90,12 +90,12 @@ def make_steps(
 
 
 def absent(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
-    """Return the columns on an absent end: of those steps that lack it.
+    """Return the columns that describe an absent end, for steps that lack it.
 
     Args:
-        end: from or to.
-        rows: numbers of members, -1 where the end is absent.
-        reasons: why, of all.
+        end: `from` or `to`.
+        rows: member numbers, -1 if the end is absent.
+        reasons: reason for each step.
     """
     lacks = mask_of(rows < 0)
     return {
@@ -105,7 +105,7 @@ def absent(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
 
 
 def is_open(steps: pa.Table) -> Array:
-    """Return which steps another run may still complete."""
+    """Return which steps a later run may still complete."""
     not_yet = pc.fill_null(pc.equal(steps.column("absent_reason"), str(AbsentReason.NOT_YET)), False)
     begun = pc.fill_null(steps.column("is_begun"), False)
     found: Array = pc.or_(not_yet, begun).to_numpy()
@@ -113,7 +113,7 @@ def is_open(steps: pa.Table) -> Array:
 
 
 def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
-    """Say of steps that have been open for more than `LINK_DAYS` why they stay incomplete."""
+    """Set the final reason of steps that have been open for more than `LINK_DAYS`."""
     waiting = np.flatnonzero(is_open(steps))
     if not len(waiting):
         return steps

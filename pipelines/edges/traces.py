@@ -1,6 +1,6 @@
-"""Bodies of trace messages as entries: what clients did with messages, one row for each message and action.
+"""Parses bodies of trace messages to entries: actions of clients, one row for each message and action.
 
-A trace body is UTF-8 text: records, each ended by 0x02, whose columns are separated by 0x01. Column 0 names the record:
+A trace body is UTF-8 text: records that end with 0x02, with columns separated by 0x01. Column 0 names the record:
 
     Pub             timestamp, region, producer group, topic, message id, tags, keys, store host, body length, cost,
                     message type, offset message id, success [, client host]; clients before 4.4 write no offset id
@@ -12,8 +12,8 @@ A trace body is UTF-8 text: records, each ended by 0x02, whose columns are separ
 
 Message ids are unique keys; a batch has several, separated by commas. Source: TraceDataEncoder (RocketMQ 4.9.7, 5.5.0).
 
-Any producer may write to a trace topic. What has another form is passed over and counted; the work for a body is
-bounded by `MAX_BODY_BYTES` and `MAX_ENTRIES`. RocketMQ's own clients stay below 128,000 bytes.
+Any producer may write to a trace topic. Records in an unknown format are skipped and counted. The work for a body is
+limited by `MAX_BODY_BYTES` and `MAX_ENTRIES`. RocketMQ's own clients stay below 128,000 bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from commitlake.schemas.tables.edges import Outcome
 
 MAX_BODY_BYTES = 4 << 20
 MAX_ENTRIES = 1 << 16
-"""Records of one body, and message ids of one record."""
+"""Largest number of records in a body, and of message ids in a record."""
 _MAX_COLUMNS = 24
 _MAX_MS = 253_402_300_799_999
 _MAX_DIGITS = 18
@@ -42,7 +42,7 @@ _OFFSET_ID = "^(?:[0-9A-Fa-f]{24})?[0-9A-Fa-f]{16}[0-7][0-9A-Fa-f]{15}$"
 
 
 class Action(StrEnum):
-    """What a record of a trace tells."""
+    """Kind of a trace record."""
 
     PUB = "Pub"
     BEFORE = "SubBefore"
@@ -54,23 +54,23 @@ class Action(StrEnum):
 ENTRIES = pa.schema([
     ("broker", pa.string()),            # of the trace message
     ("physical_offset", pa.int64()),    # likewise
-    ("entry", pa.int32()),              # which record of its body, from 0
+    ("entry", pa.int32()),              # index of the record in its body, from 0
     ("store_timestamp", TIME),          # of the trace message
     ("client_host", pa.string()),
     ("action", pa.string()),
     ("unique_key", pa.string()),
-    ("group", pa.string()),             # of the producer or the consumer
+    ("group", pa.string()),             # group of the producer or consumer
     ("topic", pa.string()),
-    ("sent_offset", pa.int64()),        # of a Pub: the physical offset in the offset message id
+    ("sent_offset", pa.int64()),        # of a Pub: physical offset in the offset message id
     ("request_id", pa.string()),        # of a consumption
     ("attempt", pa.int32()),
     ("outcome", pa.string()),
     ("cost_ms", pa.int64()),
     ("event_timestamp", TIME),
 ])  # fmt: skip
-"""The columns of a table of entries."""
+"""Columns of a table of entries."""
 PARENTS = ("broker", "physical_offset", "store_timestamp", "client_host")
-"""Columns of entries that are those of the trace message."""
+"""Columns of entries that come from the trace message."""
 
 _CONTEXT = (Outcome.SUCCESS, Outcome.TIME_OUT, Outcome.EXCEPTION, Outcome.RETURNED_NULL, Outcome.FAILED)
 _STATES = {
@@ -83,11 +83,11 @@ _LEAST_COLUMNS = {Action.PUB: 13, Action.BEFORE: 7, Action.AFTER: 5, Action.END:
 
 @dataclass(frozen=True)
 class Traces:
-    """What trace messages tell.
+    """Entries of trace messages.
 
     Attributes:
         entries: a table of `ENTRIES`.
-        passed_over: records, or whole bodies, that have another form.
+        passed_over: number of records, or of whole bodies, in an unknown format.
     """
 
     entries: pa.Table
@@ -99,7 +99,7 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> Traces:
 
     Args:
         parents: the trace messages, with `PARENTS`.
-        bodies: binary, decompressed, as many; null for one that cannot be read.
+        bodies: binary, decompressed, one for each trace message; null if it cannot be read.
     """
     sizes = numbers_of(pc.binary_length(bodies).cast(pa.int64()), null=0)
     bodies = bodies.filter(mask_of(sizes <= MAX_BODY_BYTES)) if (sizes > MAX_BODY_BYTES).any() else bodies
@@ -127,7 +127,7 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> Traces:
 
 
 def _records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
-    """Return the records of bodies, the body that each is of, and its number there."""
+    """Return the records of bodies, with the index of each record's body, and its index in that body."""
     lists = pc.split_pattern(bodies, "\x02")
     records, parents = pc.list_flatten(lists), numbers_of(pc.list_parent_indices(lists))
     starts = np.searchsorted(parents, parents, side="left")
@@ -137,7 +137,7 @@ def _records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
 
 
 class _Texts:
-    """The columns of records of one kind."""
+    """Columns of records of one kind."""
 
     def __init__(self, columns: pa.ListArray, widths: Array) -> None:
         self._columns = columns
@@ -148,11 +148,11 @@ class _Texts:
 
     @property
     def widths(self) -> Array:
-        """How many columns each record has."""
+        """Number of columns of each record."""
         return self._widths
 
     def text(self, number: int) -> pa.Array:
-        """Return a column; null where there is none, or no UTF-8."""
+        """Return a column as text; null if it is missing or not UTF-8."""
         has_it = self._widths > number
         if has_it.all():
             return _utf8(pc.list_element(self._columns, number))
@@ -165,16 +165,16 @@ class _Texts:
         return found.take(pa.array(index, mask=index < 0))
 
     def number(self, number: int) -> pa.Array:
-        """Return a column of whole numbers; null where it is none of up to 18 digits."""
+        """Return a column of integers; null if it is not a number of up to 18 digits."""
         return _numbers(self.text(number))
 
     def time(self, number: int) -> pa.Array:
-        """Return a column of milliseconds as times; null where it is none."""
+        """Return a column of milliseconds as times; null if it is not a valid time."""
         return _times(self.number(number))
 
 
 def _entries(action: Action, texts: _Texts, parents: pa.Table, rows: Array, numbers: Array) -> tuple[pa.Table, int]:
-    """Return the entries of records of one kind, and how many records have another form."""
+    """Return the entries of records of one kind, and the number of records in an unknown format."""
     told = _COLUMNS[action](texts)
     of_trace = parents.select(PARENTS).take(pa.array(rows))
     known: dict[str, pa.Array] = {name: of_trace.column(name).combine_chunks() for name in PARENTS}
@@ -198,7 +198,7 @@ def _entries(action: Action, texts: _Texts, parents: pa.Table, rows: Array, numb
 
 
 def _of_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
-    """Divide entries of batches, which have several message ids, into one for each message; and tell the offsets."""
+    """Divide entries of batches, which have several message ids, into one entry for each message, with its offset."""
     keys = entries.column("unique_key").combine_chunks()
     counts = numbers_of(pc.count_substring(keys, ",").cast(pa.int64())) + 1
     if (counts > 1).any():
@@ -213,7 +213,7 @@ def _of_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
 
 
 def offsets_of_ids(ids: pa.Array) -> pa.Array:
-    """Return the physical offsets in offset message ids, which are their last 16 digits; null for other texts.
+    """Return the physical offsets in offset message ids, which are the last 16 digits; null for any other text.
 
     >>> offsets_of_ids(pa.array(["0A00000100002A9F0000000000001000", "B", None])).to_pylist()
     [4096, None, None]
@@ -312,7 +312,7 @@ def _success(texts: pa.Array) -> pa.Array:
 
 
 def _known(texts: pa.Array) -> pa.Array:
-    """Return texts without those that stand for none."""
+    """Return texts, with null for placeholders of missing values."""
     is_none = pc.or_(pc.equal(texts, _NULL), pc.equal(texts, ""))
     return pc.if_else(pc.fill_null(is_none, False), None, texts)
 
@@ -336,7 +336,7 @@ def _times(milliseconds: pa.Array) -> pa.Array:
 def _utf8(data: pa.Array) -> pa.Array:
     try:
         return data.cast(pa.string())
-    except pa.ArrowInvalid:  # few bodies are not UTF-8, so that a look at each value is no loss
+    except pa.ArrowInvalid:  # rare, so that decoding each value is no loss
         return pa.array([_decoded(value) for value in data.to_pylist()], pa.string())
 
 

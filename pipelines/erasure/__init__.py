@@ -1,15 +1,15 @@
-"""Messages taken out of a lake for good: bodies, keys and personal properties; their rows stay, and are proven.
+"""Erases messages from a lake for good: bodies, keys and personal properties. Their rows stay, with evidence.
 
-selection   which messages: by key, by id, and the copies that a broker made of them
-ledger      the table `erasures`: what was begun, what is done, what waits
-hits        which data files hold rows of messages
-rewriting   data files written again without what is erased, one commit for each table
+selection   chooses messages: by key, by id, and copies that a broker made of them
+ledger      the table `erasures`: erasures that have begun, are done, or wait
+hits        finds the data files with rows of messages
+rewriting   rewrites data files without erased data, one commit for each table
 texts       tables in which a key is part of a text: quarantine and replays
-bodies      bodies taken out of packs
-purge       older versions, old log entries and garbage, when the erasure's retention is over
+bodies      erases bodies in packs
+purge       deletes older versions, old log entries and unused files after the retention
 run         all of it, in an order in which it may be killed anywhere
 
-The order: the tables with texts first, because their rows are found by the keys, which nothing remembers; then the
-commit to `erasures`, from which on the erasure is valid; then all that is found by the places of the messages, which
-the next run finishes from `erasures` alone.
+First come the tables with texts, because their rows are found by the keys, which are not stored. Then comes the commit
+to `erasures`, from which on the erasure is valid. Then comes everything that is found by the places of the messages,
+which the next run can complete from `erasures` alone.
 """

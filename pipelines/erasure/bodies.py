@@ -1,8 +1,8 @@
-"""Bodies of erased messages taken out of their packs.
+"""Erases the bodies of messages in their packs.
 
-A pack is written anew as a whole, with all that is erased in it, of whichever erasure. Two runs at the same pack at the
-same time could each write back what the other has taken out: so each looks again once it has written, and whoever
-writes last finds nothing left.
+A pack is rewritten as a whole, without any of its erased bodies, whichever erasure they belong to. Two concurrent runs
+on the same pack could each write back what the other has erased. Each therefore checks the pack again after writing,
+until nothing is left to erase.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from commitlake.pipelines.erasure.errors import ConcurrentErasureError
 from commitlake.pipelines.erasure.ledger import read_rows
 from commitlake.schemas.tables.messages import BODY_PLACE
 
-_MOST_TRIES = 20
+_MAX_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class PackBodies:
-    """Bodies of one pack.
+    """Bodies in one pack.
 
     Attributes:
-        pack: its name.
-        refs: of the bodies.
-        crcs: of these, as the broker stored them.
+        pack: name of the pack.
+        refs: references to the bodies.
+        crcs: their CRCs, as the broker stored them.
     """
 
     pack: str
@@ -46,14 +46,14 @@ class PackBodies:
 
 @dataclass(frozen=True, slots=True)
 class PackWork:
-    """What was done to packs, or would be.
+    """Work that was done on packs, or would be.
 
     Attributes:
-        packs: packs that were written anew.
-        bodies: bodies that were in them.
-        body_bytes: of these.
-        rewritten_bytes: of the packs.
-        gone: packs that are not there any more: they have expired.
+        packs: number of packs that were rewritten.
+        bodies: number of erased bodies in them.
+        body_bytes: size of these bodies.
+        rewritten_bytes: size of the packs.
+        gone: number of packs that no longer exist, because they have expired.
     """
 
     packs: int = 0
@@ -63,7 +63,7 @@ class PackWork:
     gone: int = 0
 
     def with_more(self, wiped: Wiped) -> PackWork:
-        """Both."""
+        """Return the sum with the work on another pack."""
         return replace(
             self,
             packs=self.packs + bool(wiped.rewritten_bytes),
@@ -75,10 +75,10 @@ class PackWork:
 
 
 def bodies_of(rows: pa.Table) -> list[PackBodies]:
-    """Return where the bodies of rows are, pack by pack.
+    """Return references to the bodies of rows, by pack.
 
     Args:
-        rows: with `body_ref` and `body_crc`, of `messages` or of `erasures`.
+        rows: rows with `body_ref` and `body_crc`, of `messages` or of `erasures`.
     """
     rows = rows.select(["body_ref", "body_crc"]).combine_chunks()
     rows = rows.filter(pc.is_valid(rows.column("body_ref"))).combine_chunks()
@@ -99,7 +99,7 @@ def bodies_of(rows: pa.Table) -> list[PackBodies]:
 
 
 def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackWork:
-    """Return what `erase_bodies` would do."""
+    """Return the work that `erase_bodies` would do."""
     store = open_store(location)
     work = PackWork()
     for one in bodies:
@@ -110,20 +110,20 @@ def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackW
 
 
 def erase_bodies(lake: LakePaths, location: PackLocation, packs: set[str], runner: Runner = HERE) -> PackWork:
-    """Take the bodies of all erased messages out of some packs.
+    """Erase the bodies of all erased messages in some packs.
 
     Args:
-        lake: where the tables lie.
-        location: of the packs.
-        packs: names of those that are looked at.
-        runner: what writes packs.
+        lake: locations of the tables.
+        location: location of the packs.
+        packs: names of the packs.
+        runner: runs the tasks that write packs.
 
     Raises:
         PackError: if a pack cannot be read or written.
-        ConcurrentErasureError: if others write the same packs again and again.
+        ConcurrentErasureError: if other processes write the same packs every time.
     """
     work = PackWork()
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         found = [one for one in bodies_of(read_rows(lake)) if one.pack in packs]
         packs = set()
         for number, wiped in runner.run(partial(_wipe, location), found):
@@ -132,7 +132,7 @@ def erase_bodies(lake: LakePaths, location: PackLocation, packs: set[str], runne
                 packs.add(found[number].pack)
         if not packs:
             return work
-    raise ConcurrentErasureError(f"others have written the same packs {_MOST_TRIES} times. Run it again")
+    raise ConcurrentErasureError(f"other processes have written the same packs {_MAX_TRIES} times. Run it again")
 
 
 def _wipe(location: PackLocation, bodies: PackBodies) -> Wiped:
@@ -140,6 +140,6 @@ def _wipe(location: PackLocation, bodies: PackBodies) -> Wiped:
 
 
 def erased_packs(rows: pa.Table) -> set[str]:
-    """Return the packs that rows of `erasures` name."""
+    """Return the packs that rows of `erasures` refer to."""
     names = pc.unique(pc.struct_field(rows.column("body_ref").combine_chunks(), "pack")).to_pylist()
     return {name for name in names if name is not None}

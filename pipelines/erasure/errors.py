@@ -1,7 +1,7 @@
-"""What can go wrong in an erasure.
+"""Errors of erasures.
 
-ErasureError                 the message is for a user
-└── ConcurrentErasureError   other runs were first again and again
+ErasureError                 the message is for users
+└── ConcurrentErasureError   other writers committed first every time
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class ErasureError(CommitLakeError):
-    """An erasure that cannot be done as it was asked for."""
+    """An erasure cannot be done as requested."""
 
     exit_code = ExitCode.USAGE
 
 
 class ConcurrentErasureError(ErasureError):
-    """Other runs have changed a table again and again meanwhile; what is done stays done."""
+    """Other writers have changed a table every time; finished steps remain done."""
 
     exit_code = ExitCode.REFUSED
     is_transient = True

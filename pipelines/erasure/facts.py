@@ -1,4 +1,4 @@
-"""What evidence says of erasures: counts and checksums, and no key."""
+"""Facts about erasures for evidence: counts and checksums, but no keys."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CHECKSUMS = ("row_before", "row_after", "lake_before", "lake_after")
 
 
 def erasure_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:
-    """Return what is to be said of each erasure that is done, up to the first one that is not.
+    """Yield the facts of each finished erasure, up to the first one that is not finished.
 
     Args:
-        lake: where the tables lie.
-        states: of erasures, oldest first.
+        lake: locations of the tables.
+        states: states of erasures, the oldest first.
     """
     for state in states:
         if state.erased_at is None:
@@ -47,7 +47,7 @@ def erasure_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[d
 
 
 def purge_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
-    """Return what is to be said of each erasure that is purged, up to the first one that is not; arguments as above."""
+    """Yield the facts of each purged erasure, up to the first one that is not purged; arguments as above."""
     for state in states:
         if state.purged_at is None:
             return

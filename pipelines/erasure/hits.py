@@ -1,7 +1,7 @@
-"""Which data files of a table hold rows of some messages, and which rows these are.
+"""Finds the data files of a table with rows of some messages, and these rows.
 
-The table's log tells the least and the greatest offset and broker of each file; only files whose bounds fit are opened,
-and of these two columns are read.
+The table's log has the smallest and largest offset and broker of each file. Only files whose bounds match are opened,
+and only these two columns are read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FileHits:
 
     Attributes:
         file: the file.
-        groups: by number of a row group, the numbers of the rows in it.
+        groups: by index of a row group, the indexes of rows in it.
     """
 
     file: TableFile
@@ -39,20 +39,20 @@ class FileHits:
 
     @property
     def rows(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return sum(map(len, self.groups.values()))
 
 
 def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Iterator[FileHits]:
-    """Find the data files of a table that hold rows of some messages.
+    """Find the data files of a table with rows of some messages.
 
     Args:
         table: has the columns `broker` and `physical_offset`.
         places: the messages.
-        prefixes: of the names of these columns; a row may name several messages.
+        prefixes: prefixes of the names of these columns; a row may refer to several messages.
 
     Raises:
-        ErasureError: for a file that has a deletion vector.
+        ErasureError: if a file has a deletion vector.
     """
     folder = folder_of(table.table_uri)
     actions = file_actions(table).to_pylist()
@@ -62,7 +62,7 @@ def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] =
         if file.has_deletions:
             raise ErasureError(
                 f"{table.table_uri}: the data file {unquote(file.path)} has a deletion vector, expected none. Another "
-                "program wrote it: REORG TABLE … APPLY (PURGE) there, then erase again"
+                "program wrote it. Run REORG TABLE … APPLY (PURGE) with that program, then erase again"
             )
         groups = {}
         with folder.open_input_file(unquote(file.path)) as source, _open(source) as parquet:
@@ -76,10 +76,10 @@ def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] =
 
 
 def names_erased(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Array:
-    """Return which rows name one of some messages.
+    """Return which rows refer to one of some messages.
 
     Args:
-        rows: with the columns of a broker and an offset for each prefix.
+        rows: rows with the columns of a broker and an offset for each prefix.
         places: the messages.
         prefixes: as for `find_hits`.
     """
@@ -92,7 +92,7 @@ def names_erased(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] =
 
 
 def unerased(table: DeltaTable, hits: FileHits) -> FileHits:
-    """Return those of the hits in a data file of `messages` that do not say of themselves that they are erased."""
+    """Return the rows of a data file of `messages` that are not marked as erased yet."""
     groups = {}
     with folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source, _open(source) as parquet:
         for group, rows in hits.groups.items():
@@ -105,7 +105,7 @@ def unerased(table: DeltaTable, hits: FileHits) -> FileHits:
 
 
 def read_hits(table: DeltaTable, hits: FileHits, schema: pa.Schema) -> pa.Table:
-    """Read the rows of a data file that were found; a column that the file does not have is null."""
+    """Read the found rows of a data file; a column that the file does not have is null."""
     with folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source, _open(source) as parquet:
         there = [name for name in schema.names if name in parquet.schema_arrow.names]
         parts = [

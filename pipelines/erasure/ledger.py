@@ -1,8 +1,8 @@
-"""The table `erasures`: which erasures there are, and how far each is.
+"""The table `erasures`: all erasures and their progress.
 
-begun      unfinished: tables or packs may still hold something of the messages
-erased     waits: older versions of tables and garbage hold it, until the retention is over
-purged     nothing of it is left
+begun      unfinished: tables or packs may still have data of the messages
+erased     waiting: older versions of tables and unused files have data until the retention is over
+purged     no data is left
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from commitlake.pipelines.masking.tombstones import Writer, conform, tombstones
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.times import EPOCH
 
-_MOST_TRIES = 20
+_MAX_TRIES = 20
 _LEDGER = "the table 'erasures'"
 _TOLD = ["number", "erasure_id", "event", "reason", "detail"]
 _MARGIN = datetime.timedelta(days=1)
-"""What a run that began before the erasure has left uncommitted is as old as the retention by then."""
+"""Added to the retention, so that uncommitted files of runs that began before the erasure are old enough to delete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureState:
-    """One erasure.
+    """State of one erasure.
 
     Attributes:
-        number: from 1.
+        number: number, from 1.
         erasure_id: its id.
         begun_at: UTC.
-        reason: as it was given.
-        messages: how many.
-        retention: how long older versions of tables live on.
-        erased_at: when all tables and packs were done, for the last time; None before.
-        purged_at: when nothing of it was left; None before.
-        counts: what was done, by place.
+        reason: reason given by the user.
+        messages: number of messages.
+        retention: time for which older versions of tables are kept.
+        erased_at: time at which all tables and packs were last done; None if not yet.
+        purged_at: time at which the last data was deleted; None if not yet.
+        counts: counts of the work, by place.
     """
 
     number: int
@@ -67,22 +67,22 @@ class ErasureState:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether tables or packs may still hold something of it."""
+        """True if tables or packs may still have its data."""
         return self.erased_at is None
 
     @property
     def due_at(self) -> datetime.datetime | None:
-        """From when on it can be purged beside other jobs; None where it is unfinished, or was purged."""
+        """Time from which it can be purged beside other jobs; None if it is unfinished or purged."""
         return None if self.erased_at is None or self.purged_at else self.erased_at + self.retention + _MARGIN
 
 
 def writer(parser_version: str) -> Writer:
-    """Return who writes, and when: this process, now."""
+    """Return the identity of this process and the current time, for rows of `erasures`."""
     return Writer(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", parser_version)
 
 
 def read_rows(lake: LakePaths) -> pa.Table:
-    """Read all rows of `erasures`; none where nothing was ever erased."""
+    """Read all rows of `erasures`; none if nothing was ever erased."""
     table = open_erasures(lake)
     return conform(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read(table)
 
@@ -92,10 +92,10 @@ def _read(table: Any) -> pa.Table:
 
 
 def read_states(lake: LakePaths) -> list[ErasureState]:
-    """Read the erasures of a lake, oldest first.
+    """Read the states of a lake's erasures, the oldest first.
 
     Raises:
-        ErasureError: for a row that this version cannot read.
+        ErasureError: if this version cannot read a row.
     """
     rows = read_rows(lake)
     events = rows.filter(pc.invert(pc.is_in(rows.column("event"), pa.array(["message", "again"]))))
@@ -113,7 +113,7 @@ def read_states(lake: LakePaths) -> list[ErasureState]:
 
 def _state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: int) -> ErasureState:
     begun, erased, purged = (next(iter(events.get(name, ())), None) for name in ("begun", "erased", "purged"))
-    # Of an erasure that a repair has undone, and that was done again, the retention begins anew: the newest rows count.
+    # If a repair undid an erasure and it was done again, the retention starts again: the newest rows count.
     newest = events["erased"][-1] if erased else None
     purged = next((row for row in events.get("purged", ()) if newest and row["at"] >= newest["at"]), None)
     try:
@@ -143,20 +143,20 @@ def _state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: in
 def begin(
     lake: LakePaths, rows: pa.Table, reason: str, retention: datetime.timedelta, parser_version: str
 ) -> ErasureState:
-    """Make an erasure valid, by one commit with its messages.
+    """Make an erasure valid, with one commit that has its messages.
 
     Args:
-        lake: where the tables lie.
-        rows: of `messages`, unerased, each column in one chunk.
-        reason: why.
-        retention: how long older versions of tables live on.
+        lake: locations of the tables.
+        rows: rows of `messages` before the erasure, each column in one chunk.
+        reason: reason given by the user.
+        retention: time for which older versions of tables are kept.
         parser_version: version of CommitLake.
 
     Raises:
-        ConcurrentErasureError: if others were first again and again.
+        ConcurrentErasureError: if other erasures begin first every time.
     """
     erasure_id = secrets.token_hex(16)
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         number = erasure_number(open_erasures(lake)) + 1
         by = writer(parser_version)
         detail = {"retention_s": retention.total_seconds()}
@@ -169,7 +169,7 @@ def begin(
         if advance(lake.erasures, ERASURES, [file], APPLICATION_ID, (before, number)):
             at = EPOCH + datetime.timedelta(microseconds=by.at)
             return ErasureState(number, erasure_id, at, reason, rows.num_rows, retention, None, None, {})
-    raise ConcurrentErasureError(f"others have begun erasures first {_MOST_TRIES} times. Run it again")
+    raise ConcurrentErasureError(f"other erasures have begun first {_MAX_TRIES} times. Run it again")
 
 
 def _messages(rows: pa.Table, number: int, erasure_id: str, by: Writer) -> pa.Table:
@@ -186,7 +186,7 @@ def _messages(rows: pa.Table, number: int, erasure_id: str, by: Writer) -> pa.Ta
 def add_event(
     lake: LakePaths, state: ErasureState, event: ErasureEvent, detail: Mapping[str, Any], parser_version: str
 ) -> None:
-    """Write that an erasure has come to an event; twice does no harm."""
+    """Record that an erasure has reached an event; recording it twice does no harm."""
     row = _event(state.number, state.erasure_id, event, detail, writer(parser_version), None)
     append_rows(lake.erasures, ERASURES, row)
 

@@ -1,15 +1,15 @@
-"""The end of an erasure: older versions of tables, old entries of their logs, and garbage go.
+"""Purges erasures: deletes older versions of tables, old entries of their logs, and unused files.
 
-Until then, an older version can still be read as it was. From then on, of each table
+Until then, an older version can still be read in its original state. A purge does, for each table:
 
-    data files        all that the newest version does not have are deleted (VACUUM)
-    checkpoints       one of the newest version is made, older ones are deleted
-    log entries       those before it lose the least and greatest values of columns, which may be keys; what an archive
-                      run said of itself stays, as it tells how far the archive has come
-    `_damaged`        what repairs have put aside is deleted
+    data files        files that are not in the newest version are deleted (VACUUM)
+    checkpoints       a checkpoint of the newest version is written; older ones are deleted
+    log entries       minimum and maximum of columns, which may be keys, are removed from entries before the checkpoint;
+                      the archive's progress in commits of runs is kept
+    `_damaged`        files that repairs moved aside are deleted
 
-and of the packs those that no row names, and those that were not finished. A run may be killed anywhere: the next one
-does all of it again.
+Packs that no row refers to, and unfinished packs, are deleted as well. A run may be killed anywhere: the next one
+repeats all of it.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from commitlake.schemas.times import from_seconds
 
 _VERSION = re.compile(r"\.?(\d{20})\.")
 _UNFINISHED = re.compile(r"\.tmp$|#\d+$")
-"""Names of files that deltalake and the object stores' library write before they have their name."""
+"""Names of temporary files of deltalake and of the object stores' library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What was deleted, or would be.
+    """Files that were deleted, or would be.
 
     Attributes:
-        files: data files that no version needs.
-        file_bytes: of these.
-        packs: packs that no row names.
-        pack_bytes: of these.
-        entries: log entries that were written again.
-        checkpoints: files of logs that were deleted.
-        aside: files that repairs had put aside.
+        files: number of data files that no version needs.
+        file_bytes: size of these files.
+        packs: number of packs that no row refers to.
+        pack_bytes: size of these packs.
+        entries: number of log entries that were rewritten.
+        checkpoints: number of files of logs that were deleted.
+        aside: number of files that repairs had moved aside.
     """
 
     files: int = 0
@@ -76,17 +76,17 @@ def purge(
     *,
     is_alone: bool = False,
 ) -> Purged:
-    """Delete what older versions hold.
+    """Delete data of older versions.
 
     Args:
-        lake: where the tables lie.
-        location: of the packs.
-        retention: what left the table later than this ago, or was written later, stays.
-        now: the moment of the look.
-        is_alone: whether nothing else is running, so that the retention may be shorter than a day.
+        lake: locations of the tables.
+        location: location of the packs.
+        retention: files that left the table, or were written, more recently than this are kept.
+        now: current time.
+        is_alone: True if no other process is running; the retention may then be less than a day.
 
     Raises:
-        ErasureError: while an archive run is unfinished: its commit names files that no table has yet.
+        ErasureError: if an archive run is unfinished: its commit refers to files that no table has yet.
     """
     last = read_last_commit(lake.messages)
     if last is not None and unfinished_commits(lake, last.sequence):
@@ -133,15 +133,15 @@ def _purge_packs(
 
 
 def strip_log(lake: LakePaths, table_uri: str, before: datetime.datetime) -> tuple[int, int]:
-    """Make a checkpoint, and take the values of columns out of the entries before it.
+    """Write a checkpoint, and remove values of columns from the entries before it.
 
     Args:
-        lake: that has the table.
+        lake: the lake of the table.
         table_uri: path or URI of the table.
-        before: files that a killed writer of the log left before then are deleted.
+        before: unfinished files of the log that are older than this are deleted.
 
     Returns:
-        How many entries were written again, and how many other files of the log were deleted.
+        The number of entries that were rewritten, and of other files of the log that were deleted.
     """
     table = delta_table(table_uri, lake.s3)
     table.create_checkpoint()
@@ -150,7 +150,7 @@ def strip_log(lake: LakePaths, table_uri: str, before: datetime.datetime) -> tup
     base = listing.base
     if base < table.version():
         raise ErasureError(f"{table_uri}: expected a checkpoint of version {table.version()}, found that of {base}")
-    write_seal(folder, listing, anew=True)  # the entries before it are in no seal from now on
+    write_seal(folder, listing, anew=True)  # from now on no seal covers the entries before it
     entries = sum(_strip_entry(folder, version) for version in sorted(listing.entries) if version < base)
     return entries, _delete_older(folder, listing, before)
 
@@ -168,10 +168,10 @@ def _strip_entry(folder: LogFolder, version: int) -> bool:
 
 
 def _stripped(line: bytes) -> bytes:
-    """A line of an entry without least and greatest values."""
+    """Return a line of an entry without minimum and maximum values."""
     try:
         action = json.loads(line)
-    except ValueError:  # nobody reads it any more
+    except ValueError:  # no reader uses it any more
         return line
     if not isinstance(action, dict):
         return line
@@ -199,7 +199,7 @@ def _rows_only(stats: str) -> str:
 
 
 def _without_statistics(metadata: str) -> str:
-    """What an archive commit says, without the least and greatest values of the files that it names."""
+    """Return the metadata of an archive commit without minimum and maximum values of its files."""
     commit = ArchiveCommit.from_metadata(metadata)
     if commit is None:
         return metadata
@@ -211,9 +211,9 @@ def _without_statistics(metadata: str) -> str:
 
 
 def _delete_older(folder: LogFolder, listing: LogListing, before: datetime.datetime) -> int:
-    """Delete files of versions before the newest checkpoint, but for entries and seals, and unfinished ones; how many.
+    """Delete files of versions before the newest checkpoint, except entries and seals, and unfinished files.
 
-    Others are checkpoints, and checksums of Spark's, which may hold what a checkpoint does.
+    These are checkpoints, and checksums of Spark, which may have the data of a checkpoint. Returns the number of files.
     """
     count = 0
     for info in folder.files.get_file_info(pafs.FileSelector(LOG, recursive=True, allow_not_found=True)):
@@ -238,7 +238,7 @@ def _time_of(info: pafs.FileInfo) -> datetime.datetime:
 
 
 def _delete_aside(lake: LakePaths, before: datetime.datetime) -> int:
-    """Delete what repairs have put aside; how many files."""
+    """Delete files that repairs moved aside. Returns their number."""
     files = table_files(lake.root, storage_options(lake.root, lake.s3))
     infos = files.get_file_info(pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True))
     old = [info for info in infos if info.is_file and _time_of(info) <= before]

@@ -1,8 +1,9 @@
-"""Data files of tables written again without what is erased, and one commit for each table that exchanges them.
+"""Rewrites data files of tables without erased data, and replaces them in one commit for each table.
 
-The commit carries the number of the newest erasure, see `connectors.lake.erasures`: a table that has it is done. It is
-tried only on the version that was looked at; who wrote first makes this look again, and what was rewritten by then is
-used again where its file is still there. Killed before its commit, it leaves files that no version names.
+The commit carries the number of the newest erasure, see `connectors.lake.erasures`: a table with that number is done.
+The commit is tried only on the version that was examined. If another writer commits first, the table is examined again,
+and files that were rewritten are reused if their original is still there. If a run is killed before its commit, it
+leaves files that no version refers to.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
 from commitlake.pipelines.masking.erased_rows import erase_rows
 
-_MOST_TRIES = 50
+_MAX_TRIES = 50
 _PREFIXES: Mapping[str, Sequence[str]] = {"edges": ("from_", "to_", "evidence_")}
-"""Of the columns that name a message, where a table has several."""
+"""Prefixes of the columns that refer to messages, if a table has several."""
 Change = Callable[[ErasedPlaces, Iterator[pa.Table]], Iterator[pa.Table]]
 
 
 @dataclass(frozen=True, slots=True)
 class TableWork:
-    """What was done to a table, or would be.
+    """Work that was done on a table, or would be.
 
     Attributes:
-        table: its name.
-        rows: rows that have changed, or are gone.
-        files: data files that were written again.
-        bytes_before: of the files that were.
-        bytes_after: of those that took their place; 0 where nothing was written.
+        table: name of the table.
+        rows: number of rows that were changed or deleted.
+        files: number of data files that were rewritten.
+        bytes_before: size of the old files.
+        bytes_after: size of the new files; 0 if nothing was written.
     """
 
     table: str
@@ -55,7 +56,7 @@ class TableWork:
 
 
 def erase_messages(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Take what must go out of rows of `messages`."""
+    """Erase data in rows of `messages`."""
     for batch in batches:
         yield erase_rows(batch, places)[0].cast(batch.schema)
 
@@ -70,7 +71,7 @@ def leave_out(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.
 
 
 def leave_out_edges(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Leave out rows of `edges` that lead to an erased message, or from one, or that one tells of."""
+    """Leave out rows of `edges` that refer to an erased message as an end or as evidence."""
     for batch in batches:
         kept = batch.filter(pa.array(~names_erased(batch, places, _PREFIXES["edges"])))
         if kept.num_rows:
@@ -78,7 +79,7 @@ def leave_out_edges(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterat
 
 
 def empty_rows(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Take the contents out of rows of `replay_rows`: who goes on with the replay passes such a message over."""
+    """Empty rows of `replay_rows`; a resumed replay skips such messages."""
     for batch in batches:
         is_erased = _ids(places, batch) >= 0
         if not is_erased.any():
@@ -106,11 +107,11 @@ CHANGES: Mapping[str, Change] = {
     "edges": leave_out_edges,
     "replay_rows": empty_rows,
 }
-"""The tables whose rows tell of which message they are, and hold something of it, in the order of the commits."""
+"""Tables whose rows refer to messages and have data of them, in the order of the commits."""
 
 
 def find_work(lake: LakePaths, table: str, places: ErasedPlaces) -> TableWork | None:
-    """Return what would be done to a table; None where the lake has none."""
+    """Return the work that would be done on a table; None if the lake does not have it."""
     try:
         opened = delta_table(getattr(lake, table), lake.s3)
     except TableNotFoundError:
@@ -120,7 +121,7 @@ def find_work(lake: LakePaths, table: str, places: ErasedPlaces) -> TableWork | 
 
 
 def is_done(lake: LakePaths, table: str, number: int) -> bool:
-    """Return whether a table is done with all erasures up to a number, or is not there."""
+    """Return whether all erasures up to a number are done in a table, or the table does not exist."""
     try:
         return erasure_number(delta_table(getattr(lake, table), lake.s3)) >= number
     except TableNotFoundError:
@@ -128,23 +129,23 @@ def is_done(lake: LakePaths, table: str, number: int) -> bool:
 
 
 def erase_from(lake: LakePaths, table: str, places: ErasedPlaces, runner: Runner = HERE) -> TableWork | None:
-    """Take what is erased out of a table.
+    """Erase data from a table.
 
     Args:
-        lake: where the tables lie.
+        lake: locations of the tables.
         table: one of `CHANGES`.
         places: all erased messages of the lake.
-        runner: what writes the files.
+        runner: runs the tasks that write files.
 
     Returns:
-        What was done; None where that was done before, or there is no such table.
+        The work; None if it was done before, or there is no such table.
 
     Raises:
-        ConcurrentErasureError: if others were first again and again.
+        ConcurrentErasureError: if other writers commit first every time.
     """
     uri = getattr(lake, table)
     written: dict[str, TableFile] = {}
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         if is_done(lake, table, places.number):
             return None
         opened = delta_table(uri, lake.s3)
@@ -161,7 +162,7 @@ def erase_from(lake: LakePaths, table: str, places: ErasedPlaces, runner: Runner
         before, after = sum(file.size for file in removed), sum(file.size for file in added)
         return TableWork(table, sum(one.rows for one in hits), len(removed), before, after)
     raise ConcurrentErasureError(
-        f"{uri}: others made a version first {_MOST_TRIES} times. What is done stays done: run it again"
+        f"{uri}: other writers committed first {_MAX_TRIES} times. Finished steps remain done: run it again"
     )
 
 

@@ -1,16 +1,16 @@
-"""One erasure, from what is asked for to a lake whose newest state holds nothing of it; and what comes later.
+"""Runs erasures, from the request to a lake without the data in its newest state, and later to the purge.
 
-    select    the messages and their copies                     selection.py
+    select    messages and their copies                     selection.py
     texts     quarantine and replays                            texts.py
-    begin     the commit that makes the erasure valid           ledger.py
+    begin     commit that makes the erasure valid           ledger.py
     tables    messages, message_keys, edges, replay_rows        rewriting.py
     packs     bodies                                            bodies.py
-    hbase     follows messages, where it is wanted              connectors.hbase
+    hbase     updated from messages, if wanted              connectors.hbase
     erased    the counts                                        ledger.py
-    purge     once the retention is over                        purge.py
+    purge     after the retention                        purge.py
 
-Killed at any point and run again, it completes: before `begin` nothing is remembered, and the same is selected again;
-after it, all that is left to do is in the table `erasures`.
+If it is killed at any point and run again, it completes. Before `begin` nothing is stored, and the same messages are
+selected again. After it, the table `erasures` has everything that remains to do.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from commitlake.connectors.hbase.options import Options
 
 MAX_MESSAGES = 1_000_000
-"""Messages of one erasure: their rows are held in memory."""
+"""Largest number of messages of one erasure, whose rows are held in memory."""
 MIN_RETENTION = SHORTEST_RETENTION
-"""Beside other jobs."""
+"""Shortest retention if other jobs are running."""
 OnStep = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class Place:
-    """A lake, and where its bodies are.
+    """A lake with the location of its bodies.
 
     Attributes:
-        lake: where the tables lie.
-        packs: where the packs lie.
+        lake: locations of the tables.
+        packs: location of the packs.
         parser_version: version of CommitLake, for rows of `erasures`.
-        runner: what writes files.
-        hbase: where HBase follows; None where it does not, or is left to the next archive run.
+        runner: runs the tasks that write files.
+        hbase: HBase table to update; None for none, or if the next archive run updates it.
     """
 
     lake: LakePaths
@@ -69,12 +69,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an erasure would do.
+    """Work that an erasure would do.
 
     Attributes:
         selection: the messages.
-        tables: the tables that hold something of them.
-        packs: the packs that hold their bodies.
+        tables: tables that have data of them.
+        packs: packs that have their bodies.
     """
 
     selection: Selection
@@ -83,24 +83,24 @@ class Plan:
 
     @property
     def messages(self) -> int:
-        """How many messages."""
+        """Number of messages."""
         return int(self.selection.rows.num_rows)
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the lake holds nothing of what is asked for."""
+        """True if the lake has none of the requested data."""
         return not self.messages and not any(work.rows for work in self.tables)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done.
+    """Result of an erasure.
 
     Attributes:
         state: the erasure.
-        tables: what was done to tables.
-        packs: what was done to packs.
-        hbase: messages that HBase has taken again; None where it was not asked to follow.
+        tables: work on tables.
+        packs: work on packs.
+        hbase: number of messages that were updated in HBase; None if HBase was not requested.
     """
 
     state: ErasureState
@@ -110,23 +110,23 @@ class Outcome:
 
     @property
     def counts(self) -> Mapping[str, Any]:
-        """The same, for `erasures`."""
+        """The same as a JSON object, for `erasures`."""
         tables = {work.table: {"rows": work.rows, "files": work.files} for work in self.tables}
         return {"messages": self.state.messages, "tables": tables, "packs": asdict(self.packs), "hbase": self.hbase}
 
 
 def plan_erasure(place: Place, wanted: Wanted) -> Plan:
-    """Find what would be done.
+    """Find the work that an erasure would do.
 
     Raises:
-        ErasureError: for too many messages.
-        LakeError: where there is no lake, or a table of it is damaged.
+        ErasureError: if there are too many messages.
+        LakeError: if there is no lake, or a table of it is damaged.
     """
     selection = select_messages(place.lake, wanted)
     if selection.rows.num_rows > MAX_MESSAGES:
         raise ErasureError(
             f"{selection.rows.num_rows:,} messages are to be erased, expected at most {MAX_MESSAGES:,} at a time: "
-            "divide the keys"
+            "use fewer keys at a time"
         )
     works = [find_texts(place.lake, table, selection.texts) for table in TABLES]
     works += [find_work(place.lake, table, selection.places) for table in CHANGES]
@@ -135,19 +135,19 @@ def plan_erasure(place: Place, wanted: Wanted) -> Plan:
 
 
 def run_erasure(place: Place, plan: Plan, reason: str, retention: datetime.timedelta, on_step: OnStep) -> Outcome:
-    """Erase what a plan has found.
+    """Erase the data that a plan has found.
 
     Args:
         place: the lake.
         plan: from `plan_erasure`.
-        reason: why, for `erasures`.
-        retention: how long older versions of tables live on.
-        on_step: is told what is done next.
+        reason: reason, recorded in `erasures`.
+        retention: time for which older versions of tables are kept.
+        on_step: called with the name of the next step.
 
     Raises:
-        ErasureError: if it cannot be done, or others were first again and again. What is done stays done.
+        ErasureError: if it cannot be done, or other writers commit first every time. Finished steps remain done.
         PackError: if a pack cannot be read or written.
-        HBaseError: if HBase cannot follow.
+        HBaseError: if HBase cannot be updated.
     """
     works = []
     for table in TABLES:
@@ -171,18 +171,18 @@ def unfinished_erasures(lake: LakePaths) -> list[ErasureState]:
 
 
 def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = None) -> list[Outcome]:
-    """Do what is left of erasures that are valid.
+    """Complete valid erasures.
 
     Args:
         place: the lake.
-        on_step: is told what is done next.
-        only: the erasure that has just begun; all unfinished ones where not given.
+        on_step: called with the name of the next step.
+        only: the erasure that has just begun; by default all unfinished ones.
 
     Returns:
-        An outcome for each erasure that was unfinished.
+        A result for each erasure that was unfinished.
 
     Raises:
-        ErasureError: as `run_erasure` does.
+        ErasureError: in the cases of `run_erasure`.
     """
     states = [only] if only else unfinished_erasures(place.lake)
     if not states:
@@ -216,10 +216,10 @@ def _erase_from_tables(place: Place, places: ErasedPlaces, on_step: OnStep) -> l
 
 
 def follow_hbase(place: Place) -> int:
-    """Bring HBase to the newest version of `messages`, and have it forget older cells; how many messages it took.
+    """Update HBase to the newest version of `messages`, and delete older cells. Returns the number of messages.
 
     Raises:
-        HBaseError: if it cannot follow.
+        HBaseError: if HBase cannot be updated.
     """
     from commitlake.connectors.hbase.client import Client  # noqa: PLC0415 (happybase, only where it is wanted)
     from commitlake.connectors.hbase.errors import ConcurrentFollowError  # noqa: PLC0415
@@ -246,8 +246,8 @@ def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_a
 
     Args:
         states: of all erasures.
-        now: the moment of the look.
-        is_alone: whether nothing else reads the lake or writes to it: then no retention has to pass.
+        now: current time.
+        is_alone: True if no other process uses the lake; no retention has to pass then.
     """
     return [state for state in states if state.due_at is not None and (is_alone or state.due_at <= now)]
 
@@ -255,19 +255,19 @@ def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_a
 def purge_erasures(
     place: Place, now: datetime.datetime, on_step: OnStep, *, is_alone: bool = False
 ) -> tuple[list[ErasureState], Purged]:
-    """Delete what older versions hold of erasures.
+    """Delete the data of erasures in older versions.
 
     Args:
         place: the lake.
-        now: the moment of the look.
-        on_step: is told what is done next.
+        now: current time.
+        on_step: called with the name of the next step.
         is_alone: as for `due_erasures`.
 
     Returns:
-        The erasures that are purged now, and what was deleted.
+        The erasures that were purged, and the files that were deleted.
 
     Raises:
-        ErasureError: while an archive run is unfinished.
+        ErasureError: if an archive run is unfinished.
         PackError: if a pack cannot be read or written.
     """
     due = due_erasures(read_states(place.lake), now, is_alone=is_alone)

@@ -1,8 +1,8 @@
-"""Which messages an erasure is of: those with a key or an id, and the copies that a broker made of them.
+"""Chooses the messages of an erasure: those with a key or an id, and copies that a broker made of them.
 
-A broker copies a message where it delays it, tries it again, or gives it up; the copies have its unique key. A trace
-message names the keys and unique keys of the messages that it is about. All of these are found by `message_keys`, and
-what that table does not follow yet by `messages`.
+A broker copies a message when it delays it, retries it, or gives it up; the copies have its unique key. Trace messages
+contain the keys and unique keys of the messages that they describe. All of these are found by `message_keys`, and by
+`messages` for versions that this table does not have yet.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
 ROWS: pa.Schema = to_arrow_schema(MESSAGES, timezone="UTC").remove(MESSAGES.names.index(STORE_DATE.name))
-"""The columns of the rows of `messages`, as its data files have them."""
+"""Columns of rows of `messages` in its data files."""
 _PLACE = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be erased.
+    """Keys and ids to erase.
 
     Attributes:
         keys: business keys.
-        unique_keys: clients' message ids.
-        ids: offset message ids, or clients'.
+        unique_keys: client message ids.
+        ids: offset message ids or client message ids.
     """
 
     keys: Collection[str] = ()
@@ -47,18 +47,18 @@ class Wanted:
 
     @property
     def texts(self) -> set[str]:
-        """All of them."""
+        """All keys and ids."""
         return {*self.keys, *self.unique_keys, *self.ids}
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The messages that are to be erased.
+    """Messages to erase.
 
     Attributes:
-        rows: of `messages`, unerased, with the columns of `ROWS`.
-        texts: what no text may hold any longer: what was asked for, and the unique keys of the messages.
-        unmatched: what was asked for, and no message has.
+        rows: rows of `messages` before the erasure, with the columns of `ROWS`.
+        texts: texts that must be erased everywhere: the requested keys and ids, and the unique keys of the messages.
+        unmatched: requested keys and ids that no message has.
     """
 
     rows: pa.Table
@@ -67,16 +67,16 @@ class Selection:
 
     @property
     def places(self) -> ErasedPlaces:
-        """Where they are."""
+        """Places of the messages."""
         return _places(self.rows.select(_PLACE.names))
 
 
 def select_messages(lake: LakePaths, wanted: Wanted) -> Selection:
-    """Find the messages that are wanted, and their copies.
+    """Find the wanted messages and their copies.
 
     Raises:
-        LakeError: where there is no lake, or a table of it is damaged.
-        VersionsError: where `message_keys` cannot be brought up to `messages`.
+        LakeError: if there is no lake, or a table of it is damaged.
+        VersionsError: if `message_keys` cannot be updated.
     """
     places = [_find(lake, wanted.keys, BUSINESS_KEY), _find(lake, wanted.unique_keys, UNIQUE_KEY)]
     for message_id in wanted.ids:
@@ -106,13 +106,13 @@ def read_rows(lake: LakePaths, places: ErasedPlaces) -> pa.Table:
 
 
 def _unique_keys(rows: pa.Table) -> set[str]:
-    """The unique keys of messages, but for those of trace messages, which nothing else has."""
+    """Return the unique keys of messages, except those of trace messages, which nothing else shares."""
     is_message = pc.and_(pc.is_valid(rows.column("unique_key")), pc.not_equal(rows.column("kind"), str(Kind.TRACE)))
     return set(rows.column("unique_key").filter(is_message.fill_null(False)).to_pylist())
 
 
 def _texts_of(rows: pa.Table) -> set[str]:
-    """All keys and ids of messages; ids in capitals, too, as brokers write them."""
+    """Return all keys and ids of messages, ids both in upper and in lower case."""
     keys = pc.list_flatten(rows.column("keys")).to_pylist()
     ids = [text for name in ("unique_key", "msg_id") for text in rows.column(name).to_pylist() if text is not None]
     return {*keys, *ids, *(text.lower() for text in ids)}

@@ -1,9 +1,10 @@
-"""Tables in which a key can be part of a text, and no column tells of which message: quarantine and replays.
+"""Erases keys in tables that have them as part of texts, without a reference to a message: quarantine and replays.
 
-quarantine   bytes of a damaged range may hold a key: `first_bytes` and `found` of such a row are taken out
-replays      the plan of a replay tells what it was asked to send: the key in it becomes "[erased]"
+quarantine   bytes of a damaged range may have a key: `first_bytes` and `found` of such a row are erased
+replays      the plan of a replay has its selection: the key in it becomes "[erased]"
 
-Done before an erasure is valid: nothing remembers the keys afterwards. Done again, it finds nothing.
+This is done before an erasure becomes valid, because keys are not stored afterwards. If it is repeated, it finds
+nothing.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from commitlake.pipelines.maintenance.table_files import (
 )
 
 ERASED = "[erased]"
-_MOST_TRIES = 50
+_MAX_TRIES = 50
 _WORD = r"[\w-]"
 
 
 def find_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWork | None:
-    """Return what `erase_texts` would do to a table; None where the lake has none."""
+    """Return the work that `erase_texts` would do on a table; None if the lake does not have it."""
     try:
         opened = delta_table(getattr(lake, table), lake.s3)
     except TableNotFoundError:
@@ -52,21 +53,21 @@ def find_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWork
 
 
 def erase_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWork | None:
-    """Take texts out of a table, by one commit.
+    """Erase texts in a table, in one commit.
 
     Args:
-        lake: where the tables lie.
+        lake: locations of the tables.
         table: one of `TABLES`.
         texts: keys and ids.
 
     Returns:
-        What was done; None where the lake has no such table.
+        The work; None if the lake has no such table.
 
     Raises:
-        ConcurrentErasureError: if others were first again and again.
+        ConcurrentErasureError: if other writers commit first every time.
     """
     uri = getattr(lake, table)
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         try:
             opened = delta_table(uri, lake.s3)
         except TableNotFoundError:
@@ -85,7 +86,7 @@ def erase_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWor
             continue
         sizes = (sum(file.size for file in removed), sum(file.size for file in added))
         return TableWork(table, sum(rows for _, rows in hits), len(hits), *sizes)
-    raise ConcurrentErasureError(f"{uri}: others made a version first {_MOST_TRIES} times. Run it again")
+    raise ConcurrentErasureError(f"{uri}: other writers committed first {_MAX_TRIES} times. Run it again")
 
 
 def _hits(opened: DeltaTable, table: str, texts: Collection[str]) -> Iterator[tuple[TableFile, int]]:
@@ -114,7 +115,7 @@ def _changed(table: str, texts: Collection[str], batches: Iterator[pa.Table]) ->
 
 
 def _holds(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
-    """Whether some column of each row holds one of the texts as a word."""
+    """Return whether a column of each row contains one of the texts as a word."""
     found: Array = np.zeros(rows.num_rows, bool)
     for name in _COLUMNS[table]:
         column = rows.column(name)
@@ -130,7 +131,7 @@ def _holds(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
 
 
 def _forms(text: str) -> set[str]:
-    """A text as it is, and as SQL quotes it."""
+    """Return a text as it is, and as SQL quotes it."""
     return {text, text.replace("'", "''")}
 
 
@@ -146,12 +147,12 @@ def _nothing(_: str | None, __: Collection[str]) -> None:
     return None
 
 
-def _said(value: str | None, texts: Collection[str]) -> str | None:
+def _erased_if_found(value: str | None, texts: Collection[str]) -> str | None:
     return ERASED if value is not None and _has_word(value, texts) else value
 
 
 def _replaced(value: str | None, texts: Collection[str]) -> str | None:
-    """A text without some words; of JSON, the texts in it."""
+    """Return a text without some words; in JSON, replace words only inside strings."""
     if value is None:
         return None
     try:
@@ -181,8 +182,8 @@ def _without_words(value: str, texts: Collection[str]) -> str:
 
 
 _COLUMNS: Mapping[str, Mapping[str, Callable[[str | None, Collection[str]], str | None]]] = {
-    "quarantine": {"first_bytes": _nothing, "found": _said, "expected": _said},
+    "quarantine": {"first_bytes": _nothing, "found": _erased_if_found, "expected": _erased_if_found},
     "replays": {"plan": _replaced, "detail": _replaced},
 }
 TABLES = tuple(_COLUMNS)
-"""The tables that are looked through."""
+"""Tables with such texts."""

@@ -1,8 +1,8 @@
-"""Lineage: what happened to the messages of a business key, a message id or an offset.
+"""Lineage: the history of the messages of a business key, a message id or an offset.
 
     story.py       the answer as plain objects: steps, edges, outcomes
-    masked.py      a story whose personal data are masked
+    masked.py      masks personal data in a story
 
-Nothing here needs Spark or a JVM. The rules that join records to each other are not here: a story has the edges that
-the table `edges` has, and no others.
+Nothing here needs Spark or a JVM. The rules that link records are not here: a story has exactly the edges that the
+table `edges` has.
 """

@@ -1,4 +1,4 @@
-"""The story of a question, from the tables of a lake, without Spark or a JVM."""
+"""Answers a question with a story, from the tables of a lake, without Spark or a JVM."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from commitlake.schemas.times import EPOCH
 _CONSUMED_KINDS = (Kind.NORMAL, Kind.RETRY)
 """Kinds of records that groups consume."""
 _LATE_EDGES = (
-    "the table of edges has not followed the newest archive runs: steps of the newest records may be missing; the next "
-    "'commitlake archive' brings them"
+    "the table edges does not have the newest archive runs yet, so steps of the newest records may be missing; the "
+    "next 'commitlake archive' adds them"
 )
 _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
 def story_of(lake: LakePaths, question: Question) -> Story:
-    """Return what happened to the messages of a question; a story without steps where the lake has none.
+    """Return the story of a question; without steps if the lake has no matching messages.
 
     Args:
-        lake: Where the tables lie.
-        question: What is asked.
+        lake: Locations of the tables.
+        question: The question.
 
     Raises:
         LakeError: There is no lake.
@@ -45,7 +45,7 @@ def story_of(lake: LakePaths, question: Question) -> Story:
 
 
 def rows_of(lake: LakePaths, question: Question) -> Sequence[Row]:
-    """Return the rows of `messages` of a question alone, without what its story has beside them."""
+    """Return only the rows of `messages` for a question."""
     return LineageTables(lake).matches(question).rows
 
 
@@ -59,7 +59,7 @@ def records_of(lake: LakePaths, question: Question) -> list[Record]:
 
 
 def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence[Row]]:
-    """Return the story, and the rows of `messages` that it is of, by which bodies are found."""
+    """Return the story of a question, and its rows of `messages`, which refer to the bodies."""
     tables = LineageTables(lake)
     found = gather(tables, question)
     now = tables.newest({row["broker"] for row in found.records.values()}) if found.records else {}
@@ -77,7 +77,7 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
 
 
 def _late_edges(tables: LineageTables) -> list[str]:
-    """Return what is said where the table of edges has not followed the newest archive run."""
+    """Return a caution if the table `edges` does not have the newest archive run."""
     newest = newest_commit(tables.messages)
     if tables.edges is None or newest is None:
         return []
@@ -93,18 +93,18 @@ def _cautions(found: Gathered, consumed: Sequence[Row], offsets: Offsets, as_of:
     lacking = [broker for broker in brokers if broker not in offsets.taken]
     if lacking:
         told.append(
-            f"the lake has no snapshot of the groups' offsets of {', '.join(lacking)}: what groups have passed is not "
-            "known, nor which groups there are"
+            f"the lake has no snapshot of the groups' offsets of {', '.join(lacking)}, so it is not known "
+            "which groups there are, nor what they have passed"
         )
     for broker in brokers:
         taken = offsets.taken.get(broker)
         if taken is not None and as_of is not None and taken + _OLD_SNAPSHOT < as_of:
             told.append(
-                f"the groups' offsets of {broker} are of {when_text(taken, as_of)}, and no newer ones are in the lake"
+                f"the groups' offsets of {broker} are from {when_text(taken, as_of)}; the lake has no newer ones"
             )
     if consumed and found.has_edges and not any(edge["evidence_broker"] is not None for edge in found.edges):
         told.append(
-            "no client has traced these messages: that a group has passed one is known by its offset, which does not "
-            "tell whether it was consumed, by whom, or when exactly"
+            "no client has traced these messages, so their consumption is only known from offsets of groups, which do "
+            "not show whether a message was consumed, by whom, or when exactly"
         )
     return told

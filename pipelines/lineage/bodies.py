@@ -1,4 +1,4 @@
-"""Bodies of a story's records, each by one ranged read of its pack."""
+"""Reads the bodies of a story's records, each with one ranged read from its pack."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from commitlake.pipelines.lineage.lookups import Row
 from commitlake.pipelines.lineage.story import Record, Story
 
 MAX_BYTES = 64 << 20
-"""Bytes of all bodies of a story; the bodies of later records are left out."""
-_NONE = "the lake has no body of it"
+"""Total size of the bodies in a story; bodies of later records are left out."""
+_NONE = "the lake does not have its body"
 
 
 def with_bodies(story: Story, rows: Iterable[Row], root: str) -> Story:
-    """Return a story whose records have their bodies; where one cannot be had, the record says why.
+    """Add bodies to the records of a story. A record whose body cannot be read gets the reason instead.
 
     Args:
         story: The story.
-        rows: Rows of `messages`, with where the bodies are.
-        root: Where the packs are.
+        rows: Rows of `messages`, with references to bodies.
+        root: Root folder of the packs.
 
     Raises:
-        S3Error: The root is in an object store and names no bucket.
-        PackStoreError: The root is in a place that packs cannot be in.
+        S3Error: The root is in an object store but names no bucket.
+        PackStoreError: Packs cannot be stored at the root.
     """
     store = open_store(root)
     by_place = {(row["broker"], row["physical_offset"]): row for row in rows}
@@ -41,7 +41,7 @@ def with_bodies(story: Story, rows: Iterable[Row], root: str) -> Story:
         body: bytes | None = None
         problem: str | None = None
         if (record.body_size or 0) > room:
-            problem = f"left out, as the bodies of this story have more than {MAX_BYTES >> 20} MiB"
+            problem = f"left out, because the bodies of this story are larger than {MAX_BYTES >> 20} MiB"
         else:
             try:
                 body = fetch_body(store, by_place[record.broker, record.physical_offset], max_bytes=room)

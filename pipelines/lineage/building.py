@@ -1,4 +1,4 @@
-"""Steps and edges of a story, from rows of `messages` and `edges`."""
+"""Builds the steps and edges of a story from rows of `messages` and `edges`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ NONE: Sequence[Row] = ()
 
 @dataclass
 class Graph:
-    """Rows of `edges` between steps.
+    """Steps, and edges between them.
 
     Attributes:
         steps: By id.
-        edges: Between them, in no order.
-        rows_from: Rows of edges by the place that they lead from.
-        rows_to: Rows of edges by the place that they lead to.
+        edges: Edges, in no order.
+        rows_from: Rows of `edges` by the place of their start.
+        rows_to: Rows of `edges` by the place of their end.
         step_of: The id of the step at the other end of a row, by the row's number.
     """
 
@@ -53,17 +53,17 @@ def step_id(place: Place) -> str:
 
 
 def consumption_id(edge: Row) -> str:
-    """Return the id of a consumption's step: the place of what tells it."""
+    """Return the id of a consumption's step: the location of its trace entry."""
     told = [edge["evidence_broker"], edge["evidence_physical_offset"], edge["evidence_entry"]]
     return "consumption:" + ":".join("" if part is None else str(part) for part in told)
 
 
 def build(found: Gathered, now: datetime.datetime | None) -> Graph:
-    """Return the steps and edges of what was found.
+    """Build the steps and edges of the gathered rows.
 
     Args:
-        found: The rows.
-        now: Until when the lake knows.
+        found: The gathered rows.
+        now: Store time of the newest archived record.
     """
     graph = Graph()
     for row in found.edges:
@@ -78,7 +78,7 @@ def build(found: Gathered, now: datetime.datetime | None) -> Graph:
 
 
 def ordered(graph: Graph) -> tuple[list[Step], list[Edge]]:
-    """Return steps in time order, those without a time after what led to them, and edges in the order of their ends."""
+    """Return steps in time order and edges in the order of their ends; steps without a time follow their cause."""
     sources = {edge.target: edge.source for edge in graph.edges}
     targets = {edge.source: edge.target for edge in graph.edges}
 
@@ -144,7 +144,7 @@ def record_of(row: Row, found: Gathered) -> Record:
 
 def _add_edge(graph: Graph, row: Row, now: datetime.datetime | None) -> None:
     if row["kind"] in WITHOUT_TO and row["kind"] != EdgeKind.CONSUMED:
-        return  # what a producer decided is told of the half message
+        return  # a producer's decision is part of the text of the half message
     if row["kind"] in WITHOUT_FROM:
         if row["absent_end"] is not None:
             _missing(graph, row, "to", now)
@@ -163,7 +163,7 @@ def _end(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Ste
 
 
 def _missing(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
-    """Return the step of an end that is not there; of one place there is one."""
+    """Return the step of an absent end; there is one for each place."""
     told = row if row["absent_end"] == end else {**row, "absent_reason": GONE, "due_timestamp": None}
     place = place_of(row, end)
     other = place_of(row, "to" if end == "from" else "from")

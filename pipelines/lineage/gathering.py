@@ -1,8 +1,8 @@
-"""What a story is made of: the records of a question, the edges of their messages, and the records at their ends.
+"""Gathers the rows for a story: records of a question, edges of their messages, and records at the ends of edges.
 
-A message has a node in the table `edges`, under which all that happened to it is filed. The search goes from records to
-nodes, to edges, to the records at their ends, which may be of other messages (an op record, a replay), until there is
-nothing new. It ends early at a limit, and says so.
+A message has a node in the table `edges`, under which all its steps are stored. The search goes from records to nodes,
+to edges, and to the records at their ends, which may belong to other messages (an op record, a replay), until it finds
+nothing new. If it stops at a limit, a caution says so.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edge_kinds import EdgeKind
 
 NO_EDGES = (
-    "the lake has no table of edges: the records are in time order, and nothing joins them; "
-    "'commitlake archive --lake LAKE --backfill edges --local' makes it"
+    "the lake has no table edges, so the records are in time order without links; "
+    "'commitlake archive --lake LAKE --backfill edges --local' builds it"
 )
 MAX_ROUNDS = 20
-"""Messages from which the search goes on to others, as from a dead letter to its redrive."""
+"""Number of rounds in which the search continues from messages to others, as from a dead letter to its redrive."""
 _RELATED_DAYS = datetime.timedelta(days=1)
 _HUBS = frozenset({Kind.OP})
-"""Kinds of records that belong to many messages: what else they are of is of no interest."""
+"""Kinds of records that belong to many messages; the search does not continue from them."""
 
 
 @dataclass
 class Gathered:
-    """What was found.
+    """Rows for a story.
 
     Attributes:
-        records: Rows of `messages` by their place.
+        records: Rows of `messages` by place.
         matched: Places of the question's records.
-        related: Places of records that are here for `related_by`.
-        related_by: The property that they share with the others.
+        related: Places of records that were added for `related_by`.
+        related_by: Property that they share with matching records.
         edges: Rows of `edges`, each step once.
-        has_edges: Whether the lake has the table.
-        not_shown: Records of the question that are left out.
-        cautions: What was not looked at, or left out.
+        has_edges: True if the lake has the table.
+        not_shown: Number of matching records that are left out.
+        cautions: Sentences on what was not searched, or left out.
     """
 
     records: dict[Place, Row] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Gathered:
 
 
 def gather(tables: LineageTables, question: Question) -> Gathered:
-    """Return what a question's story is made of.
+    """Gather the rows for a question's story.
 
     Raises:
         QueryError: The engine cannot answer.
@@ -72,7 +72,7 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
             found.cautions.append(NO_EDGES)
         if matches.traces:
             told = count_text(matches.traces, "trace record")
-            found.cautions.append(f"{told} of clients name it, which only the table of edges tells of")
+            found.cautions.append(f"{told} of clients name it; they are only used in the table edges")
         return found
     _follow(found, tables)
     if question.depth is not None:
@@ -108,18 +108,18 @@ def _follow(found: Gathered, tables: LineageTables) -> None:
                 found.edges.append(row)
         if len(rows) > 2 * room or len(found.edges) > MAX_STEPS:
             found.edges = found.edges[:MAX_STEPS]
-            found.cautions.append(f"the story has more than {MAX_STEPS:,} steps, and the others are left out")
+            found.cautions.append(f"the story has more than {MAX_STEPS:,} steps; the others are left out")
             _add(found, tables.rows_at(_ends(found)))
             return
         new = _add(found, tables.rows_at(_ends(found)))
         wanted = {node_of(found.records[place]) for place in new if found.records[place]["kind"] not in _HUBS} - seen
         if not wanted:
             return
-    found.cautions.append(f"the search went through {MAX_ROUNDS} messages that led to each other, and no further")
+    found.cautions.append(f"the search stopped after {MAX_ROUNDS} rounds of linked messages")
 
 
 def _identity(row: Row) -> tuple[object, ...]:
-    """Return what tells a step from all others; a step that is filed under two nodes is the same one."""
+    """Return a key that is equal for the two rows of a step, which is stored under two nodes."""
     names = (
         "kind", "from_broker", "from_physical_offset", "from_queue_offset", "to_broker", "to_physical_offset",
         "evidence_broker", "evidence_physical_offset", "evidence_entry", "request_id", "consumer_group", "attempt",
@@ -129,7 +129,7 @@ def _identity(row: Row) -> tuple[object, ...]:
 
 
 def _ends(found: Gathered) -> dict[Place, datetime.datetime | None]:
-    """Return the places at the ends of steps whose records are not there yet, and which the lake should have."""
+    """Return the places at ends of steps whose records are not read yet and should be in the lake."""
     places: dict[Place, datetime.datetime | None] = {}
     for row in found.edges:
         for end in ("from", "to"):
@@ -140,7 +140,7 @@ def _ends(found: Gathered) -> dict[Place, datetime.datetime | None]:
 
 
 def place_of(row: Row, end: str) -> Place | None:
-    """Return the place of the record at an end of a step; None where nobody knows it, or there is no record."""
+    """Return the place of the record at an end of a step; None if it is not known, or there is no record."""
     broker, offset = row[f"{end}_broker"], row[f"{end}_physical_offset"]
     return None if broker is None or offset is None else (broker, offset)
 
@@ -168,7 +168,7 @@ def _add_related(found: Gathered, tables: LineageTables, question: Question) -> 
     end = question.end or max(times) + _RELATED_DAYS
     others = tables.rows_with_property(name, values, start, end, question.limit)
     found.cautions.append(
-        f"records of the same {name} were looked for from {when_text(start, None)} to {when_text(end, None)}"
+        f"records of the same {name} were searched from {when_text(start, None)} to {when_text(end, None)}"
     )
     _keep_related(found, others, question)
 
@@ -177,19 +177,19 @@ def _keep_related(found: Gathered, rows: Sequence[Row], question: Question) -> N
     new = [row for row in rows if (row["broker"], row["physical_offset"]) not in found.matched]
     if len(new) > question.limit:
         found.cautions.append(
-            f"more than {question.limit:,} records have the same {question.related_by}, and the others are left out"
+            f"more than {question.limit:,} records have the same {question.related_by}; the others are left out"
         )
         new = new[: question.limit]
     found.related = _add(found, new)
 
 
 def _cut(found: Gathered, depth: int) -> None:
-    """Leave out what is more edges away from the question's records than a depth."""
+    """Leave out everything that is more than `depth` edges away from the question's records."""
     beside: dict[object, set[object]] = {}
     for number, row in enumerate(found.edges):
         ends: list[object] = [place for end in ("from", "to") if (place := place_of(row, end)) is not None]
         if len(ends) < 2:
-            ends.append(number)  # a consumption, or an end that nobody knows
+            ends.append(number)  # a consumption, or an unknown end
         for one, other in ((ends[0], ends[-1]), (ends[-1], ends[0])):
             beside.setdefault(one, set()).add(other)
     near: set[object] = {*found.matched, *found.related}
@@ -216,6 +216,6 @@ def _cut(found: Gathered, depth: int) -> None:
 
 
 WITHOUT_FROM = frozenset({EdgeKind.PRODUCED})
-"""Kinds of steps that begin at no record."""
+"""Kinds of steps without a record at the start."""
 WITHOUT_TO = frozenset({EdgeKind.CONSUMED, EdgeKind.ENDED, EdgeKind.RECALLED})
-"""Kinds of steps that end at no record."""
+"""Kinds of steps without a record at the end."""

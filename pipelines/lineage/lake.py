@@ -9,8 +9,8 @@
     for record in lake.records(key="order-4711"):
         print(record.stored_at, record.topic, lake.body(record))
 
-It needs neither Spark nor a JVM, keeps nothing open, and each call sees the lake as it is then. What is wrong with a
-question or a lake is a `commitlake.schemas.errors.CommitLakeError`.
+It needs neither Spark nor a JVM and keeps nothing open. Each call reads the lake's current state. Errors of a question
+or a lake are `commitlake.schemas.errors.CommitLakeError`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from commitlake.schemas.times import with_zone
 
 
 class Lake:
-    """A lake.
+    """A lake that can be queried.
 
     Args:
         root: A folder, or `s3://bucket/prefix`; credentials come from the environment, as for any AWS tool.
-        bodies: Where the packs of bodies are; `bodies` in the lake where not given.
+        bodies: Root folder of the packs; by default `bodies` in the lake.
 
     Raises:
-        LakeError: It cannot be in such a place.
+        LakeError: The root is not a valid location.
     """
 
     def __init__(self, root: str, *, bodies: str | None = None) -> None:
@@ -60,26 +60,27 @@ class Lake:
         masks: Sequence[str] = (),
         mask_key: bytes = b"",
     ) -> Story:
-        """Return what happened to the messages of a key, an id or a place; a story without steps where there is none.
+        """Return the story of the messages of a key, an id or a place; without steps if there are none.
 
         Args:
             key: A business key.
             message_id: An offset message id, or a client's message id.
             place: Broker and physical offset of a record.
-            start: Only records that were stored from then on; UTC where it has no zone.
-            end: Only records that were stored before.
-            depth: How many edges to follow from these records; None for all.
-            related_by: A property: records with the same value of it are in the story, too.
-            limit: Records of the question that are in the story; of more, the newest. `Story.not_shown` has the rest.
-            bodies: Whether the records get their bodies.
+            start: Only records stored at or after this time; UTC if it has no time zone.
+            end: Only records stored before this time.
+            depth: Number of edges to follow from these records; None for all.
+            related_by: A property; records with the same value of it are included.
+            limit: Largest number of matching records; if there are more, the newest are taken. `Story.not_shown` has
+                the rest.
+            bodies: True to read the bodies of records.
             masks: Rules such as `body.email=hash`, as for `commitlake lineage --mask`.
-            mask_key: Of the hashes.
+            mask_key: Key for hashes of the masks.
 
         Raises:
             LineageError: Not exactly one of key, id and place is given.
             LakeError: There is no lake.
             QueryError: A table cannot be read.
-            ReplayError: A mask is none, or needs a key.
+            ReplayError: A mask is invalid, or needs a key.
         """
         question = Question(key, message_id, place, _zoned(start), _zoned(end), depth, related_by, limit)
         story, rows = story_and_rows(self.paths, question)
@@ -105,21 +106,21 @@ class Lake:
         end: datetime.datetime | None = None,
         limit: int = MAX_RECORDS,
     ) -> list[Record]:
-        """Return the records of a key, an id or a place in time order, without what else is known of them.
+        """Return the records of a key, an id or a place in time order, without further steps.
 
-        The arguments, and what is raised, are those of `lineage`; of more records than the limit, the newest.
+        Arguments and errors are those of `lineage`. If there are more records than the limit, the newest are taken.
         """
         return records_of(self.paths, Question(key, message_id, place, _zoned(start), _zoned(end), limit=limit))
 
     def body(self, record: Record | tuple[str, int] | str) -> bytes | None:
-        """Return the body of a message, decompressed; None where the lake has none.
+        """Return the decompressed body of a message; None if the lake does not have it.
 
         Args:
-            record: A record, broker and physical offset of one, or a message id that one record has.
+            record: A record, its broker and physical offset, or a message id that only one record has.
 
         Raises:
-            LineageError: There is no such record, or there are several.
-            PackError: The body cannot be had, or is another.
+            LineageError: There is no such record, or more than one.
+            PackError: The body cannot be read, or is a different one.
             BodyError: It cannot be decompressed.
         """
         from commitlake.connectors.lake.packs.body import fetch_body
@@ -133,11 +134,11 @@ class Lake:
         return fetch_body(open_store(self.bodies), rows[0])
 
     def topics(self, start: datetime.datetime, end: datetime.datetime) -> TopicGraph:
-        """Return which topics feed which in a time, by keys that pass from one to the other.
+        """Return which topics feed which in a time range, by keys that pass from one topic to the other.
 
         Args:
-            start: Records that were stored from then on; UTC where it has no zone.
-            end: Records that were stored before.
+            start: Records stored at or after this time; UTC if it has no time zone.
+            end: Records stored before this time.
         """
         return topic_graph(self.paths, with_zone(start), with_zone(end))
 

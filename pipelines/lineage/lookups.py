@@ -1,8 +1,8 @@
 """Look-ups for a story: places of a key, rows of `messages` at places, rows of `edges` of nodes.
 
-Each names what it wants by values that files, row groups and pages have bounds of (`node_hash`, `physical_offset`,
-`store_date`), so that DataFusion opens what may hold them, and nothing else. Where `message_keys` cannot answer, all of
-`messages` is looked through.
+Each query uses columns for which files, row groups and pages have bounds (`node_hash`, `physical_offset`,
+`store_date`), so that DataFusion opens only what may match. If `message_keys` cannot answer, all of `messages` is
+searched.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ COLUMNS = (
 _LATER = ("format", "origin_topic", "producer_group", "body_ref")
 """Columns that tables of earlier versions may lack."""
 _PER_QUESTION = 2_000
-"""Values of one SQL question: it is planned in time that grows with them."""
+"""Number of values in one SQL query, whose planning time grows with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The records of a question.
+    """Records of a question.
 
     Attributes:
         rows: Rows of `messages`.
-        left_out: How many more there are.
-        traces: How many trace records name the key, which are not counted.
+        left_out: Number of further matching records.
+        traces: Number of trace records that name the key, which are not counted.
     """
 
     rows: Sequence[Row]
@@ -63,10 +63,10 @@ class Matches:
 
 
 class LineageTables:
-    """The tables of a lake, opened once for a story.
+    """Tables of a lake, opened once for a story.
 
     Args:
-        lake: Where they lie.
+        lake: Locations of the tables.
 
     Raises:
         LakeError: There is no lake.
@@ -120,7 +120,7 @@ class LineageTables:
         return Matches(has_key, max(0, wanted.num_rows - question.limit), traces)
 
     def _places(self, key: str, kind: str) -> pa.Table | None:
-        """Return where the messages of a key are, each once; None where nothing tells but the messages."""
+        """Return the places of a key's messages, each once; None if `message_keys` cannot be used."""
         try:
             if followed_version(self.lake) < 0:
                 return None
@@ -141,7 +141,7 @@ class LineageTables:
         """Return the rows of `messages` at some places.
 
         Args:
-            places: With the times at which the records were stored; None where that is not known.
+            places: Places, with the store times of the records; None if not known.
         """
         found: list[Row] = []
         listed = sorted(places, key=lambda place: (places[place] is None, places[place] or _FIRST, place))
@@ -157,7 +157,7 @@ class LineageTables:
     def rows_with_property(
         self, name: str, values: Collection[str], start: datetime.datetime, end: datetime.datetime, limit: int
     ) -> list[Row]:
-        """Return the first rows of a time that have one of some values of a property, one more than a limit at most."""
+        """Return the first rows in a time range with one of some values of a property, at most limit + 1 rows."""
         texts = ", ".join(text_literal(value) for value in sorted(values))
         where = [
             f"properties[{text_literal(name)}] IN ({texts})",
@@ -174,7 +174,7 @@ class LineageTables:
         return list(rows)
 
     def edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
-        """Return the rows of `edges` of some nodes, one more than a limit at most; each step may be there twice.
+        """Return the rows of `edges` of some nodes, at most one more than the limit; a step may appear twice.
 
         Raises:
             QueryError: The engine cannot answer.
@@ -193,7 +193,7 @@ class LineageTables:
         return found
 
     def newest(self, brokers: Iterable[str]) -> dict[str, datetime.datetime]:
-        """Return when the newest record that is archived of each broker was stored, where that is known."""
+        """Return the store time of the newest archived record of each broker, if known."""
         last = read_last_commit(self.lake.messages)
         stores = {} if last is None else last.stores
         places: dict[Place, datetime.datetime | None] = {}

@@ -1,8 +1,8 @@
-"""A story whose personal data are masked, by the rules of `pipelines.masking.masks`, before anything is shown of it.
+"""Masks personal data in a story by the rules of `pipelines.masking.masks`, before it is shown.
 
-A rule changes bodies, properties, keys or tags. A value that it changes is replaced wherever else the story has it: in
-the question, in titles and sentences, in other properties. A body that a rule for bodies cannot mask is not shown at
-all, and `Record.body_problem` says why. Names of topics and groups, and the ids of steps, stay as they are.
+A rule changes bodies, properties, keys or tags. A value that it changes is replaced everywhere else in the story: in
+the question, in titles and sentences, in other properties. A body that a rule cannot mask is not shown, and
+`Record.body_problem` says why. Names of topics and groups, and the ids of steps, are not changed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from commitlake.pipelines.masking.masks import BODY, KEYS, PROPERTY, TAGS, Mask,
 from commitlake.schemas.layouts.rocketmq import properties as props
 
 HIDDEN = "(masked)"
-"""Stands where a rule leaves nothing of a value."""
+"""Replacement for a value of which a rule leaves nothing."""
 _SHOWN_OF_QUESTION = 200
 _OWN = {props.KEYS: KEYS, props.TAGS: TAGS}
 Replacements = dict[str, str]
 
 
 def mask_story(story: Story, masks: Sequence[Mask], key: bytes) -> Story:
-    """Return a story with its records masked.
+    """Return a story with masked records.
 
     Args:
         story: The story.
-        masks: The rules, in their order; a rule for the property KEYS or TAGS is one for keys or tags.
-        key: Of the hashes.
+        masks: The rules, in order; a rule for the property KEYS or TAGS applies to keys or tags.
+        key: Key for hashes.
     """
     if not masks:
         return story
@@ -48,7 +48,7 @@ def mask_story(story: Story, masks: Sequence[Mask], key: bytes) -> Story:
 
 
 def _own(mask: Mask) -> Mask:
-    """Return a rule for the property of keys or tags as one for these: they have fields of their own."""
+    """Turn a rule for the property KEYS or TAGS into one for keys or tags, which are separate fields."""
     field = _OWN.get(mask.path[0]) if mask.field == PROPERTY else None
     return mask if field is None else replace(mask, field=field, path=())
 
@@ -64,7 +64,7 @@ def _masked(record: Record, masks: Sequence[Mask], key: bytes, changed: Replacem
             try:
                 body = apply_masks(replace(message, body=body), [mask], key).body
             except MaskError as error:
-                body, problem = None, f"not shown, as it cannot be masked: {error}"
+                body, problem = None, f"not shown, because it cannot be masked: {error}"
     return replace(
         record, keys=tuple(message.keys), tags=message.tags, properties=message.properties, body=body,
         body_problem=problem,
@@ -72,7 +72,7 @@ def _masked(record: Record, masks: Sequence[Mask], key: bytes, changed: Replacem
 
 
 def _one(message: Message, mask: Mask, key: bytes, changed: Replacements) -> Message:
-    """Apply a rule that is not for bodies, and keep what it has changed."""
+    """Apply a rule that is not for bodies, and record the values that it changes."""
     if mask.field == KEYS:
         values = list(message.keys)
     elif mask.field == TAGS:
@@ -85,12 +85,12 @@ def _one(message: Message, mask: Mask, key: bytes, changed: Replacements) -> Mes
             changed[value] = mask.value(value, key) or HIDDEN
     try:
         return apply_masks(message, [mask], key)
-    except MaskError:  # keys that would fall apart
+    except MaskError:  # masked keys would be split
         return replace(message, keys=())
 
 
 def _replacer(changed: Replacements) -> Callable[[str], str]:
-    """Return a function that replaces, in a text, all values that rules have changed."""
+    """Return a function that replaces in a text all values that rules have changed."""
     cut = {value[:_SHOWN_OF_QUESTION]: shown for value, shown in changed.items() if len(value) > _SHOWN_OF_QUESTION}
     known = {**cut, **changed}
     if not known:

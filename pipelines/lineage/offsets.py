@@ -1,7 +1,7 @@
-"""How far groups are in the queues of records, as the snapshots of `consumer_offsets` tell.
+"""Offsets of groups in the queues of records, from the snapshots of `consumer_offsets`.
 
-A group's offset says that it has passed a record, not what it did with it: it has acknowledged the record, or has
-stepped over it. A snapshot from before a record was stored says nothing about it.
+A group's offset shows that it has passed a record, but not whether it consumed the record or skipped it. A snapshot
+from before a record was stored shows nothing about it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OFFSETS = "consumer_offsets"
 Queue = tuple[str, str, int]
 """Broker, topic and queue id."""
 _MAX_PASSED = 200
-"""Records for which the time is looked up at which a group had passed them."""
+"""Largest number of records for which the time is looked up at which a group had passed them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class GroupOffset:
 
     Attributes:
         offset: The next message that it consumes.
-        since: The first snapshot that had this offset.
-        taken: The newest snapshot of the broker's groups: until then the offset was this one.
+        since: Time of the first snapshot with this offset.
+        taken: Time of the newest snapshot of the broker's groups, until which the offset was unchanged.
     """
 
     offset: int
@@ -43,12 +43,13 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """What the snapshots tell of the queues of a story.
+    """Offsets of groups in the queues of a story.
 
     Attributes:
-        groups: By queue and group.
-        passed: By record and group, the first snapshot whose offset is beyond the record; for few records only.
-        taken: By broker, its newest snapshot.
+        groups: Offsets by queue and group.
+        passed: By record and group, the time of the first snapshot with an offset beyond the record; only if there are
+            few records.
+        taken: By broker, the time of its newest snapshot.
     """
 
     groups: Mapping[Queue, Mapping[str, GroupOffset]] = field(default_factory=dict)
@@ -61,10 +62,10 @@ class Offsets:
 
 
 def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:
-    """Return how far groups are in the queues of some records.
+    """Return the offsets of groups in the queues of some records.
 
     Args:
-        lake: Where the tables lie.
+        lake: Locations of the tables.
         rows: Rows of `messages`.
 
     Raises:
@@ -97,7 +98,7 @@ def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:
 
 
 def _passed(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[Place, str], datetime.datetime]:
-    """Return when a snapshot first had an offset beyond each record, by record and group."""
+    """Return the time of the first snapshot with an offset beyond each record, by record and group."""
     chosen = [row for row in rows if row["queue_offset"] is not None and row["store_timestamp"] is not None]
     if not chosen or len(chosen) > _MAX_PASSED:
         return {}

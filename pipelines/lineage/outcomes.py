@@ -1,13 +1,13 @@
-"""How it stands with each message, in each group that is known to want it, in words.
+"""Outcomes of a story: the state of each message in each group that is known to want it, in words.
 
-A message that lies in its own topic has an outcome for each group; a copy that waits, a half message and a copy for one
-group have one of their own. What a group did is told, the strongest first, by
+A message in its own topic has an outcome for each group. A delayed copy, a half message and a copy for one group have
+their own outcomes. The state in a group follows from these sources, the strongest first:
 
-    dead letters, and what waits for a retry     records of the broker's
-    a trace of the consumption                   the client's word
-    the group's offset                           says that it has passed, not what it did
+    dead letters, waiting retries    records of the broker
+    a trace of the consumption       records of the client
+    the group's offset               shows that a message was passed, not what the group did with it
 
-A group is known to want a message if it has an offset in its queue, a copy of it, or a trace names it.
+A group is known to want a message if it has an offset in its queue, a copy of it, or a trace that names it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _SENT_AGAIN = frozenset({EdgeKind.REDRIVEN, EdgeKind.REPLAYED})
 _COPIES = frozenset({EdgeKind.RETRIED, EdgeKind.DEAD, EdgeKind.DELAYED, EdgeKind.TIMER})
 _BEFORE = frozenset({EdgeKind.DELAYED, EdgeKind.TIMER, EdgeKind.COMMITTED, EdgeKind.RECHECKED})
 _LATE = datetime.timedelta(minutes=1)
-"""How late a delivery may be before it is called overdue."""
+"""Delay after its due time at which a delivery is called overdue."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """What became of a record in one group.
+    """History of a record in one group.
 
     Attributes:
-        head: The record in the message's own topic, or the first copy of it that is there.
+        head: The record in the message's own topic, or the first copy that exists.
         group: The group.
-        records: Places of its copies, in order of time, the head first.
-        consumptions: Edges of the group's tries.
+        records: Places of its copies in order of time, starting with the head.
+        consumptions: Edges of the group's attempts.
     """
 
     head: Place
@@ -52,13 +52,13 @@ class _Chain:
 
 
 class Outcomes:
-    """The outcomes of a story.
+    """Computes the outcomes of a story.
 
     Args:
-        found: What the story is made of.
+        found: Rows of the story.
         graph: Its steps.
-        offsets: Of the groups.
-        now: Until when the lake knows, by broker.
+        offsets: Offsets of the groups.
+        now: Store time of the newest archived record, by broker.
     """
 
     def __init__(self, found: Gathered, graph: Graph, offsets: Offsets, now: Mapping[str, datetime.datetime]) -> None:
@@ -74,11 +74,11 @@ class Outcomes:
                 continue
             group = group_of(row["topic"] or "", row["properties"])
             if not self._has_edges and row["kind"] in (Kind.DELAY, Kind.TIMER, Kind.HALF):
-                continue  # whether it still waits, nothing tells
+                continue  # it is not known whether it still waits
             if row["kind"] == Kind.NORMAL:
                 found += self._of_groups(place, row, told)
             elif group is not None and row["kind"] in (Kind.DELAY, Kind.TIMER, Kind.RETRY, Kind.DLQ):
-                chain = self._chain(place, group)  # of a copy whose original is not there
+                chain = self._chain(place, group)  # for a copy whose original is not in the lake
                 told.update(chain.records)
                 found.append(self._of_chain(chain))
             elif row["kind"] in (Kind.DELAY, Kind.TIMER):
@@ -86,9 +86,7 @@ class Outcomes:
             elif row["kind"] == Kind.HALF:
                 found += self._of_half(place)
             elif row["topic"] == GIVEN_UP_TOPIC:
-                text = (
-                    "given up by the broker: its producer neither committed it nor rolled it back, and no group gets it"
-                )
+                text = "given up by the broker: its producer neither committed nor rolled it back, and no group gets it"
                 found.append(
                     Result(step_id(place), OutcomeState.CANCELLED, text, Proof.RECORDS, at=row["store_timestamp"])
                 )
@@ -108,7 +106,7 @@ class Outcomes:
         seen = "no snapshot of offsets has a group in its queue"
         if row["broker"] not in self._offsets.taken:
             seen = "the lake has no snapshot of the broker's offsets"
-        return f"nothing tells who consumes {row['topic']}: {seen}, and no trace names the message"
+        return f"it is not known who consumes {row['topic']}: {seen}, and no trace names the message"
 
     def _chain(self, head: Place, group: str) -> _Chain:
         records, consumptions = [head], []
@@ -157,7 +155,7 @@ class Outcomes:
             return Result(
                 step_id(place), OutcomeState.REDRIVEN, text, Proof.RECORDS, chain.group, row["store_timestamp"]
             )
-        sent = "not redriven" if self._has_edges else "without the table of edges nothing tells whether it was redriven"
+        sent = "not redriven" if self._has_edges else "without the table edges it is not known whether it was redriven"
         text = f"dead letter of {chain.group} since {since}, {sent}"
         return Result(step_id(place), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, row["store_timestamp"])
 
@@ -171,7 +169,7 @@ class Outcomes:
         return Result(consumption_id(edge), OutcomeState.CONSUMED, text, Proof.TRACE, chain.group, at)
 
     def _sent_at(self, place: Place) -> datetime.datetime | None:
-        """Return when a message was first stored, before it waited or was committed."""
+        """Return the time at which a message was first stored, before it waited or was committed."""
         seen = {place}
         while True:
             before = [
@@ -190,7 +188,7 @@ class Outcomes:
         said = outcome_words(edge["outcome"])
         step = consumption_id(edge)
         if said is None:
-            text = f"{chain.group} began to consume it{attempt}, and nothing tells how it ended"
+            text = f"{chain.group} began to consume it{attempt}; the result is not known"
             return Result(step, OutcomeState.UNKNOWN, text, Proof.TRACE, chain.group, edge["event_timestamp"])
         text = f"failed in {chain.group}{attempt} ({said}), and no later record of it is in the lake"
         return Result(step, OutcomeState.FAILED, text, Proof.TRACE, chain.group, edge["event_timestamp"])
@@ -207,14 +205,14 @@ class Outcomes:
         if known is None or number is None:
             return result(
                 OutcomeState.UNKNOWN,
-                f"nothing tells what {group} did with {what}: there is no trace of it, and no offset in its queue",
+                f"it is not known what {group} did with {what}: there is no trace of it, and no offset in its queue",
                 Proof.NONE,
             )
         if stored is not None and known.taken < stored:
             return result(
                 OutcomeState.UNKNOWN,
-                f"nothing tells whether {group} has consumed {what}: the newest snapshot of its offset, of "
-                f"{self._when(known.taken, place)}, is from before it was stored",
+                f"it is not known whether {group} has consumed {what}: the newest snapshot of its offset, from "
+                f"{self._when(known.taken, place)}, is older than the record",
                 Proof.NONE,
             )
         if known.offset <= number:
@@ -230,10 +228,10 @@ class Outcomes:
         copy = "its newest copy was " if place != chain.head else ""
         number = self._records[place]["queue_offset"]
         places = f"offset {number:,}, group at {known.offset:,}"
-        return f"{copy}passed by {chain.group}{when} ({places}): consumed, or stepped over"
+        return f"{copy}passed by {chain.group}{when} ({places}): consumed, or skipped"
 
     def _of_waiting(self, place: Place, row: Row, group: str | None = None) -> Iterator[Result]:
-        """Yield how it stands with a record that waits; nothing for one that was delivered."""
+        """Yield the outcome of a waiting record; nothing if it was delivered."""
         edges = [edge for edge in self._from.get(place, NONE) if edge["kind"] in (EdgeKind.DELAYED, EdgeKind.TIMER)]
         if not edges or any(edge["absent_end"] != "to" and edge["outcome"] is None for edge in edges):
             return
@@ -250,7 +248,7 @@ class Outcomes:
         if edge["outcome"] == Outcome.CANCELLED:
             yield result(
                 OutcomeState.CANCELLED,
-                "called back before it was due: no group gets it",
+                "cancelled before it was due: no group gets it",
                 Proof.RECORDS,
                 edge["to_timestamp"],
             )

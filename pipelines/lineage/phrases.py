@@ -1,4 +1,4 @@
-"""Titles and sentences of steps and edges: what a record is, what a group did with it, why an end is missing."""
+"""Titles and sentences of steps and edges: descriptions of records, of consumptions, and of missing ends."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _ARRIVALS: Mapping[str, str] = {
 }
 _REASONS: Mapping[str, str] = {
     AbsentReason.NOT_YET: "it is not archived yet",
-    AbsentReason.BEFORE_ARCHIVE: "it was stored before the first record of its broker that was archived",
-    AbsentReason.EXPIRED: "the lake has dropped rows as old as it",
-    AbsentReason.OTHER_CLUSTER: "it is of a broker that the lake does not have",
-    AbsentReason.LOST: "no intact record is in its place of the log: see the tables quarantine and gaps",
-    AbsentReason.OVERDUE: "it was due long ago, and was never stored",
-    AbsentReason.AMBIGUOUS: "several records fit, and nothing tells them apart",
+    AbsentReason.BEFORE_ARCHIVE: "it was stored before the first archived record of its broker",
+    AbsentReason.EXPIRED: "the lake has dropped rows of that age",
+    AbsentReason.OTHER_CLUSTER: "it is on a broker that the lake does not have",
+    AbsentReason.LOST: "there is no intact record at its place in the log: see the tables quarantine and gaps",
+    AbsentReason.OVERDUE: "it was due long ago but was never stored",
+    AbsentReason.AMBIGUOUS: "several records match and cannot be distinguished",
     AbsentReason.REFUSED: "the producer was told that its message was not stored",
 }
 GONE = "gone"
-"""Why a record that `edges` names is not there: `messages` has no such row any longer."""
+"""Reason why a record that `edges` refers to is missing: `messages` no longer has the row."""
 _OUTCOMES: Mapping[str, str] = {
     Outcome.TIME_OUT: "time-out",
     Outcome.RETURNED_NULL: "returned null",
@@ -51,21 +51,21 @@ _JOINED_BY: Mapping[str, str] = {
 
 
 def joined_by(kind: str) -> str | None:
-    """Return what the two ends of an edge have in common."""
+    """Return the value that the two ends of an edge have in common."""
     return _JOINED_BY.get(kind)
 
 
 def outcome_words(outcome: str | None) -> str | None:
-    """Return what a client said, in words."""
+    """Return an outcome that a client reported, in words."""
     return None if outcome is None else _OUTCOMES.get(outcome, outcome.replace("_", " "))
 
 
 def record_title(row: Row, incoming: Sequence[Row]) -> str:
-    """Return a few words on a record.
+    """Return a short title of a record.
 
     Args:
-        row: Of `messages`.
-        incoming: The edges that lead to it.
+        row: Row of `messages`.
+        incoming: Edges that lead to it.
     """
     topic, kind = row["topic"] or "", row["kind"]
     group = group_of(topic, row["properties"])
@@ -100,7 +100,7 @@ def _waiting_title(row: Row, group: str | None, incoming: Sequence[Row]) -> str:
     goal = row["origin_topic"] or row["topic"]
     if row["kind"] == Kind.TIMER:
         is_call = any(edge["outcome"] == Outcome.CANCELLED for edge in incoming)
-        return f"calls back a timer for {goal}" if is_call else f"waits for its time, for {goal}"
+        return f"cancels a timer for {goal}" if is_call else f"waits in the timer, for {goal}"
     waits = "waits" if row["queue_id"] is None else f"waits in level {row['queue_id'] + 1}"
     return f"{waits} for {_retry(group, row['reconsume_times'] or 0)}" if group is not None else f"{waits}, for {goal}"
 
@@ -110,7 +110,7 @@ def _retry(group: str | None, times: int) -> str:
 
 
 def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now: datetime.datetime | None) -> str:
-    """Return a sentence on a record: where it lies, who sent it, what it waits for."""
+    """Return a sentence on a record: its queue, its sender, and what it waits for."""
     parts = [f"queue {row['queue_id']}, offset {row['queue_offset']:,}" if row["queue_offset"] is not None else ""]
     for edge in incoming:
         if edge["kind"] == EdgeKind.PRODUCED:
@@ -130,11 +130,11 @@ def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now:
 def _decision(edge: Row) -> str:
     if edge["kind"] == EdgeKind.ENDED:
         return f"its producer said: {outcome_words(edge['outcome']) or 'nothing'}"
-    return "its producer called it back" if edge["kind"] == EdgeKind.RECALLED else ""
+    return "its producer cancelled it" if edge["kind"] == EdgeKind.RECALLED else ""
 
 
 def consumption_title(edge: Row) -> str:
-    """Return a few words on a consumption."""
+    """Return a short title of a consumption."""
     group, outcome = edge["consumer_group"] or "a group", edge["outcome"]
     if outcome is None:
         return f"begun by {group}"
@@ -147,12 +147,12 @@ def consumption_text(edge: Row) -> str:
     parts = [f"the {ordinal(attempt + 1)} try" if attempt is not None else ""]
     parts.append(f"on {edge['client_host']}" if edge["client_host"] else "")
     parts.append(f"took {length_text(edge['cost_ms'] * MILLISECOND)}" if edge["cost_ms"] is not None else "")
-    parts.append(outcome_words(outcome) or "nothing tells how it ended")
+    parts.append(outcome_words(outcome) or "the result is not known")
     return ", ".join(part for part in parts if part)
 
 
 def edge_text(edge: Row) -> str:
-    """Return what an edge says in words."""
+    """Return the text of an edge."""
     words = _EDGES.get(edge["kind"])
     return words(edge) if words is not None else str(edge["kind"]).replace("_", " ")
 
@@ -166,7 +166,7 @@ def _delayed(edge: Row) -> str:
 
 def _by_timer(edge: Row) -> str:
     if edge["outcome"] == Outcome.CANCELLED:
-        return "called back"
+        return "cancelled"
     return "not delivered" if edge["absent_end"] == "to" else "by its timer"
 
 
@@ -210,7 +210,7 @@ _EDGES: Mapping[str, Callable[[Row], str]] = {
 
 
 def missing_title(edge: Row, end: str) -> str:
-    """Return a few words on an end that the lake does not have."""
+    """Return a short title of an end that the lake does not have."""
     kind, is_open = edge["kind"], edge["absent_reason"] == AbsentReason.NOT_YET
     if end == "to" and kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
         group = edge["consumer_group"]
@@ -226,7 +226,7 @@ def missing_title(edge: Row, end: str) -> str:
 
 
 def missing_text(edge: Row, end: str, now: datetime.datetime | None) -> str:
-    """Return a sentence on why an end is missing."""
+    """Return a sentence with the reason why an end is missing."""
     kind, reason, due = edge["kind"], edge["absent_reason"], edge["due_timestamp"]
     if end == "to" and reason == AbsentReason.NOT_YET:
         if kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
@@ -235,19 +235,19 @@ def missing_text(edge: Row, end: str, now: datetime.datetime | None) -> str:
             return (
                 "neither committed nor rolled back so far"
                 if edge["outcome"] is None
-                else "committed; the mark of it is not archived yet"
+                else "committed; its op record is not archived yet"
             )
         if kind == EdgeKind.PRODUCED:
             return f"{edge['producer_group'] or 'a producer'} sent it; the record is not archived yet"
     if reason == AbsentReason.OVERDUE and due is not None:
-        return f"it was due {when_text(due, now)}, and was never stored"
+        return f"it was due {when_text(due, now)} but was never stored"
     if reason == GONE:
         return "the table messages no longer has it, or has it under another key"
-    return "nothing tells why" if reason is None else _REASONS.get(reason, str(reason))
+    return "the reason is not known" if reason is None else _REASONS.get(reason, str(reason))
 
 
 def missing_name(edge: Row, end: str) -> str | None:
-    """Return what is known of an end that is missing: its place, or its topic and unique key."""
+    """Return the known data of a missing end: its place, or its topic and unique key."""
     broker, offset = edge[f"{end}_broker"], edge[f"{end}_physical_offset"]
     if broker is not None and offset is not None:
         return f"{broker}:{offset}"

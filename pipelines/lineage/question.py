@@ -9,34 +9,34 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.times import iso_text
 
 MAX_RECORDS = 1_000
-"""Records of a question that are in a story, where nothing else is said; of more, the newest."""
+"""Default limit of matching records in a story; if there are more, the newest are taken."""
 MAX_STEPS = 5_000
-"""Steps of a story."""
+"""Largest number of steps in a story."""
 _MAX_SHOWN = 200
 
 
 class LineageError(CommitLakeError):
-    """A question that has no meaning, or that the lake cannot answer; the message is for a user."""
+    """The question is invalid, or the lake cannot answer it; the message is for users."""
 
     exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: one of `key`, `message_id` and `place`.
+    """A question: one of `key`, `message_id` and `place`, with options.
 
     Attributes:
         key: A business key.
         message_id: An offset message id, or a client's message id (UNIQ_KEY).
         place: Broker and physical offset of a record.
-        start: Only records that were stored from then on.
-        end: Only records that were stored before.
-        depth: How many edges to follow from the records of the question; None for all.
-        related_by: A property: records that share its value with those of the question are in the story, too.
-        limit: Records of the question that are in the story; of more, the newest.
+        start: Only records stored at or after this time.
+        end: Only records stored before this time.
+        depth: Number of edges to follow from matching records; None for all.
+        related_by: A property; records that share its value with matching records are included.
+        limit: Largest number of matching records; if there are more, the newest are taken.
 
     Raises:
-        LineageError: if not exactly one is asked for, or a number is out of range.
+        LineageError: if not exactly one of the three is given, or a number is out of range.
     """
 
     key: str | None = None

@@ -1,20 +1,20 @@
-"""A story: what happened to the messages of one business key, message id or offset, as plain objects.
+"""A story: the history of the messages of one business key, message id or offset, as plain objects.
 
-A story is a graph. Its nodes are *steps*: a stored record, one consumption by a group, or an end that the lake does not
-have. Its *edges* are what a broker or a client did, in the direction of time. *Outcomes* say in words how it stands
-now: one for each message and each group that is known to want it.
+A story is a graph. Its nodes are *steps*: a stored record, one consumption by a group, or an end that the lake does
+not have. Its *edges* are actions of a broker or a client, in the direction of time. *Outcomes* describe the current
+state in words: one for each message and each group that is known to want it.
 
     Story
       steps      in time order; Step.record, Step.consumption or Step.missing says more
       edges      source and target are ids of steps
       outcomes   one for each message, or for each message and group
-      cautions   sentences: what was not looked at, is not known, or was left out
+      cautions   sentences on what was not searched, is not known, or was left out
 
 `Story.branches` walks the graph as a tree, which a terminal, a page and a diagram can draw alike. The objects are
-frozen, refer to each other by id, and hold no handle of a table or a file: they can be compared, pickled and kept.
+frozen, refer to each other by id, and hold no open tables or files: they can be compared, pickled and stored.
 
-All texts come from brokers and their clients, so they may hold anything: control characters, markup, megabytes. Whoever
-shows them has to escape them for the place where they are shown.
+All texts come from brokers and their clients, so they may contain anything: control characters, markup, megabytes. Code
+that displays them must escape them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from enum import StrEnum
 
 
 class StepKind(StrEnum):
-    """What a step is: the kind of its record, as in `messages.kind`, or one of the last two."""
+    """Kind of a step: that of its record, as in `messages.kind`, or one of the last two."""
 
     NORMAL = "normal"
     DELAY = "delay"
@@ -44,45 +44,45 @@ class StepKind(StrEnum):
 
 
 class OutcomeState(StrEnum):
-    """How it stands with a message, or with a message in one group."""
+    """State of a message, or of a message in one group."""
 
     CONSUMED = "consumed"
     """The group consumed it: a trace, or a consume record, says so."""
     PASSED = "passed"
-    """The group's offset is beyond it. The group has acknowledged it or stepped over it; which, nothing tells."""
+    """The group's offset is beyond it. The group has acknowledged or skipped it; it is not known which."""
     NOT_CONSUMED = "not_consumed"
     """The group's offset has not passed it yet."""
     WAITING = "waiting"
     """The broker holds it back: a delay level, a timer, or the delay before a retry."""
     OVERDUE = "overdue"
-    """The broker still held it back when the log was read, after it was due."""
+    """The broker still held it back when the log was read, although it was due."""
     PREPARED = "prepared"
-    """A half message that was neither committed nor rolled back so far."""
+    """A half message that has been neither committed nor rolled back."""
     ROLLED_BACK = "rolled_back"
     """The transaction was rolled back: no group gets it."""
     CANCELLED = "cancelled"
-    """No group gets it: its producer called a timer back, or the broker gave a half message up."""
+    """No group gets it: its producer cancelled a timer, or the broker gave a half message up."""
     DEAD = "dead"
-    """A dead letter, which nobody has sent again."""
+    """A dead letter that was not sent again."""
     REDRIVEN = "redriven"
     """A dead letter that was sent again; the new message has its own outcomes."""
     FAILED = "failed"
     """A consumption failed, and no later record of it is in the lake."""
     UNKNOWN = "unknown"
-    """Nothing in the lake tells."""
+    """The state is not known from the lake."""
 
 
 class Proof(StrEnum):
-    """What an outcome rests on, the strongest first."""
+    """Source of an outcome, the strongest first."""
 
     TRACE = "trace"
-    """Records that the client wrote of each consumption; for JMQ, the broker's consume records."""
+    """Records of the client on each consumption; for JMQ, the broker's consume records."""
     RECORDS = "records"
     """Records that the broker stored: copies, dead letters, marks of transactions."""
     OFFSETS = "offsets"
-    """A snapshot of the group's offset. It tells that a message was passed, not when, by whom, or with what result."""
+    """A snapshot of the group's offset. It shows that a message was passed, not when, by whom, or with what result."""
     NONE = "none"
-    """Nothing."""
+    """No source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,12 @@ class Record:
         producer_group: The producer's group; None where the record does not name it.
         body_size: Bytes of the stored body.
         properties: All properties.
-        body: The body, decompressed; None where it was not asked for, or the lake does not have it.
-        body_problem: Why there is no body although it was asked for; None otherwise.
-        matched: True where the question named this record: it has the key or the id. Other records are here because an
+        body: The decompressed body; None if it was not requested, or the lake does not have it.
+        body_problem: Reason why a requested body is missing; None otherwise.
+        matched: True if the question names this record: it has the key or the id. Other records are included because an
             edge leads to them, or for `related_by`.
-        related_by: The property whose value this record shares with one that matched; None for the others. Nothing
-            else joins the two.
+        related_by: The property whose value this record shares with a matching one; None for other records. Only this
+            value links the two.
     """
 
     broker: str
@@ -144,16 +144,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """One attempt of a group to consume a message, as a trace or a consume record tells it.
+    """One attempt of a group to consume a message, from a trace or a consume record.
 
     Attributes:
         group: The consumer group.
-        host: The client, ip or ip:port; None where it is not told.
-        attempt: 1 for the first time, 2 for the first retry, …; None where it is not told.
-        cost_ms: How long it took; None where only its beginning is told.
-        succeeded: None where only its beginning is told.
-        outcome: What the client said, such as success, time-out, exception, returned null or failed; None where it is
-            not told.
+        host: The client, ip or ip:port; None if not known.
+        attempt: 1 for the first time, 2 for the first retry, …; None if not known.
+        cost_ms: Duration; None if only the start is known.
+        succeeded: None if only the start is known.
+        outcome: Result from the client, such as success, time-out, exception, returned null or failed; None if not
+            known.
     """
 
     group: str
@@ -169,9 +169,9 @@ class Missing:
     """An end of an edge that the lake does not have.
 
     Attributes:
-        reason: The reason as the table `edges` has it.
+        reason: Reason, as in the table `edges`.
         text: The reason in words.
-        name: What is known of it, such as a message id or a place; None where nothing is.
+        name: Known data, such as a message id or a place; None if there are none.
     """
 
     reason: str
@@ -184,15 +184,15 @@ class Step:
     """A node of a story.
 
     Attributes:
-        id: Unique in the story, and the same each time: `broker:physical_offset` of a record.
-        kind: What it is, for a colour or a shape.
-        at: When it happened, by the broker's clock for a record, else by the client's; None where nobody knows.
-        lane: The topic of a record, or the group of a consumption; of a missing end what is known, else an empty text.
-        title: A few words: `sent to orders`, `consumed by billing`.
-        text: A sentence with what is worth knowing.
-        record: The record; None for another kind of step.
-        consumption: The consumption; None for another kind of step.
-        missing: Why the end is not in the lake; None for another kind of step.
+        id: Unique in the story and always the same: `broker:physical_offset` for a record.
+        kind: Kind, for a colour or a shape.
+        at: Time, by the broker's clock for a record, else by the client's; None if not known.
+        lane: Topic of a record, or group of a consumption; for a missing end the topic if known, else empty.
+        title: Short title: `sent to orders`, `consumed by billing`.
+        text: Sentence with further details.
+        record: The record; None for other steps.
+        consumption: The consumption; None for other steps.
+        missing: Reason why the end is not in the lake; None for other steps.
     """
 
     id: str
@@ -208,15 +208,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What led from one step to another.
+    """Connection from one step to a later one.
 
     Attributes:
-        kind: As in the table `edges`.
+        kind: Kind, as in the table `edges`.
         source: The id of the earlier step.
         target: The id of the later step.
-        gap: The time from `source` to `target`, below zero where clocks differ; None where a time is not known.
+        gap: Time from `source` to `target`, negative if clocks differ; None if a time is not known.
         text: In words: `delivered after level 5`, `third try`.
-        joined_by: What the two have in common, such as UNIQ_KEY or ORIGIN_MESSAGE_ID; None where nothing says it.
+        joined_by: Value that the two have in common, such as UNIQ_KEY or ORIGIN_MESSAGE_ID; None if not known.
     """
 
     kind: str
@@ -229,15 +229,15 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it stands with a message, in one group or in all.
+    """State of a message in one group, or in all groups.
 
     Attributes:
-        step: The id of the step that it is about: the newest one of the message.
-        state: How it stands.
+        step: Id of its step: the newest one of the message.
+        state: The state.
         text: A sentence: `consumed by billing at the third try, 4.2 s after it was sent`.
-        proof: What it rests on.
-        group: The consumer group; None where it holds for all groups.
-        at: Since when, or when it is due; None where nobody knows.
+        proof: Source of the state.
+        group: The consumer group; None for all groups.
+        at: Time since which the state holds, or due time; None if not known.
     """
 
     step: str
@@ -250,16 +250,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A step as a tree shows it.
+    """A step in a tree.
 
     Attributes:
-        depth: 0 for a message that nothing led to.
+        depth: 0 for a step without a predecessor.
         step: The step.
-        edge: The edge by which the tree came here; None at depth 0.
-        gap: The time since the step above, or, at depth 0, since the tree before; None for the first.
-        again: True where the step was shown before, by another edge: what follows it is shown there.
-        last: True where no other branch of the same step follows.
-        cut: How many edges from here are not shown, because they are too deep.
+        edge: The edge from the step above; None at depth 0.
+        gap: Time since the step above or, at depth 0, since the previous tree; None for the first.
+        again: True if the step was shown before by another edge; its successors are shown there.
+        last: True if no further branch of the same step follows.
+        cut: Number of edges from here that are not shown because of the depth.
     """
 
     depth: int
@@ -273,16 +273,16 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What happened to the messages of a key, an id or an offset.
+    """History of the messages of a key, an id or an offset.
 
     Attributes:
         asked: The question in words: `key order-4711`.
-        as_of: Until when the lake knows: the newest record of the stores that are in the story; None for an empty lake.
-        steps: In time order; those without a time stand after what led to them.
+        as_of: Store time of the newest archived record of the stores in the story; None for an empty lake.
+        steps: Steps in time order; those without a time follow their cause.
         edges: In the order of their targets.
         outcomes: In the order of the steps.
-        cautions: What was not looked at, is not known, or was left out, a sentence each.
-        not_shown: How many records match the question and are not in the story, because there are too many.
+        cautions: Sentences on what was not searched, is not known, or was left out.
+        not_shown: Number of matching records that are left out because of a limit.
     """
 
     asked: str
@@ -295,7 +295,7 @@ class Story:
 
     @property
     def records(self) -> list[Record]:
-        """The records, in time order."""
+        """Records in time order."""
         return [step.record for step in self.steps if step.record is not None]
 
     def step(self, step_id: str) -> Step:
@@ -310,19 +310,19 @@ class Story:
         raise KeyError(step_id)
 
     def branches(self, depth: int | None = None) -> Iterator[Branch]:
-        """Yield the steps as a tree, each above what it led to, in time order.
+        """Yield the steps as a tree in time order, each before the steps that it led to.
 
-        A step that several edges lead to is shown below the first of them, and as `again` below the others. Where
-        edges go in a circle, the tree begins with the earliest step of it.
+        A step with several incoming edges is shown below the first of them, and as `again` below the others. If edges
+        form a cycle, the tree starts with its earliest step.
 
         Args:
-            depth: How many edges to follow from the top; None for all.
+            depth: Number of edges to follow from the top; None for all.
         """
         yield from _Walk(self).branches(depth)
 
 
 class _Walk:
-    """A depth-first walk over a story, without recursion: a chain may be longer than Python's stack."""
+    """Depth-first walk over a story, without recursion, because a chain may be longer than Python's stack."""
 
     def __init__(self, story: Story) -> None:
         self._order = {step.id: number for number, step in enumerate(story.steps)}
@@ -339,7 +339,7 @@ class _Walk:
     def branches(self, depth: int | None) -> Iterator[Branch]:
         roots = [step for step in self._steps if step.id not in self._led_to]
         before: datetime.datetime | None = None
-        for step in [*roots, *self._steps]:  # a circle has no root: its earliest step becomes one
+        for step in [*roots, *self._steps]:  # a cycle has no root, so its earliest step becomes one
             if step.id in self._seen or step.id in self._cut:
                 continue
             gap = step.at - before if step.at is not None and before is not None else None
@@ -363,7 +363,7 @@ class _Walk:
                 waiting.append((level + 1, target, after, after.gap, number == 0))
 
     def _hide(self, step_id: str) -> None:
-        """Remember what follows a step, so that a circle in it does not become a tree of its own."""
+        """Mark the successors of a step as hidden, so that a cycle among them does not become a tree of its own."""
         waiting = [step_id]
         while waiting:
             for edge in self._by_source.get(waiting.pop(), []):

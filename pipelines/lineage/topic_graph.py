@@ -1,10 +1,10 @@
-"""Which topics feed which: by business keys that pass from one topic to another, counted in columns.
+"""Finds which topics feed which, by business keys that pass from one topic to another.
 
-A key's records are put in order of time. Where one is followed by another in a different topic within `MAX_DELAY`, the
-first topic feeds the second one: an order that is sent to `orders`, then to `payments`. Copies that a broker makes
-(what waits, half messages, retries, dead letters, traces) are left out, as they are of one message.
+The records of a key are sorted by time. If a record is followed by one in a different topic within `MAX_DELAY`, the
+first topic feeds the second: an order is sent to `orders`, then to `payments`. Copies that a broker makes (delayed
+records, half messages, retries, dead letters, traces) are left out, because they belong to the same message.
 
-DataFusion reads the columns and sorts them in bounded memory, on disk where need be.
+DataFusion reads the columns and sorts them in bounded memory, on disk if necessary.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 
 MAX_LINKS = 500
-"""Links of a graph; of more, those with the most keys."""
+"""Largest number of links of a graph; if there are more, those with the most passes are taken."""
 MAX_DELAY = datetime.timedelta(days=7)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLink:
-    """That keys pass from one topic to another.
+    """Link between two topics: keys pass from one to the other.
 
     Attributes:
-        source: The topic that they are in before.
-        target: The topic that they are in next.
-        passes: How often a record of `source` was followed by one of `target` with the same key.
-        keys: About how many keys did.
-        median: The median of the time between the two.
-        p95: The time that 95 % of them did not exceed.
+        source: The earlier topic.
+        target: The next topic.
+        passes: Number of times that a record of `source` was followed by one of `target` with the same key.
+        keys: Approximate number of such keys.
+        median: Median time between the two.
+        p95: 95th percentile of that time.
     """
 
     source: str
@@ -50,12 +50,12 @@ class TopicLink:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """A topic.
+    """A topic with keys.
 
     Attributes:
         topic: Its name.
-        records: Its records with a key.
-        keys: About how many keys they have.
+        records: Number of its records with a key.
+        keys: Approximate number of their keys.
     """
 
     topic: str
@@ -65,14 +65,14 @@ class TopicNode:
 
 @dataclass(frozen=True, slots=True)
 class TopicGraph:
-    """The topics of a time, and the links between them.
+    """Topics in a time range, and links between them.
 
     Attributes:
-        start: Of the time.
-        end: Of the time, exclusive.
-        topics: Those with keys, the most records first.
-        links: The most passes first.
-        not_shown: Links that are left out.
+        start: Start of the time range.
+        end: End of the time range, exclusive.
+        topics: Topics with keys, those with most records first.
+        links: Links, those with most passes first.
+        not_shown: Number of links that are left out.
     """
 
     start: datetime.datetime
@@ -90,22 +90,22 @@ def topic_graph(
     max_delay: datetime.timedelta = MAX_DELAY,
     limit: int = MAX_LINKS,
 ) -> TopicGraph:
-    """Return which topics feed which.
+    """Return which topics feed which in a time range.
 
     Args:
-        lake: Where the tables lie.
-        start: Records that were stored from then on.
-        end: Records that were stored before.
-        max_delay: Two records with more time between them are not linked.
-        limit: Links; of more, those with the most passes.
+        lake: Locations of the tables.
+        start: Records stored at or after this time.
+        end: Records stored before this time.
+        max_delay: Records further apart are not linked.
+        limit: Largest number of links; if there are more, those with the most passes are taken.
 
     Raises:
-        LineageError: The time is empty.
+        LineageError: The time range is empty.
         LakeError: There is no lake.
         QueryError: The table cannot be read.
     """
     if start >= end:
-        raise LineageError(f"expected a time that begins before it ends, found {start} to {end}")
+        raise LineageError(f"expected a start before the end, found {start} to {end}")
     table = open_messages(lake)
     chosen = predicates(Conditions(kinds=[Kind.NORMAL], start=start, end=end), Engine.DELTALAKE)
     where = " AND ".join([*chosen, "keys IS NOT NULL"])

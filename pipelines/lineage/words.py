@@ -1,4 +1,4 @@
-"""Words of stories: ordinals, lengths of time, moments, groups and levels."""
+"""Texts for stories: ordinals, durations, times, groups and levels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def count_text(count: int, one: str, many: str = "") -> str:
 
 
 def length_text(length: datetime.timedelta) -> str:
-    """Return a length of time, to two digits or so.
+    """Return a duration as text, to about two digits.
 
     >>> [length_text(datetime.timedelta(milliseconds=ms)) for ms in (0, 74, 4_230, 90_000, 172_800_000, -500)]
     ['0 ms', '74 ms', '4.2 s', '1.5 min', '2 d', '-500 ms']
@@ -55,7 +55,7 @@ def length_text(length: datetime.timedelta) -> str:
 
 
 def when_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
-    """Return a time in UTC as one says it at another time: with its day where that is another one.
+    """Return a time in UTC, relative to another time: with its date if that is different.
 
     >>> now = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
     >>> [when_text(now - datetime.timedelta(days=days), now) for days in (0, 1, 30)]
@@ -71,11 +71,11 @@ def when_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
 
 
 def group_of(topic: str, properties: Mapping[str, str]) -> str | None:
-    """Return the consumer group that a copy of a failed message is of; None for another record.
+    """Return the consumer group of a copy of a failed message; None for other records.
 
     Args:
-        topic: Where the record is stored: a retry topic, a topic of dead letters, or one in which it waits.
-        properties: The record's.
+        topic: Topic that stores the record: a retry topic, a dead letter topic, or one in which it waits.
+        properties: Properties of the record.
     """
     for name in (topic, properties.get(REAL_TOPIC, "")):
         for prefix in (RETRY_PREFIX, DLQ_PREFIX):
@@ -85,7 +85,7 @@ def group_of(topic: str, properties: Mapping[str, str]) -> str | None:
 
 
 def _group(name: str, told: str | None) -> str:
-    """Return the group in a topic's name; that of a POP consumer has the message's topic behind it."""
+    """Return the group in a topic's name; for a POP consumer, the name also ends with the message's topic."""
     if told and any(name.startswith(f"{told}{separator}") for separator in POP_SEPARATORS):
         return told
     return name

@@ -69,7 +69,7 @@ def test_a_body_is_masked_and_one_that_cannot_be_is_not_shown() -> None:
     op = bodies["RMQ_SYS_TRANS_OP_HALF_TOPIC"]
     assert op.body is None
     assert op.body_problem is not None
-    assert op.body_problem.startswith("not shown, as it cannot be masked: body: expected JSON")
+    assert op.body_problem.startswith("not shown, because it cannot be masked: body: expected JSON")
     assert op.keys == ("order-4711",)
 
 

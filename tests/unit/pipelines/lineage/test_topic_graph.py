@@ -58,5 +58,5 @@ def test_a_time_without_keys_has_no_links_and_an_empty_time_is_refused(tmp_path:
     lake = make_lake(tmp_path, [record(1, 0, "a", keys=None)])
     graph = topic_graph(lake, at(0), at(10))
     assert (graph.topics, graph.links, graph.not_shown) == ([], [], 0)
-    with pytest.raises(LineageError, match="begins before it ends"):
+    with pytest.raises(LineageError, match="expected a start before the end"):
         topic_graph(lake, at(10), at(10))
