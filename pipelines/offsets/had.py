@@ -1,7 +1,7 @@
-"""The offsets that a group had at a time, from the snapshots of `consumer_offsets`.
+"""Offsets that a group had at a time, from the snapshots of `consumer_offsets`.
 
-At the time of a snapshot they are exact. Between two snapshots, and after the last one, they have bounds, which the
-messages narrow: a group cannot have consumed what was not stored yet.
+At the time of a snapshot they are exact. Between two snapshots, and after the last one, they have bounds. Messages
+narrow the bounds, because a group cannot have consumed messages that were not stored yet.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from commitlake.pipelines.snapshot.progress import OffsetKind
 
 @dataclass(frozen=True, slots=True)
 class OffsetsHad:
-    """The offsets of a group at a time.
+    """Offsets of a group at a time.
 
     Attributes:
-        offsets: By queue.
-        missing: Sentences on stores of which nothing is known at the time.
-        groups: All groups that had an offset then.
+        offsets: Offsets by queue.
+        missing: Sentences on stores without data at the time.
+        groups: All groups that had an offset at the time.
     """
 
     offsets: Sequence[GroupOffset]
@@ -52,7 +52,7 @@ def offsets_had(
         sources: The stores.
         group: The consumer group.
         at: The time.
-        topics: Only these; all where empty.
+        topics: Topics to return; all if empty.
 
     Raises:
         QueryError: A table cannot be read.
@@ -77,8 +77,8 @@ def _before_history(table: DeltaTable, broker: str, at: datetime.datetime) -> st
     if row["first"] is None:
         return f"{broker}: the lake has no snapshot of its groups, so their offsets at {_text(at)} are not known"
     return (
-        f"{broker}: the first snapshot of its groups is of {_text(row['first'])}, so their offsets at {_text(at)} are "
-        "not known"
+        f"{broker}: the first snapshot of its groups is from {_text(row['first'])}, so their offsets at {_text(at)} "
+        "are not known"
     )
 
 
@@ -94,27 +94,27 @@ def _of_store(source: OffsetSource, moment: Moment, group: str, topics: Collecti
     for position, offset in chosen.items():
         queue = Queue(source.broker, position.topic, position.queue_id)
         span, now = spans.get(queue), spans_now.get(queue)
-        yield _offset(queue, offset, moment, span if is_archived else None, _made_again(span, now))
+        yield _offset(queue, offset, moment, span if is_archived else None, _created_again(span, now))
 
 
-def _made_again(then: QueueSpan | None, now: QueueSpan | None) -> str:
-    """Return a sentence where a topic was deleted and made again after the time; else nothing."""
+def _created_again(then: QueueSpan | None, now: QueueSpan | None) -> str:
+    """Return a sentence if a topic was deleted and created again after the time; else an empty string."""
     if now is None or now.floor is None or (then is not None and then.floor == now.floor):
         return ""
     return (
-        f"the topic was deleted and made again after that time (its offsets begin again at physical offset {now.floor})"
+        f"the topic was deleted and created again after that time (its offsets restart at physical offset {now.floor})"
     )
 
 
 def _offset(queue: Queue, offset: OffsetAt, moment: Moment, span: QueueSpan | None, problem: str) -> GroupOffset:
-    """Return what is known of one queue.
+    """Return the offset of one queue.
 
     Args:
         queue: The queue.
-        offset: What the snapshots tell.
+        offset: Offset from the snapshots.
         moment: The time, and its snapshots.
-        span: Where the queue began and ended at the time; None where that is not known.
-        problem: Why the offset means nothing now.
+        span: First and end offset of the queue at the time; None if not known.
+        problem: Reason why the offset is invalid now.
     """
     low, high = offset.low, offset.high
     if moment.taken_next is None:
@@ -123,7 +123,7 @@ def _offset(queue: Queue, offset: OffsetAt, moment: Moment, span: QueueSpan | No
         note = f"between the snapshots of {_text(moment.taken)} and {_text(moment.taken_next)}"
     if moment.taken_next is not None and high is None:
         what = "was set back" if offset.reached is not None else "got its first offset, or lost its last one,"
-        return GroupOffset(queue, low, high, (), problem or f"the group {what} {note}: where it was is not known")
+        return GroupOffset(queue, low, high, (), problem or f"the group {what} {note}: its offset is not known")
     if span is not None:
         high = max(low, span.end if high is None else min(high, span.end))
     is_told = low == high

@@ -1,4 +1,4 @@
-"""The queues of one store in a lake: where they begin and end, and the first message since a time."""
+"""Queues of one store in a lake: their first and end offsets, and the first message since a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from commitlake.pipelines.lag.queues import QueueSpan, Times
 
 
 class FirstMessage(NamedTuple):
-    """The first message of a queue that was stored at a time or later.
+    """First message of a queue that was stored at or after a time.
 
     Attributes:
-        offset: Its queue offset.
-        before: The last offset of those that were stored before; None where the source has none.
+        offset: Queue offset of the message.
+        before: Largest offset of the messages that were stored before; None if the source has none.
     """
 
     offset: int
@@ -28,12 +28,12 @@ class FirstMessage(NamedTuple):
 
 
 class LakeQueues:
-    """Answers from the table `messages`.
+    """Reads queues from the table `messages`.
 
     Args:
         table: The table.
         broker: The store's name.
-        bodies: Root of the packs.
+        bodies: Root folder of the packs.
     """
 
     def __init__(self, table: DeltaTable, broker: str, bodies: str) -> None:
@@ -41,23 +41,23 @@ class LakeQueues:
         self._messages = LakeMessages(table, broker, bodies)
 
     def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
-        """Return where the queues of topics begin and end.
+        """Return the first and end offsets of the queues of topics.
 
         Args:
             topics: Their names.
-            until: Messages that were stored later do not count; None for all.
+            until: Messages that were stored later do not count; None for no limit.
         """
         return self._messages.measure(Times(until=until), topics, [])
 
     def first_since(
         self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
-        """Return the first message since a time of each queue that has one.
+        """Return the first message since a time for each queue that has one.
 
         Args:
             topics: The topics of the queues.
             since: The time.
-            floors: For topics that were made again, the physical offset before which their records do not count.
+            floors: For topics that were created again, the physical offset before which records do not count.
         """
         if not topics:
             return {}
@@ -80,7 +80,7 @@ class LakeQueues:
         }
 
     def reaches(self, at: datetime.datetime) -> bool:
-        """Return whether a message is archived that was stored at a time or later: the log up to then is archived."""
+        """Return whether the log is archived up to a time, because a message of that time or later is archived."""
         sql = (
             f"SELECT queue_id FROM messages WHERE broker = {text_literal(self._broker)} "
             f"AND store_timestamp >= {timestamp_literal(at)} AND store_date >= {date_literal(at)} LIMIT 1"
@@ -88,5 +88,5 @@ class LakeQueues:
         return any(batch.num_rows for batch in run_sql(self._table, "messages", sql))
 
     def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
-        """Give counts the messages that they need; return where the queues of topics begin and end."""
+        """Feed messages to counters, and return the first and end offsets of the queues of topics."""
         return self._messages.measure(Times(), topics, counts)

@@ -1,4 +1,4 @@
-"""Compares offsets with the queues of live brokers: whether they are there, and which messages they still have."""
+"""Compares offsets with the queues of live brokers: whether the queues exist, and which messages they still have."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from commitlake.schemas.times import epoch_ms
 
 
 class OffsetClient(NamedTuple):
-    """Clients of the brokers, which are asked and whose offsets are set."""
+    """Clients of the brokers for queries and for setting offsets."""
 
     admin: Admin
     puller: Puller
 
 
 class LiveQueues:
-    """Asks brokers; each method raises RocketMQError where one does not answer.
+    """Queries brokers; each method raises RocketMQError if a broker does not answer.
 
     Args:
-        client: Of the brokers.
+        client: Clients of the brokers.
         group: The consumer group.
     """
 
@@ -39,12 +39,12 @@ class LiveQueues:
     def checked(
         self, offsets: Iterable[GroupOffset], since: datetime.datetime | None
     ) -> Iterator[tuple[GroupOffset, LiveQueue | None]]:
-        """Yield offsets as the brokers' queues allow them, with these queues.
+        """Yield offsets within the limits of the brokers' queues, with these queues.
 
         Args:
             offsets: From the lake or a store.
-            since: The time from which on the group is to consume: the broker is asked where the source does not tell
-                the offset exactly. None where the offsets are not of that kind.
+            since: Time from which the group is to consume: the broker is queried if the source does not have the exact
+                offset. None if the offsets are of another kind.
         """
         for offset in offsets:
             problem = offset.problem or self._missing(offset.queue)
@@ -57,13 +57,13 @@ class LiveQueues:
     def unknown_to_source(
         self, brokers: Collection[str], topics: Iterable[str], known: Collection[Queue], since: datetime.datetime
     ) -> Iterator[tuple[GroupOffset, LiveQueue]]:
-        """Yield the offsets that a group needs in queues of which the source has no message.
+        """Yield the offsets that a group needs in queues without messages in the source.
 
         Args:
-            brokers: The brokers whose queues are meant.
+            brokers: Brokers whose queues are included.
             topics: The topics.
-            known: Queues that the source has.
-            since: The time from which on the group is to consume.
+            known: Queues of the source.
+            since: Time from which the group is to consume.
         """
         for topic in sorted(topics):
             for broker, count in sorted(self._queue_counts(topic).items()):
@@ -78,7 +78,7 @@ class LiveQueues:
         return {broker for topic in topics for broker in self._queue_counts(topic)}
 
     def other_offsets(self, topic: str, known: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Return the group's offsets in the other queues of a topic, of all brokers; None where it has none."""
+        """Return the group's offsets in the other queues of a topic, on all brokers; None if it has none."""
         queues = [
             MessageQueue(topic, broker, queue_id)
             for broker, count in sorted(self._queue_counts(topic).items())
@@ -87,7 +87,7 @@ class LiveQueues:
         return {queue: self._admin.offsets.committed(queue, self._group) for queue in queues if queue not in known}
 
     def check_messages(self, planned: Sequence[PlannedOffset]) -> list[PlannedOffset]:
-        """Return the offsets with a problem where the broker has another message than the source at the same offset."""
+        """Set a problem in offsets at which the broker and the source have different messages."""
         return [replace(one, asked=replace(one.asked, problem=self._difference(one))) for one in planned]
 
     def _difference(self, one: PlannedOffset) -> str:
@@ -96,21 +96,21 @@ class LiveQueues:
         return self._other_message(one.asked.message_queue, one.live, one.lag)
 
     def _other_message(self, queue: MessageQueue, live: LiveQueue, lag: ResultingLag) -> str:
-        """Return a sentence where the next message at the broker is not that of the source; else nothing."""
+        """Return a sentence if the next message at the broker differs from that of the source; else an empty string."""
         offset, expected = lag.next_offset, lag.next_time
         if offset is None or expected is None or not live.first <= offset < live.end:
             return ""
         found = [m for m in self._puller.pull(queue, offset, max_messages=1).messages if m.queue_offset == offset]
         if found and found[0].store_timestamp == epoch_ms(expected):
             return ""
-        at_broker = f"one that was stored at {found[0].store_timestamp} (ms since 1970)" if found else "none"
+        at_broker = f"has one that was stored at {found[0].store_timestamp} (ms since 1970)" if found else "has none"
         return (
-            f"at offset {offset} the source has a message that was stored at {epoch_ms(expected)}, and the broker "
-            f"{at_broker}: the topic was deleted and made again, or this is another broker"
+            f"at offset {offset} the source has a message that was stored at {epoch_ms(expected)}, but the broker "
+            f"{at_broker}: the topic was deleted and created again, or this is another broker"
         )
 
     def _queue_counts(self, topic: str) -> dict[str, int]:
-        """Return how many queues of a topic each broker has; none where no broker has the topic."""
+        """Return the number of queues of a topic on each broker; empty if no broker has the topic."""
         if topic not in self._counts:
             try:
                 route = self._admin.route(topic)
@@ -121,14 +121,14 @@ class LiveQueues:
         return self._counts[topic]
 
     def _missing(self, queue: Queue) -> str:
-        """Return a sentence where a broker has no such queue; else nothing."""
+        """Return a sentence if a broker has no such queue; else an empty string."""
         counts = self._queue_counts(queue.topic)
         if not counts:
-            return f"no broker has the topic {queue.topic} any longer: it was deleted"
+            return f"no broker has the topic {queue.topic}: it was deleted"
         if queue.broker not in counts:
             return f"the broker {queue.broker} has no topic {queue.topic}: {', '.join(sorted(counts))} have it"
         if queue.queue_id >= counts[queue.broker]:
-            return f"the topic has {counts[queue.broker]} queues at the broker now"
+            return f"the topic now has only {counts[queue.broker]} queues on the broker"
         return ""
 
     def _live(self, queue: MessageQueue) -> LiveQueue:
@@ -136,11 +136,11 @@ class LiveQueues:
         return LiveQueue(offsets.first(queue), offsets.next(queue), offsets.committed(queue, self._group))
 
     def _within(self, offset: GroupOffset, live: LiveQueue, since: datetime.datetime | None) -> GroupOffset:
-        """Return an offset that the broker's queue has."""
+        """Limit an offset to those that the broker's queue has."""
         if offset.low > live.end:
             problem = (
-                f"offset {offset.low} is beyond the queue's end, {live.end}: the topic was deleted and made again, or "
-                "the broker has lost messages"
+                f"offset {offset.low} is beyond the queue's end, {live.end}: the topic was deleted and created again, "
+                "or the broker has lost messages"
             )
             return replace(offset, problem=problem)
         notes = list(offset.notes)
@@ -148,7 +148,7 @@ class LiveQueues:
         high = live.end if offset.high is None else min(max(offset.high, low), live.end)
         if low != high and since is not None:
             low = high = first_offset_at(self._puller, offset.message_queue, epoch_ms(since), low, high)
-            notes = ["asked of the broker"]
+            notes = ["from the broker"]
         if offset.low < live.first and (offset.low > 0 or offset.is_exact):
-            notes.append(f"the queue begins at {live.first} now: the broker has deleted what was before")
+            notes.append(f"the queue now starts at {live.first}: the broker has deleted earlier messages")
         return replace(offset, low=low, high=high, notes=tuple(notes))

@@ -1,9 +1,9 @@
 """Commands of RocketMQ's command line that set the offset of one queue: mqadmin of 5.x, for brokers 5.x.
 
-`resetOffsetByTime` takes a queue (-q) and an offset (-o), with the address of its broker (-b); -s is required and not
-looked at then. It does nothing for offset 0 and does not say so: there the whole topic is set to its beginning first,
-and all of its other queues after that. mqadmin of 4.9 sets whole topics only, and what brokers 4.9 do with the request
-of 5.x's is to set the whole topic back.
+`resetOffsetByTime` takes a queue (-q) and an offset (-o), with the address of its broker (-b); -s is required but
+ignored then. For offset 0 it does nothing, without an error. In that case the commands first set the whole topic to its
+beginning, and then all of its other queues. mqadmin of 4.9 can only set whole topics, and brokers 4.9 set the whole
+topic back when they get a request of 5.x.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """The offsets of one topic.
+    """Offsets of one topic.
 
     Attributes:
-        wanted: What is to be set.
-        current: The group's offsets in these queues; None where it has none.
-        others: Its offsets in the topic's other queues, which are to stay as they are.
+        wanted: Offsets to set.
+        current: The group's offsets in these queues; None if it has none.
+        others: Its offsets in the topic's other queues, which must not change.
     """
 
     wanted: Mapping[MessageQueue, int]
@@ -31,32 +31,32 @@ class TopicOffsets:
 
     @property
     def needs_zero(self) -> bool:
-        """Whether an offset is to be 0 that is another one now."""
+        """True if an offset must be set to 0 that is not 0 now."""
         return any(offset == 0 and self.current.get(queue) != 0 for queue, offset in self.wanted.items())
 
 
 def mqadmin_commands(
     name_servers: str, group: str, topic: str, offsets: TopicOffsets, addresses: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield lines for a shell: commands, and comments where something cannot be done.
+    """Yield lines for a shell: commands, and comments on limitations.
 
     Args:
-        name_servers: `host:port` of each, with semicolons between.
+        name_servers: `host:port` of each, separated by semicolons.
         group: The consumer group.
         topic: The topic.
-        offsets: Its offsets.
+        offsets: Offsets of the topic.
         addresses: By broker name, the address of its master.
     """
     base = ["mqadmin", "resetOffsetByTime", "-n", name_servers, "-g", group, "-t", topic]
     wanted = dict(offsets.wanted)
     if offsets.needs_zero:
-        yield f"# {topic}: all queues to their beginning first, as mqadmin cannot set one queue to 0"
+        yield f"# {topic}: set all queues to their beginning first, because mqadmin cannot set one queue to 0"
         yield shlex.join([*base, "-s", "0"])
         for queue, current in sorted(offsets.others.items()):
             if current:
                 wanted[queue] = current
             elif current is None:
-                yield f"# queue {queue.queue_id} of {queue.broker_name} had no offset: it gets that of its beginning"
+                yield f"# queue {queue.queue_id} of {queue.broker_name} had no offset: it gets offset 0"
     for queue, offset in sorted(wanted.items()):
         if offset:
             place = ["-s", "now", "-b", addresses[queue.broker_name], "-q", str(queue.queue_id), "-o", str(offset)]

@@ -1,7 +1,7 @@
-"""The offsets that a group needs to consume all that was stored from a time on: of each queue, the first such message.
+"""Offsets that a group needs to consume all messages since a time: for each queue, its first such message.
 
-RocketMQ's own reset by time looks through a file of a queue, and brokers 4.9 give the message nearest to the time.
-These offsets are those of messages.
+RocketMQ's own reset by time searches a file of a queue, and brokers 4.9 return the message nearest to the time. These
+offsets are computed from the messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from commitlake.pipelines.offsets.sources import OffsetSource
 
 
 def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetime.datetime) -> Iterator[GroupOffset]:
-    """Yield the offset of each queue of some topics.
+    """Yield the needed offset of each queue of some topics.
 
     Args:
         source: The store.
@@ -38,12 +38,12 @@ def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetim
         elif is_complete:
             yield GroupOffset(queue, span.end, span.end, ("no message was stored since then",))
         else:
-            note = "the archive ends before that time; --namesrv asks the broker for what came after"
+            note = "the archive ends before that time; --namesrv queries the broker for later messages"
             yield GroupOffset(queue, span.end, None, (note,))
 
 
 def _from_first(queue: Queue, first: FirstMessage, span: QueueSpan) -> GroupOffset:
-    """Return the offset of the first message; messages that are missing before it may be as new as it is."""
+    """Return the offset of the first message; it has a lower bound if missing messages may be as new."""
     low, notes = first.offset, []
     if first.before is None:
         low = 0 if span.floor is None else first.offset
@@ -53,5 +53,5 @@ def _from_first(queue: Queue, first: FirstMessage, span: QueueSpan) -> GroupOffs
         notes.append(f"the broker's clock went back: messages up to offset {first.before} have earlier times")
     if low < first.offset:
         missing = f"offset {low} is" if low + 1 == first.offset else f"offsets {low} to {first.offset - 1} are"
-        notes.append(f"{missing} not in the archive, and may be as new")
+        notes.append(f"{missing} not in the archive and may be as new")
     return GroupOffset(queue, low, first.offset, tuple(notes))

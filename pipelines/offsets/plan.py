@@ -1,4 +1,4 @@
-"""Puts together what is known of each offset: the bounds, the queue at the broker, and the lag that results."""
+"""Combines all data on each offset: its bounds, the queue at the broker, and the resulting lag."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from commitlake.pipelines.snapshot.progress import OffsetKind, Position
 def plan_had(
     sources: Sequence[OffsetSource], group: str, offsets: Iterable[GroupOffset], live: LiveQueues | None
 ) -> list[PlannedOffset]:
-    """Return the offsets that a group had, as they can be set now.
+    """Return the offsets that a group had, in the form in which they can be set now.
 
     Args:
         sources: The stores.
         group: The consumer group.
         offsets: From `offsets_had`.
-        live: The brokers; None where they are not asked.
+        live: The brokers; None if they are not queried.
 
     Raises:
         QueryError: A table cannot be read.
@@ -46,7 +46,7 @@ def plan_needed(
         group: The consumer group.
         topics: The topics.
         since: The time.
-        live: The brokers, which are asked for what is not in the sources; None where they are not asked.
+        live: The brokers, which are queried for data that the sources lack; None if they are not queried.
 
     Raises:
         QueryError: A table cannot be read.

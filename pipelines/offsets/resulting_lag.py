@@ -1,4 +1,4 @@
-"""How far behind a group is once its offsets are set: the messages from there on that it wants."""
+"""Lag of a group after its offsets are set: the messages that it wants from these offsets on."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from commitlake.schemas.times import EPOCH, MILLISECOND
 def resulting_lags(
     source: OffsetSource, group: str, offsets: Sequence[GroupOffset], live: Mapping[Queue, LiveQueue]
 ) -> dict[Queue, ResultingLag]:
-    """Return what is left to consume from the lower bound of each offset.
+    """Return the remaining messages from the lower bound of each offset.
 
-    Messages that only the broker has are counted by their offsets, as their tags and properties are not known here.
+    Messages that only the broker has are counted by offsets, because their tags and properties are not known here.
 
     Args:
         source: The store of these offsets.
         group: The consumer group.
-        offsets: Of queues of the store.
-        live: The queues that a broker was asked about.
+        offsets: Offsets in queues of the store.
+        live: Queues at a broker that was queried.
 
     Raises:
         QueryError: A table cannot be read.

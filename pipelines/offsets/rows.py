@@ -1,4 +1,4 @@
-"""What is known of a group's offset in one queue."""
+"""Data on a group's offset in one queue."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """The offset that a group had, or needs, in a queue.
+    """Offset that a group had, or needs, in a queue.
 
     Attributes:
         queue: The queue.
-        low: The smallest offset that it can be. This one is set: no message is lost, some may be consumed twice.
-        high: The largest; None where that is not known.
-        notes: Sentences on how these are known.
-        problem: Why the offset cannot be told or set; empty where it can.
+        low: Smallest possible offset. This one is set: no message is lost, but some may be consumed twice.
+        high: Largest possible offset; None if not known.
+        notes: Sentences on the source of the bounds.
+        problem: Reason why the offset is not known or cannot be set; empty if there is none.
     """
 
     queue: Queue
@@ -31,22 +31,22 @@ class GroupOffset:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the offset is known exactly."""
+        """True if the offset is known exactly."""
         return self.low == self.high
 
     @property
     def message_queue(self) -> MessageQueue:
-        """The queue as brokers name it."""
+        """The queue in the brokers' notation."""
         return MessageQueue(self.queue.topic, self.queue.broker, self.queue.queue_id)
 
 
 class LiveQueue(NamedTuple):
-    """A queue as its broker describes it now.
+    """Current state of a queue at its broker.
 
     Attributes:
-        first: The first offset that is still there.
-        end: The offset of the next message.
-        current: The group's offset; None where it has none.
+        first: First offset that still exists.
+        end: Offset of the next message.
+        current: The group's offset; None if it has none.
     """
 
     first: int
@@ -55,13 +55,13 @@ class LiveQueue(NamedTuple):
 
 
 class ResultingLag(NamedTuple):
-    """What is left to consume from an offset.
+    """Remaining messages from an offset on.
 
     Attributes:
-        messages: How many messages the group wants; unbounded where some are neither archived nor asked for.
-        bytes: Of the records of those that are in the source.
-        next_offset: The first of them; None where the source has none.
-        next_time: When that was stored.
+        messages: Number of messages that the group wants; without upper bound if some are neither archived nor queried.
+        bytes: Size of the records of those in the source.
+        next_offset: Offset of the first of them; None if the source has none.
+        next_time: Store time of that message.
     """
 
     messages: Bounds
@@ -72,13 +72,13 @@ class ResultingLag(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """An offset with all that is known of its queue.
+    """An offset with all data on its queue.
 
     Attributes:
-        asked: The offset.
-        live: The queue at the broker; None where no broker was asked, or it has no such queue.
-        current: The group's offset now, or as of the newest snapshot; None where not known.
-        lag: What is left to consume once the offset is set; None where it cannot be set.
+        asked: The offset to set.
+        live: The queue at the broker; None if no broker was queried, or it has no such queue.
+        current: The group's offset now, or in the newest snapshot; None if not known.
+        lag: Remaining messages after the offset is set; None if it cannot be set.
     """
 
     asked: GroupOffset

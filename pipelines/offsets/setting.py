@@ -1,8 +1,8 @@
-"""Sets offsets of a group at brokers, and reads them back.
+"""Sets offsets of a group at brokers and reads them back.
 
-While a group has no client, its offsets are committed as a client would. The clients of a group keep its offsets to
-themselves and overwrite the broker's every few seconds: a broker that resets offsets itself (5.x, unless configured
-otherwise) sends them to the new offset with their next pull; elsewhere nothing can be done but to stop them.
+If a group has no client, its offsets are committed as a client would do. Clients of a group keep its offsets in memory
+and overwrite those of the broker every few seconds. A broker that resets offsets itself (5.x, by default) sends clients
+to the new offset with their next pull; with other brokers the clients must be stopped.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _SERVER_SIDE = "useServerSideResetOffset"
 
 @dataclass(frozen=True, slots=True)
 class SetOffset:
-    """What became of one offset.
+    """Result of setting one offset.
 
     Attributes:
         queue: The queue.
-        before: The group's offset before; None where it had none.
-        wanted: The offset that was to be set.
-        error: Why it is not set; empty where it is.
+        before: The group's offset before; None if it had none.
+        wanted: The offset to set.
+        error: Reason why it is not set; empty if it is.
     """
 
     queue: MessageQueue
@@ -45,7 +45,7 @@ def connected_clients(admin: Admin, group: str, brokers: Collection[str]) -> lis
 
 
 def resets_by_itself(admin: Admin, broker: str) -> bool:
-    """Return whether a broker sends connected clients to a new offset; raises what `Admin.broker_config` does."""
+    """Return whether a broker sends connected clients to a new offset. Raises the errors of `Admin.broker_config`."""
     try:
         return admin.broker_config(broker).get(_SERVER_SIDE, "false") == "true"
     except RefusedError as error:
@@ -62,17 +62,17 @@ def set_offsets(
     is_online: bool = False,
     only_forward: bool = False,
 ) -> list[SetOffset]:
-    """Set offsets one by one; one that cannot be set does not stop the others.
+    """Set offsets one by one; if one cannot be set, the others still are.
 
     Args:
-        admin: Sets them.
+        admin: Client that sets them.
         group: The consumer group.
         offsets: The next offset of each queue.
-        is_online: The group has clients: brokers that can are asked to send them there.
-        only_forward: Leave an offset that the group has passed by now.
+        is_online: True if the group has clients: brokers that can do so are asked to send them to the new offset.
+        only_forward: True to leave an offset that the group has already passed.
 
     Returns:
-        What became of each; an offset that reads back as another one has an error.
+        The result for each offset. If a different offset is read back, it has an error.
     """
     own_reset = {
         broker: is_online and resets_by_itself(admin, broker) for broker in {queue.broker_name for queue in offsets}
@@ -83,7 +83,7 @@ def set_offsets(
         try:
             before = admin.offsets.committed(queue, group)
             if only_forward and before is not None and before >= wanted:
-                error = "" if before == wanted else f"the group has come to {before} by itself"
+                error = "" if before == wanted else f"the group has already reached {before}"
             else:
                 error = _set(admin, group, queue, wanted, own_reset=own_reset[queue.broker_name])
         except RocketMQError as problem:
@@ -93,7 +93,7 @@ def set_offsets(
 
 
 def _set(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_reset: bool) -> str:
-    """Set one offset; return why it is another one afterwards, or nothing."""
+    """Set one offset. Returns the reason if it is a different one afterwards, or an empty string."""
     if own_reset:
         admin.reset_queue_offset(group, queue, wanted)
     else:
@@ -105,7 +105,7 @@ def _set(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_rese
 
 
 def _commit(admin: Admin, group: str, queue: MessageQueue, wanted: int) -> None:
-    """Commit an offset as a client does; a broker that has reset it before takes another reset only."""
+    """Commit an offset as a client does; a broker that has reset it before only accepts another reset."""
     try:
         admin.offsets.commit(queue, group, wanted)
     except RefusedError as error:

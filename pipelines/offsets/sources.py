@@ -1,4 +1,4 @@
-"""Where offsets are looked up: the stores of a lake, or stores of which nothing is archived."""
+"""Sources of offsets: the stores of a lake, or stores that are not archived."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
 
 class QueueMessages(Protocol):
-    """The queues of one store: `LakeQueues` or `StoreQueues`."""
+    """Queues of one store: `LakeQueues` or `StoreQueues`."""
 
     def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
-        """Return where the queues of topics begin and end."""
+        """Return the first and end offsets of the queues of topics."""
 
     def first_since(
         self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
-        """Return the first message since a time of each queue that has one."""
+        """Return the first message since a time for each queue that has one."""
 
     def reaches(self, at: datetime.datetime) -> bool:
-        """Return whether the log up to a time is there."""
+        """Return whether the log up to a time is available."""
 
     def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
-        """Give counts the messages that they need."""
+        """Feed messages to counters, and return the first and end offsets of queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class OffsetSource:
     """One store.
 
     Attributes:
-        broker: Its name.
-        queues: Its queues.
-        subscriptions: What groups want of topics, as is known last.
-        newest: The newest offsets of groups that are known.
+        broker: Name of the store.
+        queues: Queues of the store.
+        subscriptions: Last known subscriptions of groups.
+        newest: Last known offsets of groups.
     """
 
     broker: str
@@ -60,17 +60,17 @@ class OffsetSource:
 
     @property
     def groups(self) -> set[str]:
-        """The groups that are known."""
+        """The known groups."""
         return {position.group for position in self.newest} | {key.group for key in self.subscriptions.found}
 
     def topics_of(self, group: str) -> set[str]:
-        """Return the topics that a group consumes, without the topics of its own retries."""
+        """Return the topics that a group consumes, without its retry topics."""
         known = {position.topic for position in self.newest if position.group == group}
         known |= {key.topic for key in self.subscriptions.found if key.group == group}
         return {topic for topic in known if not topic.startswith(RETRY_PREFIX)}
 
     def wanted(self, group: str, topic: str) -> Wanted:
-        """Return what a group wants of a topic; all where that is not known."""
+        """Return a group's choice of messages of a topic; all messages if it is not known."""
         return ALL if topic.startswith(RETRY_PREFIX) else self.subscriptions.of(GroupTopic(group, topic)).wanted
 
 
@@ -78,8 +78,8 @@ def lake_sources(lake: LakePaths, brokers: Collection[str] = ()) -> list[OffsetS
     """Return the stores of a lake.
 
     Args:
-        lake: Where the tables lie.
-        brokers: Only these; all where empty.
+        lake: Locations of the tables.
+        brokers: Stores to return; all if empty.
 
     Raises:
         LakeError: There is no lake.
@@ -102,7 +102,7 @@ def lake_sources(lake: LakePaths, brokers: Collection[str] = ()) -> list[OffsetS
 
 
 def store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
-    """Return stores in folders of this machine, with the offsets and filters of their own files.
+    """Return stores in folders of this machine, with the offsets and filters from their own files.
 
     Raises:
         CommitLogError: A store cannot be read.

@@ -1,4 +1,4 @@
-"""The queues of a store's own files: where they begin and end, and the first message since a time."""
+"""Queues of a store's own files: their first and end offsets, and the first message since a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from commitlake.schemas.times import epoch_ms
 
 
 class StoreQueues:
-    """Answers from a store's log and the entries of its queues.
+    """Reads queues from a store's log and the entries of its queues.
 
     Args:
         store: The store.
@@ -37,15 +37,15 @@ class StoreQueues:
         self._store = store
 
     def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
-        """Return where the queues of topics begin and end; see `LakeQueues.spans`."""
+        """Return the first and end offsets of the queues of topics; see `LakeQueues.spans`."""
         return self._measure(Times(until=until), topics, lambda: ())
 
     def first_since(
         self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
-        """Return the first message since a time of each queue that has one; see `LakeQueues.first_since`.
+        """Return the first message since a time for each queue that has one; see `LakeQueues.first_since`.
 
-        Segments that hold nothing so new are not read. The store has no messages before that one which are missing.
+        Segments without such messages are not read. A store has no missing messages before the first one.
         """
         since_ms = epoch_ms(since)
         options = Options(
@@ -67,17 +67,17 @@ class StoreQueues:
         return {queue: FirstMessage(offset, offset - 1) for queue, offset in found.items() if queue.topic in topics}
 
     def reaches(self, at: datetime.datetime) -> bool:
-        """Return whether the log is there up to a time: it is, up to now."""
+        """Return whether the log up to a time is available: it is for any time up to now."""
         return at <= datetime.datetime.now(datetime.UTC)
 
     def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
-        """Give counts the messages that they need; return where the queues of topics begin and end."""
+        """Feed messages to counters, and return the first and end offsets of the queues of topics."""
         return self._measure(Times(), topics, lambda: counts)
 
     def _measure(
         self, times: Times, topics: Collection[str], counts: Callable[[], Sequence[Count]]
     ) -> dict[Queue, QueueSpan]:
-        """Measure by the entries of queues; where one does not fit the log, by the log itself."""
+        """Measure by the entries of queues; if an entry does not match the log, by the log itself."""
         try:
             return StoreMessages(self._store).measure(times, topics, counts())
         except IndexMismatchError:

@@ -15,10 +15,10 @@ class Disk:
     """Usage of a file system at a moment.
 
     Attributes:
-        device: tells file systems apart.
+        device: number that distinguishes file systems.
         used: bytes in use.
-        entire: bytes in use and bytes that a user may still have; what is reserved for root is in neither.
-        growth: bytes a second that are written to it, as far as known.
+        entire: bytes in use, and bytes that users may still use; without bytes reserved for root.
+        growth: bytes per second that are written to it, as far as known.
     """
 
     device: int
@@ -36,7 +36,7 @@ class Disk:
 
         Args:
             percent: the limit.
-            now: when the disk was looked at.
+            now: time at which the disk was read.
             freed: bytes that are deleted before.
         """
         missing = self.entire * percent // 100 - (self.used - freed)
@@ -48,10 +48,10 @@ class Disk:
 
 
 def read_disk(folder: Path) -> Disk:
-    """Read the usage of a folder's file system, with the figures of java.io.File's getTotalSpace and the like.
+    """Read the usage of a folder's file system, as java.io.File's getTotalSpace and similar methods do.
 
     Raises:
-        OSError: if the folder is not there.
+        OSError: if the folder does not exist.
     """
     system = os.statvfs(folder)
     used = system.f_frsize * (system.f_blocks - system.f_bfree)

@@ -16,11 +16,11 @@ class Forecast:
     """Forecast for one segment.
 
     Attributes:
-        segment: as it is now.
-        is_newest: whether the broker writes it; it does not go before it is full and another one follows.
-        expires_at: from when on its age lets it go; None for one that is not full or not begun.
-        deleted_at: when it goes at the earliest; None where nothing foreseeable deletes it.
-        cause: why, then.
+        segment: current state of the segment.
+        is_newest: True if the broker is writing it; it is not deleted before it is full and another one follows.
+        expires_at: time from which it may be deleted by age; None if it is not full or not begun.
+        deleted_at: earliest time of its deletion; None if no known rule deletes it.
+        cause: reason of that deletion.
     """
 
     segment: StoredSegment
@@ -40,11 +40,11 @@ def forecast(
     """Forecast when each segment is deleted, if the log continues to grow at the same rate.
 
     Args:
-        segments: of one store, in order of their offsets.
-        rules: its broker's.
-        disks: that of the log, then that of the ConsumeQueues where it is another one; none where they are not known.
-        now: when segments and disks were looked at.
-        log_growth: bytes a second that this log grows by.
+        segments: segments of one store, in the order of their offsets.
+        rules: rules of its broker.
+        disks: disk of the log, then that of the ConsumeQueues if different; empty if not known.
+        now: time at which segments and disks were read.
+        log_growth: bytes per second by which this log grows.
     """
     last = newest(segments)
     found: list[Forecast] = []
@@ -61,11 +61,11 @@ def forecast(
             continue
         expires_at = rules.expires_at(full_at)
         expired = max(expired, expires_at) if rules.keeps_order else expires_at
-        before = freed[number - number % rules.delete_batch]  # a pass looks at the disk once
+        before = freed[number - number % rules.delete_batch]  # a pass checks the disk once
         deleted_at, cause = min(
             (
                 way
-                # Deleting segments frees the log's disk alone.
+                # Deleting segments frees only the log's disk.
                 for place, disk in enumerate(disks or (_NO_DISK,))
                 for way in rules.deletions(expired, disk, now, 0 if place else before)
             ),
@@ -78,7 +78,7 @@ def forecast(
 
 
 def _full_at(segment: StoredSegment, now: datetime.datetime, log_growth: float) -> datetime.datetime | None:
-    """Return when the newest segment will be full, or None where that is unknown."""
+    """Return the time at which the newest segment will be full, or None if it is not known."""
     if log_growth <= 0:
         return None
     return now + datetime.timedelta(seconds=max(1.0, segment.free / log_growth))

@@ -1,26 +1,26 @@
 """Rules by which a broker deletes segments: DefaultMessageStore.CleanCommitLogService of RocketMQ 4.9.7 and 5.x.
 
-Every 10 s (`cleanResourceInterval`; first a minute after its start) the broker asks three questions:
+Every 10 s (`cleanResourceInterval`; first a minute after its start) the broker checks three conditions:
 
     is this one of the hours `deleteWhen`?                                then expired segments are deleted
     is a disk fuller than `diskMaxUsedSpaceRatio`?                        then expired segments are deleted
     is a disk fuller than `diskSpaceCleanForciblyRatio` or the warning?   then segments are deleted, whatever their age
 
 A segment is expired when its file was modified `fileReservedTime` hours ago. Segments are deleted from the oldest on,
-at most `deleteFileBatchMax` at a time; the first that is not expired ends it, so that one which was touched later keeps
-those behind it alive. The newest of the log is never deleted. "A disk" is that of the CommitLog or that of the
-ConsumeQueues.
+at most `deleteFileBatchMax` at a time, up to the first that is not expired. A segment that was modified later therefore
+keeps all segments after it. The newest segment of the log is never deleted. "A disk" is that of the CommitLog or that
+of the ConsumeQueues.
 
-The last question's limits can be set by Java system properties of the same names, as ratios. 5.x takes 85 and 90 %
-where they are set to more, 30 and 35 % where to less. 4.9.7 does not; it knows the properties only, no such settings;
-deletes 10 at a time; and cleans forcibly only where one of the first two questions is answered by yes as well.
+The limits of the last condition can be set by Java system properties of the same names, as ratios. 5.x uses 85 and 90 %
+if they are set to more, 30 and 35 % if to less. 4.9.7 has no such bounds and only knows the properties; it deletes 10
+segments at a time, and cleans forcibly only if one of the first two conditions is true as well.
 
-BoltMQ (1897b02) asks the same questions as 4.9.7, but for two things. A segment that is not expired does not keep those
-behind it. And the time of a segment's last write is in memory only: what was written before the broker's last start
-is expired, as is everything that a slave has copied.
+BoltMQ (1897b02) checks the same conditions as 4.9.7, with two differences. A segment that is not expired does not keep
+those after it. And the time of a segment's last write is only in memory: segments from before the broker's last start
+count as expired, as does everything that a slave has copied.
 
-Not foreseen are a broker's next start, an operator's `deleteExpiredCommitLog`, and that a segment which somebody is
-reading stays up to two minutes (`destroyMapedFileIntervalForcibly`) longer: the moments are the earliest ones.
+The forecast ignores a broker's next start, an operator's `deleteExpiredCommitLog`, and that a segment that is being
+read is kept up to two minutes longer (`destroyMapedFileIntervalForcibly`): the times are the earliest possible ones.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from commitlake.pipelines.retention.disk import Disk
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf
 
 _HOUR = datetime.timedelta(hours=1)
-_LONGEST_WAIT_HOURS = 72  # an hour that a clock change skips comes the next day
+_LONGEST_WAIT_HOURS = 72  # an hour that is skipped when clocks change comes the next day
 
 
 _DEFAULT = BrokerConf()
 
 
 class Cause(StrEnum):
-    """The reason for a deletion."""
+    """Reason for a deletion."""
 
     TIME = "time"
     """Its age, in an hour of `deleteWhen`."""
     DISK = "disk"
-    """Its age, and a disk fuller than `diskMaxUsedSpaceRatio`."""
+    """Its age, with a disk fuller than `diskMaxUsedSpaceRatio`."""
     FORCED = "forced"
     """A disk fuller than the limit of the forced cleaning."""
 
@@ -56,15 +56,15 @@ class Rules:
     """Retention settings of a broker, with its time zone and version.
 
     Attributes:
-        conf: the broker's settings.
-        time_zone: the broker's, in which the hours are meant; None for this machine's.
-        version: its major version, 4 or 5.
-        forcibly_ratio: the system property rocketmq.broker.diskSpaceCleanForciblyRatio, where it is set.
-        warning_ratio: the system property rocketmq.broker.diskSpaceWarningLevelRatio, where it is set.
-        keeps_order: a segment that is not expired keeps those behind it.
-        known_since: what was written before is expired, as the broker has forgotten its time; None where it goes by the
-            files.
-        told: whose rules these are and where they come from, where that needs to be said.
+        conf: settings of the broker.
+        time_zone: time zone of the broker, for the hours; None for that of this machine.
+        version: major version of the broker, 4 or 5.
+        forcibly_ratio: system property rocketmq.broker.diskSpaceCleanForciblyRatio, if set.
+        warning_ratio: system property rocketmq.broker.diskSpaceWarningLevelRatio, if set.
+        keeps_order: True if a segment that is not expired keeps those after it.
+        known_since: segments written before this time are expired, because the broker has lost their times; None if the
+            times of files count.
+        told: source of these rules, if it must be stated.
     """
 
     conf: BrokerConf
@@ -77,7 +77,7 @@ class Rules:
     told: str = ""
 
     def expires_at(self, written: datetime.datetime) -> datetime.datetime:
-        """Return when a segment expires, from the time of its last write."""
+        """Return the time at which a segment expires, from the time of its last write."""
         if self.known_since is not None and written <= self.known_since:
             return written
         return written + self.conf.file_reserved_hours * _HOUR
@@ -102,7 +102,7 @@ class Rules:
         return _percent(self.warning_ratio, _DEFAULT.warning_percent)
 
     def next_delete_hour(self, moment: datetime.datetime) -> datetime.datetime:
-        """Return the first moment from `moment` on that lies in an hour of `deleteWhen`."""
+        """Return the first time at or after `moment` that is in an hour of `deleteWhen`."""
         moment = moment.astimezone(datetime.UTC)
         for _ in range(_LONGEST_WAIT_HOURS):
             local = moment.astimezone(self.time_zone)
@@ -118,10 +118,10 @@ class Rules:
         """Yield each possible cause of a deletion, with its earliest time.
 
         Args:
-            expired: when it and all before it are expired.
-            disk: one whose fullness counts.
-            now: the moment of the look; nothing goes before.
-            freed: bytes on this disk that are deleted before it.
+            expired: time at which it and all segments before it are expired.
+            disk: a disk whose usage counts.
+            now: current time; no deletion is earlier.
+            freed: bytes on this disk that are deleted before.
         """
         ready = max(expired, now)
         yield self.next_delete_hour(ready), Cause.TIME

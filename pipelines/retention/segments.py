@@ -1,4 +1,4 @@
-"""The segments of a store: size, last write, and how much of each is archived."""
+"""Segments of a store: size, last write, and the archived part of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.times import from_seconds
 
-_BLOCK_BYTES = 512  # what st_blocks counts in
+_BLOCK_BYTES = 512  # unit of st_blocks
 _PROBE_BYTES = 64 << 10
 _GROWTH_WINDOW = datetime.timedelta(days=1)
 _SHORTEST_GROWTH = datetime.timedelta(minutes=1)
@@ -38,12 +38,12 @@ class StoredSegment:
 
     Attributes:
         base_offset: physical offset of its first byte.
-        size: bytes, as the file says.
-        allocated: bytes that it takes of the disk; files are sparse until they are written.
-        modified: its last write.
-        begun: whether it holds anything: a broker makes the next files in advance.
-        archived: how much of it is in the lake.
-        written: bytes from its start that may hold something; of one that is not the newest, all.
+        size: size in bytes of the file.
+        allocated: disk space in bytes; files are sparse until they are written.
+        modified: time of its last write.
+        begun: True if it has content; a broker creates the next files in advance.
+        archived: share that is in the lake.
+        written: number of bytes from its start that may have content; all, if it is not the newest.
     """
 
     base_offset: int
@@ -56,7 +56,7 @@ class StoredSegment:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
+        """Name of the file."""
         return segment_name(self.base_offset)
 
     @property
@@ -70,15 +70,15 @@ def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
 
     Args:
         store: from `find_stores`.
-        archived_end: physical offset up to which the lake has the store, 0 where it has nothing.
+        archived_end: physical offset up to which the lake has the store, 0 if it has nothing.
 
     Raises:
-        StoreError: if a segment may not be read.
+        StoreError: if a segment is not readable.
     """
     segments = []
     for segment in store.segments:
         try:
-            size, allocated, modified = _look_at(segment)
+            size, allocated, modified = _read_status(segment)
             head = _read_head(store.format, segment, 0)
             archived = _archived(store.format, segment, archived_end)
         except FileNotFoundError:
@@ -96,7 +96,7 @@ def _find(store: Store, base_offset: int) -> Segment:
     return next(segment for segment in store.segments if segment.base_offset == base_offset)
 
 
-def _look_at(segment: Segment) -> tuple[int, int, datetime.datetime]:
+def _read_status(segment: Segment) -> tuple[int, int, datetime.datetime]:
     if "://" not in segment.path:
         status = Path(segment.path).lstat()
         return status.st_size, status.st_blocks * _BLOCK_BYTES, from_seconds(status.st_mtime)
@@ -112,7 +112,7 @@ def _archived(log_format: Format, segment: Segment, archived_end: int) -> Archiv
         return Archived.NO
     if archived_end >= segment.base_offset + segment.file_size:
         return Archived.YES
-    # Behind its last message a segment has zeros as long as it is being written, and a filler when it is closed.
+    # After its last message, a segment has zeros while it is being written, and a filler when it is closed.
     head = _read_head(log_format, segment, archived_end - segment.base_offset)
     rules = log_format.rules
     is_filler = len(head) == rules.head_bytes and rules.is_filler(memoryview(head))
@@ -128,7 +128,7 @@ def _read_head(log_format: Format, segment: Segment, position: int) -> bytes:
 def _written(segment: Segment) -> int:
     """Estimate by bisection how far a segment is written; zeros follow the newest record.
 
-    A body of zeros may mislead it; it then says too little. Only the moment at which the file is full depends on it.
+    A body of zeros may make the result too small. Only the estimated time at which the file is full depends on it.
     """
     window = np.empty(_PROBE_BYTES, np.uint8)
     low, high = 0, -(-segment.file_size // _PROBE_BYTES)
@@ -148,13 +148,13 @@ def newest(segments: Sequence[StoredSegment]) -> int:
 
 
 def growth(segments: Sequence[StoredSegment], now: datetime.datetime) -> float:
-    """Return the growth of a log during the last day, in bytes per second; 0 where it is unknown.
+    """Return the growth of a log during the last day, in bytes per second; 0 if it is not known.
 
-    Counted from the end of a segment, which is when the file was written last.
+    It is counted from the end of a segment, which is the time at which its file was last written.
 
     Args:
         segments: from `read_segments`.
-        now: the moment of the look.
+        now: current time.
     """
     last = newest(segments)
     closed = [number for number in range(last) if segments[number].modified <= now - _SHORTEST_GROWTH]

@@ -23,11 +23,11 @@ class Verdict(StrEnum):
 
     ARCHIVED = "archived"
     WAITS = "waits"
-    """Not archived, and safe as long as was asked for."""
+    """Not archived, but not deleted within the requested time."""
     AT_RISK = "at risk"
-    """Not archived, and deleted before that."""
+    """Not archived, and deleted within the requested time."""
     UNUSED = "unused"
-    """Made in advance; nothing is in it yet."""
+    """Created in advance, without content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class WatchedStore:
     """A store with its segments and disks.
 
     Attributes:
-        broker: its name.
-        root: the folder of its log.
-        rules: its broker's.
-        segments: in order of their offsets.
-        disks: that of the log, then that of the ConsumeQueues where it is another one.
-        growth: bytes a second that its log grows by; 0 where that is not known.
-        lost: physical offsets of what was deleted before it was archived, and is not recorded as a gap yet.
-        replaced: why the lake's progress is not this store's, or nothing.
+        broker: name of the store.
+        root: folder of its log.
+        rules: rules of its broker.
+        segments: segments in the order of their offsets.
+        disks: disk of the log, then that of the ConsumeQueues if different.
+        growth: bytes per second by which its log grows; 0 if not known.
+        lost: physical offsets of the range that was deleted before it was archived and is not recorded as a gap yet.
+        replaced: reason why the lake's progress is not that of this store, or an empty string.
     """
 
     broker: str
@@ -69,7 +69,7 @@ class WatchedStore:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A store that was read, before the growth of all stores is known."""
+    """State of one store, before the growth of all stores is known."""
 
     store: Store
     rules: Rules
@@ -91,13 +91,13 @@ def watch_stores(
 
     Args:
         stores: from `find_stores`.
-        progress: how far the lake has each, by its name.
-        rules_of: a store's rules.
-        now: the moment of the look.
-        within: how long a segment must live to have time for its archive.
+        progress: archived progress of each store, by name.
+        rules_of: returns a store's rules.
+        now: current time.
+        within: time for which a segment must exist so that it can be archived.
 
     Raises:
-        StoreError: if a segment may not be read.
+        StoreError: if a segment is not readable.
     """
     seen = [_see(store, progress.get(store.broker), rules_of(store), now) for store in stores]
     filled: dict[int, float] = defaultdict(float)

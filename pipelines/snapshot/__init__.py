@@ -1,11 +1,11 @@
-"""Snapshots of how far consumers have come: read from a store's files or asked of a live broker, kept in the lake.
+"""Snapshots of consumer offsets and subscriptions, from a store's files or a live broker, stored in the lake.
 
 The modules:
 
-    progress.py   what a snapshot is
-    files.py      the files of a store
-    live.py       a live broker
-    append.py     the tables `consumer_offsets` and `subscriptions`
+    progress.py   the snapshot of a store
+    files.py      reads the files of a store
+    live.py       queries a live broker
+    append.py     adds rows to the tables `consumer_offsets` and `subscriptions`
 
-`archive` takes one with each run. Nothing here needs Spark or a JVM.
+Each run of `archive` takes one. Nothing here needs Spark or a JVM.
 """

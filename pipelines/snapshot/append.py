@@ -1,9 +1,9 @@
-"""Adds what a snapshot has new to the tables `consumer_offsets` and `subscriptions`.
+"""Adds the changes of a snapshot to the tables `consumer_offsets` and `subscriptions`.
 
-A row is added for each offset and subscription that differs from the last one, and one row for each kind that was
-read. A snapshot in which nothing has moved adds nothing, but for the heartbeat: once in ten minutes the rows without a
-topic. How far timers are delivered moves every second: that is a row where timers have come, and with the heartbeat. A
-snapshot that is no newer than the last one adds nothing at all: run twice, the tables are the same.
+A row is added for each offset and subscription that differs from the last one, and one row for each kind that was read.
+If nothing has moved, nothing is added except a heartbeat: once in ten minutes, the rows without a topic. The delivery
+time of timers moves every second, so it is stored only when there are new timers, and with the heartbeat. A snapshot
+that is not newer than the last one adds nothing, so running twice gives the same tables.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from commitlake.pipelines.snapshot.progress import OffsetKind, Position, Progres
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 HEARTBEAT = datetime.timedelta(minutes=10)
-"""How often rows are added that say that nothing has moved."""
+"""Interval of the rows that record that nothing has moved."""
 _MAX_TRIES = 10
 _SUBSCRIPTION_FIELDS = (
     "expression_type", "expression", "subscribed_at", "consume_type", "message_model", "consume_from_where", "members",
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 class ConcurrentSnapshotError(CommitLakeError):
-    """Other snapshots of the same store were first again and again."""
+    """Other snapshots of the same store were committed first every time."""
 
     exit_code = ExitCode.REFUSED
     is_transient = True
@@ -48,16 +48,16 @@ class ConcurrentSnapshotError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What a snapshot added.
+    """Rows that a snapshot added.
 
     Attributes:
-        broker: the store's name.
-        read: offsets that the snapshot has.
-        moved: rows for offsets that moved, appeared or went.
-        subscribed: rows for subscriptions that changed.
-        groups: groups that the snapshot has offsets of.
-        as_of: the newest time of its offsets; None where none were read.
-        is_old: whether the lake has a newer snapshot, or this one.
+        broker: name of the store.
+        read: number of offsets in the snapshot.
+        moved: number of rows for offsets that moved, appeared or disappeared.
+        subscribed: number of rows for subscriptions that changed.
+        groups: number of groups with offsets in the snapshot.
+        as_of: newest time of its offsets; None if none were read.
+        is_old: True if the lake has this or a newer snapshot already.
     """
 
     broker: str
@@ -70,16 +70,16 @@ class Appended:
 
 
 def append_progress(lake: LakePaths, progress: Progress) -> Appended:
-    """Add what a snapshot has new.
+    """Add the changes of a snapshot.
 
     Args:
-        lake: where the tables lie; it has a table `messages`.
+        lake: locations of the tables; the lake has a table `messages`.
         progress: the snapshot.
 
     Raises:
         LakeError: There is no lake.
         QueryError: A table cannot be read.
-        ConcurrentSnapshotError: Others were first ten times.
+        ConcurrentSnapshotError: Other snapshots were committed first ten times.
     """
     moved, is_old = _append(lake, OFFSETS, progress, _offset_rows)
     subscribed, _ = _append(lake, SUBSCRIBED, progress, _subscription_rows)
@@ -98,7 +98,7 @@ def append_progress(lake: LakePaths, progress: Progress) -> Appended:
 def _append(
     lake: LakePaths, name: str, progress: Progress, rows_of: Callable[[Progress, list[Row]], list[Row] | None]
 ) -> tuple[int, bool]:
-    """Return how many rows say what has changed, and whether the table had a newer snapshot already."""
+    """Return the number of rows for changes, and whether the table already had a newer snapshot."""
     for _ in range(_MAX_TRIES):
         table = open_snapshots(lake, name)
         known = _known(table, name, progress.broker)
@@ -111,7 +111,7 @@ def _append(
         if append_snapshot(lake, name, progress.broker, added, version_of(table, progress.broker)):
             return sum(row["topic"] is not None for row in rows), False
     raise ConcurrentSnapshotError(
-        f"other snapshots of {progress.broker} were first {_MAX_TRIES} times; nothing of this one was kept. Run it "
+        f"other snapshots of {progress.broker} committed first {_MAX_TRIES} times; this one was not stored. Run it "
         "again"
     )
 
@@ -124,7 +124,7 @@ def _known(table: DeltaTable | None, name: str, broker: str) -> list[Row]:
 
 
 def _offset_rows(progress: Progress, known: list[Row]) -> list[Row] | None:
-    """Return the rows to add; None where no kind of the snapshot is newer than what the table has."""
+    """Return the rows to add; None if no kind of the snapshot is newer than the table."""
     last = {row["kind"]: row["as_of"] for row in known if row["topic"] is None}
     newer = {kind: as_of for kind, as_of in progress.taken.items() if kind not in last or as_of > last[kind]}
     if progress.taken and not newer:
@@ -167,7 +167,7 @@ def _offset_row(progress: Progress, as_of: datetime.datetime, position: Position
 
 
 def _subscription_rows(progress: Progress, known: list[Row]) -> list[Row] | None:
-    """Return the rows to add; None where the snapshot is no newer than what the table has of its source."""
+    """Return the rows to add; None if the snapshot is not newer than the table's rows from the same source."""
     as_of = progress.subscribed_as_of
     if as_of is None:
         return []
@@ -196,7 +196,7 @@ def _plain(subscription: Subscription) -> Row:
 
 
 def _values(row: Row) -> Row:
-    """Return what of a row can change."""
+    """Return the columns of a row that can change."""
     return {name: row[name] for name in _SUBSCRIPTION_FIELDS}
 
 

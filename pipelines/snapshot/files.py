@@ -1,8 +1,8 @@
-"""Offsets and filters from the files of a store, while its broker may be writing them.
+"""Reads offsets and filters from the files of a store, while its broker may be writing them.
 
-A broker writes its offsets every five seconds, so a file is true of the moment it was written, not of the moment it is
-read: that moment is the snapshot's time. RocketMQ removes the old file before it renames the new one, and BoltMQ
-writes into the file: a file that is not there, cannot be parsed, or changed while it was read is read again.
+A broker writes its offsets every five seconds, so the time of a snapshot is the time at which the file was written, not
+the time of reading. RocketMQ removes the old file before it renames the new one, and BoltMQ writes into the file. A
+file that is missing, cannot be parsed, or changed while it was read is therefore read again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _DELAYS, _TIMERS, _FILTERS = "config/delayOffset.json", "config/timercheck", "co
 
 
 class _Unreadable:
-    """Collects which files could not be read; see `Problems`."""
+    """Collects the files that could not be read; see `Problems`."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
 
     @property
     def codes(self) -> Collection[str]:
-        """Nothing asks for these here."""
+        """Not used here."""
         return ()
 
     def note(
@@ -47,7 +47,7 @@ class _Unreadable:
         found: str,
         expected: str,
     ) -> None:
-        """Keep what concerns offsets."""
+        """Record problems of files with offsets."""
         if code == "offsets_unreadable":
             self.files[file] = f"expected {expected}, found {found}"
 
@@ -59,11 +59,11 @@ def read_store_progress(
 
     Args:
         store: in a folder of this machine.
-        now: the time; a file cannot be newer.
-        wait: waits so many seconds before a file is read again.
+        now: current time; a file cannot be newer.
+        wait: waits a number of seconds before a file is read again.
 
     Returns:
-        The snapshot; None for a store in an object store, whose offsets were copied at no known time.
+        The snapshot; None for a store in an object store, because the time of its offsets is not known.
     """
     if "://" in store.root:
         return None
@@ -82,7 +82,7 @@ def read_store_progress(
 
 
 def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
-    """Return when each file of progress was written, if it is there."""
+    """Return the time at which each file was written, for files that exist."""
     found = {}
     for name in (*(f"config/{offsets}" for offsets in OFFSETS_FILES), _JMQ_OFFSETS, _DELAYS, _TIMERS, _FILTERS):
         with suppress(OSError):
@@ -92,12 +92,12 @@ def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]
 
 
 def _unmapped(written: dict[str, datetime.datetime]) -> dict[str, datetime.datetime]:
-    """Leave out the file that a broker has mapped: it changes every second, eight bytes at a time."""
+    """Leave out the memory-mapped file, which changes every second, eight bytes at a time."""
     return {name: time for name, time in written.items() if name != _TIMERS}
 
 
 def _has_backup(root: Path, name: str) -> bool:
-    """Return whether a broker keeps an older version of a file: it is between removing and renaming it."""
+    """Return whether an older version of a file exists, so that the broker is between removing and renaming it."""
     return (root / f"{name}.bak").exists()
 
 

@@ -1,6 +1,6 @@
-"""Offsets and subscriptions as a live broker tells them, over the remoting protocol, as mqadmin asks for them.
+"""Queries offsets and subscriptions of a live broker over the remoting protocol, with the requests of mqadmin.
 
-A broker answers with the offsets that it holds in memory, up to five seconds newer than those in its files.
+A broker answers with the offsets in its memory, which are up to five seconds newer than those in its files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from commitlake.schemas.remoting.heartbeats import ConsumerConnection
 from commitlake.schemas.remoting.versions import version_name
 
 _NOBODY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
-"""How brokers say that a group has no client."""
+"""Codes by which brokers say that a group has no client."""
 
 
 def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Progress:
@@ -35,8 +35,8 @@ def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Pro
 
     Args:
         admin: a client.
-        broker_name: the broker's name, as name servers know it.
-        name: the store's name in the lake, if it is another one.
+        broker_name: name of the broker at the name servers.
+        name: name of the store in the lake, if different.
 
     Raises:
         RocketMQError: The broker does not answer, or refuses.
@@ -60,7 +60,7 @@ def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Pro
         source=Source.BROKER,
         taken=taken,
         offsets=offsets,
-        subscribed_as_of=asked_at,  # one time for all of a snapshot: its subscriptions are those of its offsets
+        subscribed_as_of=asked_at,  # one time for the whole snapshot, so that subscriptions match offsets
         subscriptions=subscriptions,
         log_end=parse_int64(runtime.get("commitLogMaxOffset", "")),
         log_start=parse_int64(runtime.get("commitLogMinOffset", "")),
@@ -68,7 +68,7 @@ def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Pro
 
 
 def _runtime(admin: Admin, broker_name: str) -> Mapping[str, str]:
-    """Return what a broker tells of itself; nothing where a broker 4.9 that has just started fails to answer."""
+    """Return the broker's runtime information; empty if a broker 4.9 that has just started fails to answer."""
     try:
         return admin.runtime(broker_name)
     except RefusedError as error:
@@ -78,13 +78,13 @@ def _runtime(admin: Admin, broker_name: str) -> Mapping[str, str]:
 
 
 def _now() -> datetime.datetime:
-    """Return the time in whole ms: the tables have no more."""
+    """Return the time in whole ms, the resolution of the tables."""
     now = datetime.datetime.now(datetime.UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 def _connections(admin: Admin, group: str, broker_name: str) -> ConsumerConnection | None:
-    """Return a group's clients; None where it has none."""
+    """Return a group's clients; None if it has none."""
     try:
         return admin.consumer_connections(group, broker_name)
     except RefusedError as error:

@@ -1,4 +1,4 @@
-"""What a snapshot is: offsets of one store and subscriptions of its groups, each with the time it is true of."""
+"""A snapshot: offsets of one store and subscriptions of its groups, each with its time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class OffsetKind(StrEnum):
-    """Whose offset it is; see `schemas.tables.consumer_offsets`."""
+    """Kind of an offset; see `schemas.tables.consumer_offsets`."""
 
     GROUP = "group"
     DELAY = "delay"
@@ -19,14 +19,14 @@ class OffsetKind(StrEnum):
 
 
 class Source(StrEnum):
-    """Where a snapshot was read."""
+    """Source of a snapshot."""
 
     FILE = "file"
     BROKER = "broker"
 
 
 class Position(NamedTuple):
-    """Whose offset, and in which queue; `group` is empty where the kind has none."""
+    """Owner and queue of an offset; `group` is empty if the kind has none."""
 
     kind: OffsetKind
     group: str
@@ -46,13 +46,13 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a group wants of a topic, and who its clients are.
+    """A group's subscription to a topic, with its clients.
 
     Attributes:
-        expression_type: TAG or SQL92; None where the group does not subscribe any longer.
+        expression_type: TAG or SQL92; None if the group no longer subscribes.
         expression: `*`, tags, or SQL92.
         subscribed_at: ms since 1970.
-        members: clients that are connected; None where the source does not know them.
+        members: connected clients; None if the source does not know them.
     """
 
     expression_type: str | None = None
@@ -76,16 +76,16 @@ class Progress:
     """A snapshot of one store.
 
     Attributes:
-        broker: the store's name in the lake.
-        source: where it was read.
-        taken: for each kind that was read, the time that its offsets are true of.
+        broker: name of the store in the lake.
+        source: source of the snapshot.
+        taken: for each kind that was read, the time of its offsets.
         offsets: the offsets.
-        subscribed_as_of: the time that the subscriptions are true of; None where they were not read.
-        subscriptions: what the groups want.
-        log_end: physical offset where the log ended when the offsets had been read; None where not known.
-        log_start: physical offset where the log began; None where not known.
-        unreadable: sentences about files that are there and could not be read.
-        note: a sentence about what is not there; empty where nothing is missing.
+        subscribed_as_of: time of the subscriptions; None if they were not read.
+        subscriptions: the groups' subscriptions.
+        log_end: physical offset of the log's end after the offsets were read; None if not known.
+        log_start: physical offset of the log's start; None if not known.
+        unreadable: sentences on files that exist but could not be read.
+        note: a sentence on missing files; empty if none are.
     """
 
     broker: str

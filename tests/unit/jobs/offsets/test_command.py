@@ -140,7 +140,7 @@ def test_what_the_archive_lacks_before_the_first_message_is_stated(
     arguments = ["--lake", growing.lake.root, "--group", "any", "--topic", "orders", "--consume-from", at(5)]
     row = rows_of(capsys, *arguments)["orders"]
     assert (row["offset"], row["offset_max"]) == (4, 7)
-    assert row["notes"] == ["offsets 4 to 6 are not in the archive, and may be as new"]
+    assert row["notes"] == ["offsets 4 to 6 are not in the archive and may be as new"]
 
 
 def test_a_topic_that_was_made_again_has_no_earlier_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +154,7 @@ def test_a_topic_that_was_made_again_has_no_earlier_offsets(tmp_path: Path, caps
     lake = ["--lake", growing.lake.root, "--group", "billing"]
     row = rows_of(capsys, *lake, "--at", at(5.5), code=3)["orders"]
     assert row["offset"] is None
-    assert "the topic was deleted and made again after that time" in row["problem"]
+    assert "the topic was deleted and created again after that time" in row["problem"]
     assert lag(["--lake", growing.lake.root, "--group", "nobody"]) == 3  # it has no topic to look at
     for place in (lake, ["--store", str(growing.store), "--group", "billing"]):
         row = rows_of(capsys, *place, "--consume-from", at(2))["orders"]
@@ -189,7 +189,7 @@ def test_the_table_and_the_summary(growing: GrowingLake, capsys: pytest.CaptureF
     [
         (["--group", "biling", "--at", at(AFTER)], 2, "Did you mean 'billing'?"),
         (["--group", "biling", "--consume-from", at(AFTER)], 2, "Did you mean 'billing'?"),
-        (["--group", "billing", "--at", at(1)], 3, "the first snapshot of its groups is of 2023-11-15T00:00:02Z"),
+        (["--group", "billing", "--at", at(1)], 3, "the first snapshot of its groups is from 2023-11-15T00:00:02Z"),
         (["--group", "billing", "--at", at(3), "--topic", "payments"], 3, "had no offset of payments at that time"),
         (["--group", "billing", "--consume-from", at(3), "--topic", "ordes"], 3, "Did you mean 'orders'?"),
         (["--group", "billing", "--at", at(3), "--broker", "broker-b"], 2, "the lake has no store 'broker-b'"),

@@ -28,14 +28,12 @@ def test_each_queue_has_a_command_with_the_address_of_its_broker() -> None:
 
 def test_offset_0_takes_the_whole_topic_to_its_beginning_and_the_other_queues_back() -> None:
     assert commands({A0: 0, A1: 7}, {A0: 9, A1: 9}, {B0: 3}) == [
-        "# orders: all queues to their beginning first, as mqadmin cannot set one queue to 0",
+        "# orders: set all queues to their beginning first, because mqadmin cannot set one queue to 0",
         f"{BASE} 0",
         f"{BASE} now -b 10.0.0.1:10911 -q 1 -o 7",
         f"{BASE} now -b 10.0.0.2:10911 -q 0 -o 3",
     ]
-    assert commands({A0: 0}, {A0: None}, {B0: None})[-1] == (
-        "# queue 0 of b had no offset: it gets that of its beginning"
-    )
+    assert commands({A0: 0}, {A0: None}, {B0: None})[-1] == ("# queue 0 of b had no offset: it gets offset 0")
 
 
 def test_a_queue_that_is_at_0_already_needs_no_command() -> None:
