@@ -60,7 +60,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = job_parser("maintain", DESCRIPTION, EXAMPLES)
     add_place_arguments(parser)
     parser.add_argument("--keep", action="append", default=[], type=_parse_keep, metavar="TABLE=TIME",
-                        help="drop what is older, by date: messages=400d, bodies=30d; else all is kept")  # fmt: skip
+                        help="drop what is older, by date: messages=400d, bodies=30d; else all is kept, but for "
+                        "replay_rows, the copies of what replays sent: 30d from a replay's end. Given, it also drops "
+                        "those of replays that have stopped, and that nobody has resumed for so long")  # fmt: skip
     parser.add_argument("--vacuum-after", type=parse_duration, default="7d", metavar="TIME",
                         help="delete files that no version names, from this age on (default: 7d)")  # fmt: skip
     parser.add_argument("--target-mib", type=int, default=128, metavar="N",

@@ -7,7 +7,7 @@ pack that is gone sooner than it should be; and VACUUM comes behind what takes f
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -34,11 +34,14 @@ from commitlake.pipelines.maintenance.expiry import (
 from commitlake.pipelines.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
 from commitlake.pipelines.maintenance.orphans import find_orphans
 from commitlake.pipelines.maintenance.table_files import read_table_files
+from commitlake.pipelines.replay.expiry import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.joining import join_sorted
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 BODIES = "bodies"
+COPIES = "replay_rows"
+"""The table whose rows are dropped by replay, and not by date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Plan:
 
     Attributes:
         lake: where the tables lie.
-        keep: how long rows of a table, or `bodies`, are kept; what is not in it is kept for ever.
+        keep: how long rows of a table, or `bodies`, are kept; what is not in it is kept for ever, but for `COPIES`.
         retention: what no version names any more, or none yet, is left alone as long.
         target_bytes: size of a merged file.
         dry_run: only tell.
@@ -120,11 +123,10 @@ def care_for_tables(plan: Plan) -> Iterator[TableCare]:
             before = measure(read_table_files(delta_table(uri)))
         except TableNotFoundError:
             continue
-        expired = _expire(plan, table, uri)
+        expired, notes = _drop_copies(plan) if table == COPIES else (_expire(plan, table, uri), [])
         compaction = _compact(plan, table, uri, sort_columns)
-        notes = (
-            [f"{compaction.unsorted} files are in another order and stay as they are"] if compaction.unsorted else []
-        )
+        if compaction.unsorted:
+            notes.append(f"{compaction.unsorted} files are in another order and stay as they are")
         garbage = Garbage()
         if unfinished and table in FOLLOWING:
             notes.append("not vacuumed: a stopped archive run has files for it; 'commitlake archive' finishes that run")
@@ -137,6 +139,31 @@ def care_for_tables(plan: Plan) -> Iterator[TableCare]:
         yield TableCare(
             table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)
         )
+
+
+def _drop_copies(plan: Plan) -> tuple[Expired, list[str]]:
+    """Drop the rows of `replay_rows` that no replay needs any more.
+
+    Returns:
+        What was dropped, and what is kept for a reason that somebody should know.
+    """
+    keep = plan.keep.get(COPIES, DEFAULT_KEEP)
+    found = find_old_copies(plan.lake, plan.now, keep, plan.retention, drops_resumable=COPIES in plan.keep)
+    if not plan.dry_run:
+        drop_copies(plan.lake, found)
+    notes = []
+    if found.unknown:
+        notes.append(f"rows of {_named(found.unknown)} are kept: the table 'replays' does not tell what became of it")
+    if found.resumable:
+        notes.append(
+            f"rows of {_named(found.resumable)} are kept, as it can be resumed: --keep {COPIES}=TIME drops them, too"
+        )
+    return Expired(len(found.files), found.bytes, found.rows), notes
+
+
+def _named(replays: Sequence[str]) -> str:
+    more = f" and {len(replays) - 1:,} more" if len(replays) > 1 else ""
+    return f"the replay {replays[0]}{more}"
 
 
 def _expire(plan: Plan, table: str, uri: str) -> Expired:

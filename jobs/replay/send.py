@@ -34,7 +34,15 @@ from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.changes import Changes
 from commitlake.pipelines.replay.changing import write_copied
 from commitlake.pipelines.replay.consumed import Places, count_consumed, live_offsets
-from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, add_event, check_is_free, read_state
+from commitlake.pipelines.replay.ledger import (
+    Counts,
+    Ledger,
+    ReplayState,
+    add_event,
+    check_has_copies,
+    check_is_free,
+    read_state,
+)
 from commitlake.pipelines.replay.others import OtherReplay, announce, check_unfinished, find_others
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
@@ -209,6 +217,7 @@ def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         raise JobError(f"the replay {plan.replay_id} was withdrawn: {state.detail}")
     if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
+    check_has_copies(state)
     check_is_free(state, Ledger(lake, plan.replay_id).last_written())
     if arguments.rate is not None:  # what was asked for before does not count any longer
         add_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate)

@@ -12,7 +12,7 @@ from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.target import target_client
-from commitlake.pipelines.replay.ledger import Ledger, add_event, read_state
+from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
 from commitlake.pipelines.replay.planned import PlannedMessages, open_planned
 from commitlake.pipelines.replay.verifying import Difference, Verification, verify_replay
 from commitlake.schemas.errors import ExitCode
@@ -21,7 +21,9 @@ from commitlake.schemas.tables.replays import ReplayEvent
 
 def verify(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Compare what a replay has sent with the lake."""
-    plan = read_state(lake, arguments.replay_id).plan
+    state = read_state(lake, arguments.replay_id)
+    check_has_copies(state)
+    plan = state.plan
     messages = open_planned(lake, plan, open_store(bodies_of(arguments, lake)))
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
         return verify_sent(arguments, lake, messages, client.puller)

@@ -20,6 +20,7 @@
     ledger        the tables replays and replay_messages
     verifying     reads sent messages back and compares them
     run           sends a plan, part by part
+    expiry        drops copies in replay_rows that nobody needs any more
     outcomes      state of the messages in a consumer group
 
 A part's messages are sent, and then its rows are added to `replay_messages` in one commit, which fails if another

@@ -65,6 +65,8 @@ class ReplayState:
         rate: the last requested limit, in messages per second; None if none was requested.
         wants_stop: True if somebody has requested a stop since it last began to send.
         detail: detail of the newest event.
+        last_at: time of the newest event of any kind.
+        copies_dropped_at: time at which its rows of `replay_rows` were dropped; None if they were not.
     """
 
     plan: ReplayPlan
@@ -74,9 +76,11 @@ class ReplayState:
     rate: float | None
     wants_stop: bool
     detail: str | None
+    last_at: datetime.datetime
+    copies_dropped_at: datetime.datetime | None = None
 
 
-_NOT_STATES = (ReplayEvent.THROTTLED, ReplayEvent.STOPPING, ReplayEvent.VERIFIED)
+_NOT_STATES = (ReplayEvent.THROTTLED, ReplayEvent.STOPPING, ReplayEvent.VERIFIED, ReplayEvent.COPIES_DROPPED)
 
 
 def add_event(
@@ -171,7 +175,9 @@ def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
         owner=started[-1]["owner"] if started else None,
         rate=rates[-1] if rates else None,
         wants_stop=bool(stops) and (not started or stops[-1]["at"] >= started[-1]["at"]),
-        detail=rows[-1]["detail"],
+        detail=[row["detail"] for row in rows if row["event"] != ReplayEvent.COPIES_DROPPED][-1],
+        last_at=rows[-1]["at"],
+        copies_dropped_at=next((row["at"] for row in rows if row["event"] == ReplayEvent.COPIES_DROPPED), None),
     )
 
 
@@ -290,6 +296,19 @@ class Ledger:
             return None
         found: datetime.datetime | None = pc.max(rows.column("at")).as_py()
         return found
+
+
+def check_has_copies(state: ReplayState) -> None:
+    """Refuse a replay whose messages were copied into `replay_rows`, and dropped there since.
+
+    Raises:
+        ReplayError: if they were.
+    """
+    if state.copies_dropped_at is not None:
+        raise ReplayError(
+            f"'commitlake maintain' has dropped the copies of the messages of the replay {state.plan.replay_id} on "
+            f"{state.copies_dropped_at:%Y-%m-%d}: there is nothing to send, or to compare the target with"
+        )
 
 
 def check_is_free(state: ReplayState, last_written: datetime.datetime | None) -> None:

@@ -14,9 +14,8 @@ from commitlake.pipelines.replay.errors import OtherReplayError, ReplayError
 from commitlake.pipelines.replay.ledger import ReplayState, add_event, read_states
 from commitlake.pipelines.replay.parts import part_condition
 from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
-from commitlake.schemas.tables.replays import ReplayEvent
+from commitlake.schemas.tables.replays import ENDED, ReplayEvent
 
-_ENDED = frozenset({ReplayEvent.FINISHED, ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN})
 _MAX_ENDED = 5
 """Number of ended replays that are examined, the newest first. Each costs a query."""
 
@@ -36,7 +35,7 @@ class OtherReplay(NamedTuple):
     @property
     def is_unfinished(self) -> bool:
         """True if it may have sent more than the ledger has, or may still send."""
-        return self.state.event not in _ENDED
+        return self.state.event not in ENDED
 
 
 def find_others(lake: LakePaths, plan: ReplayPlan, table: DeltaTable) -> list[OtherReplay]:
@@ -60,10 +59,10 @@ def find_others(lake: LakePaths, plan: ReplayPlan, table: DeltaTable) -> list[Ot
         other = state.plan
         if name == plan.replay_id or state.event is ReplayEvent.WITHDRAWN or not _may_share(plan, other):
             continue
-        ended += state.event in _ENDED
-        if state.event in _ENDED and ended > _MAX_ENDED:
+        ended += state.event in ENDED
+        if state.event in ENDED and ended > _MAX_ENDED:
             continue
-        if count := _count_shared(lake, plan, table, other):
+        if count := _count_shared(lake, plan, table, state):
             found.append(OtherReplay(state, min(count, other.wanted)))
     return found[::-1]
 
@@ -141,19 +140,23 @@ def _extents(plan: ReplayPlan) -> dict[str, LogRange]:
     return found
 
 
-def _count_shared(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, other: ReplayPlan) -> int:
-    """Return the number of messages that two plans share."""
+def _count_shared(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, state: ReplayState) -> int:
+    """Return the number of messages that two plans share; of dropped copies, the number of those that were sent."""
+    other = state.plan
     # If the archive has grown since the other replay was planned, it has messages beyond that plan's ranges.
     shared = part_condition(sorted(_shared_ranges(plan, other)))
     mine = f"({plan.selection}) AND {shared}"
     if other.selection:
         sql = f"SELECT count(*) AS messages FROM messages WHERE {mine} AND ({other.selection})"
         return int(run_sql(table, "messages", sql).read_all().column("messages")[0].as_py())
+    theirs = f"replay_id = {text_literal(other.replay_id)}"
+    name = "replay_messages"
+    if state.copies_dropped_at is None:
+        name, theirs = "replay_rows", f"{theirs} AND is_changed"
     sql = (
         f"SELECT count(*) AS messages FROM (SELECT broker, physical_offset FROM messages WHERE {mine}) AS mine "
-        "JOIN (SELECT broker AS log, physical_offset AS place FROM replay_rows "
-        f"WHERE replay_id = {text_literal(other.replay_id)} AND is_changed) AS theirs "
+        f"JOIN (SELECT broker AS log, physical_offset AS place FROM {name} WHERE {theirs}) AS theirs "
         "ON mine.broker = theirs.log AND mine.physical_offset = theirs.place"
     )
-    tables = {"messages": table, "replay_rows": open_table(lake, "replay_rows")}
+    tables = {"messages": table, name: open_table(lake, name)}
     return int(run_sql_over(tables, sql).read_all().column("messages")[0].as_py())

@@ -2,7 +2,7 @@
 
 A replay with `--transform` or `--mask`, or of a store or live topics, writes all of them before it sends the first one,
 so that a replay that goes on after a crash sends the same. While a function changes them, the table also has the rows
-as they were.
+as they were. `maintain` drops the rows of a replay 30 days after its end, see `pipelines.replay.expiry`.
 
 Key: (`replay_id`, `is_changed`, `broker`, `physical_offset`).
 """

@@ -12,6 +12,8 @@ The first row of a replay holds its plan, which never changes. Its state is that
     finished     all of its messages have an outcome in `replay_messages`
     verified     the target was read back: `detail` has what was found
     undone       offsets were set so that groups step over what it sent: `detail` has them
+    copies_dropped
+                 its rows of `replay_rows` are dropped: it can be neither resumed nor verified any more
     withdrawn    another replay of the same messages was planned at the same time: it has sent nothing, and will not
 
 Key: (`replay_id`, `at`, `event`).
@@ -39,6 +41,11 @@ class ReplayEvent(StrEnum):
     VERIFIED = "verified"
     UNDONE = "undone"
     WITHDRAWN = "withdrawn"
+    COPIES_DROPPED = "copies_dropped"
+
+
+ENDED = frozenset({ReplayEvent.FINISHED, ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN})
+"""States of a replay that sends nothing any more."""
 
 
 REPLAYS = StructType(
@@ -46,7 +53,7 @@ REPLAYS = StructType(
         column("replay_id", StringType(), "id of the replay, which each sent message has in the property REPLAY_ID"),
         column("at", TimestampType(), "time of the event, UTC, by the clock of the host that wrote the row"),
         column("event", StringType(), "planned, started, throttled, stopping, stopped, failed, finished, verified, "
-                                      "undone or withdrawn"),
+                                      "undone, withdrawn or copies_dropped"),
         column("owner", StringType(), "host, process id and start of the process that wrote the row"),
         column("plan", StringType(), "JSON, in the row 'planned': messages, target, and the target's end offsets"),
         column("rate", DoubleType(), "in a row 'throttled': messages per second; 0 for no limit"),

@@ -22,11 +22,14 @@ from commitlake.connectors.lake.committer import commit_messages
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.jobs.maintain import command as maintain
+from commitlake.jobs.maintain import work
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.tables.replays import ReplayEvent
+from tests.support.copied_replays import COPIES, add_copied_replay, add_copies
 from tests.support.lakes import FIRST_DATE, GrowingLake, data_files, rows_of, shop_messages
 
 DAY_SECONDS = 86_400
@@ -103,6 +106,34 @@ def test_bodies_go_before_rows_do(growing: GrowingLake, capsys: pytest.CaptureFi
     assert not list(Path(growing.lake.bodies).rglob("*.zst"))
     assert len(rows_of(growing.lake.messages)) == 200
     assert len(rows_of(growing.lake.archive_runs)) == 4
+
+
+def test_copies_that_replays_have_sent_go_by_replay(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    add_copied_replay(growing.lake, "ended", ReplayEvent.STARTED, ReplayEvent.FINISHED)
+    add_copied_replay(growing.lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
+    code, told = run(capsys, growing)
+    assert (code, len(rows_of(growing.lake.replay_rows))) == (ExitCode.OK, 2 * COPIES)  # they are young
+    code, told = run(capsys, growing, "--keep", "replay_rows=0s", "--dry-run")
+    assert f"  too old: {2 * COPIES} rows in 1 files (" in told
+    assert len(rows_of(growing.lake.replay_rows)) == 2 * COPIES
+    code, told = run(capsys, growing, "--keep", "replay_rows=0s")
+    assert (code, rows_of(growing.lake.replay_rows)) == (ExitCode.OK, [])
+    assert f"  too old: {2 * COPIES} rows in 1 files (" in told
+
+
+def test_copies_are_kept_where_a_replay_needs_them_or_nothing_is_known_of_it(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "DEFAULT_KEEP", datetime.timedelta(0))
+    add_copied_replay(growing.lake, "ended", ReplayEvent.STARTED, ReplayEvent.FINISHED)
+    for name in ("left", "left2"):
+        add_copied_replay(growing.lake, name, ReplayEvent.STARTED, ReplayEvent.STOPPED)
+    add_copies(growing.lake, "stranger")
+    code, told = run(capsys, growing)
+    assert {row["replay_id"] for row in rows_of(growing.lake.replay_rows)} == {"left", "left2", "stranger"}
+    assert code == ExitCode.OK
+    assert "rows of the replay left and 1 more are kept, as it can be resumed: --keep replay_rows=TIME" in told
+    assert "rows of the replay stranger are kept: the table 'replays' does not tell what became of it" in told
 
 
 def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:

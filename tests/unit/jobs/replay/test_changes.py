@@ -11,7 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from commitlake.jobs.maintain.command import main as maintain
 from commitlake.jobs.replay.command import main
+from commitlake.pipelines.replay.ledger import Ledger
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from tests.support.replays import ReplayWorld
 
@@ -196,3 +198,40 @@ def test_compressed_messages_are_masked_as_text_and_sent_compressed(world: Repla
     (message,) = sent(other).values()
     assert message.sys_flag & 1
     assert json.loads(zlib.decompress(message.body)) == {"name": "A.", "text": "x" * 8000}
+
+
+def test_a_replay_whose_copies_are_dropped_says_so(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    choice = [*CHOICE, "--mask", "body=text:gone"]
+    assert world.replay(*choice, "--verify") == 0
+    replay_id = world.replay_id()
+    assert maintain(["--lake", world.lake.root, "--keep", "replay_rows=0s", "--quiet"]) == 0
+    assert changed_rows(world) == []
+    capsys.readouterr()
+    assert world.act("verify", replay_id) == 2
+    assert f"has dropped the copies of the messages of the replay {replay_id}" in capsys.readouterr().err
+    assert world.act("list", "--json") == 0
+    (told,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert told["state"] == "finished"
+    assert "all are as they were sent" in told["detail"]
+    place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
+    assert main([*place, *CHOICE, "--dry-run"]) == 0
+    assert f"80 of these messages are of the replay {replay_id}" in capsys.readouterr().err
+    assert world.act("undo", replay_id) == 0
+
+
+def test_a_replay_without_its_copies_is_not_resumed(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lose_the_ledger(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "add", lose_the_ledger)
+        assert world.replay(*CHOICE, "--mask", "body=text:gone") == 1
+    replay_id = world.replay_id()
+    assert maintain(["--lake", world.lake.root, "--quiet"]) == 0
+    assert len(changed_rows(world)) == 80
+    assert maintain(["--lake", world.lake.root, "--keep", "replay_rows=0s", "--quiet"]) == 0
+    capsys.readouterr()
+    assert world.act("resume", replay_id) == 2
+    assert "there is nothing to send, or to compare the target with" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""Copies of messages that replays have sent are dropped when nobody needs them, and not before."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.expiry import OldCopies, drop_copies, find_old_copies
+from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
+from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES
+from commitlake.schemas.tables.replays import ReplayEvent
+from tests.support.copied_replays import COPIES, add_copied_replay, add_copies
+from tests.support.lakes import data_files
+
+NOW = datetime.datetime.now(datetime.UTC)
+LATER = NOW + datetime.timedelta(days=31)
+KEEP = datetime.timedelta(days=30)
+WEEK = datetime.timedelta(days=7)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakePaths:
+    """A lake without messages."""
+    made = LakePaths(str(tmp_path / "lake"))
+    open_for_append(made.messages)
+    return made
+
+
+def copies(lake: LakePaths) -> dict[str, int]:
+    """How many rows each replay has."""
+    return dict(Counter(DeltaTable(lake.replay_rows).to_pyarrow_table().column("replay_id").to_pylist()))
+
+
+def find(lake: LakePaths, now: datetime.datetime = LATER, *, drops_resumable: bool = False) -> OldCopies:
+    return find_old_copies(lake, now, KEEP, WEEK, drops_resumable=drops_resumable)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (ReplayEvent.STARTED, ReplayEvent.FINISHED),
+        (ReplayEvent.STARTED, ReplayEvent.FINISHED, ReplayEvent.VERIFIED),
+        (ReplayEvent.STARTED, ReplayEvent.STOPPED, ReplayEvent.UNDONE),
+        (ReplayEvent.WITHDRAWN,),
+    ],
+)
+def test_copies_of_a_replay_that_ended_long_ago_are_dropped(lake: LakePaths, events: tuple[ReplayEvent, ...]) -> None:
+    add_copied_replay(lake, "ended", *events)
+    assert find(lake, NOW + KEEP - WEEK) == OldCopies()
+    found = find(lake)
+    assert (found.replays, found.rows, found.resumable) == (("ended",), COPIES, ())
+    assert found.bytes > 0
+    before = read_state(lake, "ended")
+    drop_copies(lake, found)
+    assert copies(lake) == {}
+    state = read_state(lake, "ended")
+    assert (state.event, state.detail) == (before.event, before.detail)
+    with pytest.raises(ReplayError, match="has dropped the copies of the messages of the replay ended on 20"):
+        check_has_copies(state)
+    assert find(lake) == OldCopies()
+
+
+@pytest.mark.parametrize("event", [ReplayEvent.STOPPED, ReplayEvent.FAILED])
+def test_copies_of_a_replay_that_can_be_resumed_are_dropped_only_where_somebody_asks(
+    lake: LakePaths, event: ReplayEvent
+) -> None:
+    add_copied_replay(lake, "left", ReplayEvent.STARTED, event)
+    found = find(lake)
+    assert (found.replays, found.files, found.resumable) == ((), (), ("left",))
+    assert find(lake, NOW, drops_resumable=True) == OldCopies()
+    found = find(lake, drops_resumable=True)
+    assert found.replays == ("left",)
+    drop_copies(lake, found)
+    assert copies(lake) == {}
+
+
+def test_copies_of_a_replay_that_a_process_sends_are_kept(lake: LakePaths) -> None:
+    add_copied_replay(lake, "sending", ReplayEvent.STARTED)  # by this process
+    found = find(lake, drops_resumable=True)
+    assert (found.replays, found.resumable) == ((), ("sending",))
+
+
+def test_copies_of_a_replay_that_was_killed_before_its_plan_was_written_are_dropped(lake: LakePaths) -> None:
+    killed, begins = f"{NOW - WEEK * 2:%Y%m%d-%H%M%S}-5f2a1c", f"{NOW:%Y%m%d-%H%M%S}-5f2a1d"
+    for name in (killed, begins, "20269999-999999-5f2a1c", "unknown"):
+        add_copies(lake, name)
+    found = find(lake, NOW)
+    assert found.replays == (killed,)
+    assert found.unknown == ("20269999-999999-5f2a1c", "unknown")
+    drop_copies(lake, found)
+    assert set(copies(lake)) == {begins, "20269999-999999-5f2a1c", "unknown"}
+
+
+def test_a_replay_that_the_ledger_cannot_tell_keeps_its_copies(lake: LakePaths) -> None:
+    add_copied_replay(lake, "ended", ReplayEvent.FINISHED)
+    add_copied_replay(lake, "damaged", ReplayEvent.FINISHED)
+    DeltaTable(lake.replays).update({"plan": "'{'"}, predicate="replay_id = 'damaged' AND plan IS NOT NULL")
+    found = find(lake, drops_resumable=True)
+    assert (found.replays, found.unknown) == (("ended",), ("damaged",))
+
+
+def test_a_file_of_several_replays_is_written_again_without_those_that_are_dropped(lake: LakePaths) -> None:
+    for name in ("first", "second", "third"):
+        add_copied_replay(lake, name, ReplayEvent.STARTED, ReplayEvent.FINISHED)
+    compact(lake.replay_rows, plan_compaction(lake.replay_rows, 1 << 20), (), lambda _: None)
+    assert len(data_files(lake.replay_rows)) == 1
+    add_copied_replay(lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
+    add_event(lake, "second", ReplayEvent.STARTED)
+    drop_copies(lake, find(lake))
+    assert copies(lake) == {"second": COPIES, "left": COPIES}
+    kept = DeltaTable(lake.replay_rows).to_pyarrow_table().to_pylist()
+    assert {row["body"] for row in kept} == {b"text"}
+
+
+def test_what_was_announced_and_not_done_is_done_by_the_next_run(lake: LakePaths) -> None:
+    add_copied_replay(lake, "ended", ReplayEvent.FINISHED)
+    add_event(lake, "ended", ReplayEvent.COPIES_DROPPED)
+    found = find(lake, NOW)
+    assert found.replays == ("ended",)
+    before = DeltaTable(lake.replays).to_pyarrow_table().num_rows
+    drop_copies(lake, found)
+    assert copies(lake) == {}
+    assert DeltaTable(lake.replays).to_pyarrow_table().num_rows == before
+
+
+def test_a_lake_without_copies_has_none_that_are_old(lake: LakePaths) -> None:
+    assert find(lake) == OldCopies()
+    drop_copies(lake, OldCopies())
+    assert not Path(lake.replays).exists()
+
+
+def test_a_replay_whose_last_outcome_is_young_is_not_left(lake: LakePaths) -> None:
+    add_copied_replay(lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
+    ledger = Ledger(lake, "left")
+    ledger.claim()
+    row = {"replay_id": "left", "part": 0, "broker": "broker-a", "physical_offset": 0, "sent_at": LATER}
+    ledger.add(pa.Table.from_pylist([row], to_arrow_schema(REPLAY_MESSAGES, timezone="UTC")))
+    assert find(lake, drops_resumable=True).resumable == ("left",)
