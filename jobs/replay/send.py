@@ -33,7 +33,7 @@ from commitlake.jobs.replay.verify import verify_sent
 from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.changes import Changes
 from commitlake.pipelines.replay.changing import write_copied
-from commitlake.pipelines.replay.consumed import Places, count_consumed, live_offsets
+from commitlake.pipelines.replay.consumed import ChosenMessages, Places, live_offsets
 from commitlake.pipelines.replay.ledger import (
     Counts,
     Ledger,
@@ -316,6 +316,7 @@ def _show_target(
     lines = [f"into {topic}: {queues} queues" for topic, queues in topics.items()]
     brokers = sorted({queue.broker for queue in choice})
     known = source.offsets(brokers)
+    chosen = ChosenMessages(source.table, plan.condition, choice)
     for topic in topics:
         try:
             groups = admin.groups_of_topic(topic)
@@ -326,17 +327,23 @@ def _show_target(
             places, by = known.get(group), "it"
             if places is None:
                 places, by = _offsets_in_target(admin, group, brokers), "by its offsets in the target, it"
-            text = "; what it has consumed of these messages is not known"
-            if places:
-                consumed = count_consumed(source.table, plan.condition, choice, places)
-                text = f"; {by} has consumed {consumed:,} of these messages before"
-            lines.append(f"{group} consumes {topic}, and gets them{text}")
+            lines.append(f"{group} consumes {topic}, and gets them; {_consumed(chosen, places, by)}")
         if not groups:
             lines.append(f"no group that the target knows consumes {topic}")
     if plan.limit and plan.limit < plan.messages:
         lines.append(f"only the first {plan.limit:,} are sent")
     lines.append(_time_needed(arguments, plan, choice))
     print("\n".join(lines), file=sys.stderr)
+
+
+def _consumed(chosen: ChosenMessages, places: Places, by: str) -> str:
+    """Return what is known of the messages that a group has consumed."""
+    if not places:
+        return "what it has consumed of these messages is not known"
+    consumed = chosen.consumed(places)
+    verb = "received" if chosen.has_failed else "consumed"  # the group of a dead letter has failed on it
+    text = f"{by} has {verb} {consumed.messages:,} of these messages before"
+    return text + (f", and of {consumed.unknown:,} others it is not known" if consumed.unknown else "")
 
 
 def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Places:

@@ -1,12 +1,20 @@
-"""Counts the chosen messages that consumer groups have consumed, by the offsets in the lake."""
+"""Counts the chosen messages that consumer groups have consumed, by the offsets in the lake.
+
+A retry or a dead letter is in a topic of one group's own. Whether another group has consumed the message follows from
+the record that the group failed on first, in the message's own topic: ORIGIN_MESSAGE_ID is its id.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
@@ -15,6 +23,9 @@ from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.planning import QueueChoice
 from commitlake.pipelines.snapshot.progress import OffsetKind
+from commitlake.schemas.layouts.rocketmq.origins import FAILED_KINDS
+from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 
 Places = dict[tuple[str, str, int], int]
 """Queue offsets by store, topic and queue."""
@@ -74,27 +85,76 @@ def offsets_of(lake: LakePaths, group: str, brokers: Sequence[str], at: datetime
     return groups[group]
 
 
-def count_consumed(
-    table: DeltaTable, condition: str, choice: Sequence[QueueChoice], offsets: Mapping[tuple[str, str, int], int]
-) -> int:
-    """Return the number of chosen messages before a group's offsets.
+class Consumed(NamedTuple):
+    """Number of chosen messages that a consumer group has consumed.
+
+    Attributes:
+        messages: messages before its offsets; retries and dead letters count if their first record is before them.
+        unknown: retries and dead letters whose first record the table does not have.
+    """
+
+    messages: int
+    unknown: int = 0
+
+
+class ChosenMessages:
+    """Messages that are chosen, to be compared with the offsets of consumer groups.
 
     Args:
         table: `messages`.
-        condition: condition of the chosen messages.
-        choice: the chosen messages by queue.
-        offsets: offsets of the group.
+        condition: What is chosen.
+        choice: The same, by queue.
     """
-    consumed = 0
-    for queue in choice:
+
+    def __init__(self, table: DeltaTable, condition: str, choice: Sequence[QueueChoice]) -> None:
+        self._table, self._condition = table, condition
+        self._failed = [queue for queue in choice if kind_of(queue.topic) in FAILED_KINDS]
+        self._others = [queue for queue in choice if kind_of(queue.topic) not in FAILED_KINDS]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether retries or dead letters are among them."""
+        return bool(self._failed)
+
+    def consumed(self, offsets: Mapping[tuple[str, str, int], int]) -> Consumed:
+        """Return how many of them stand before a group's offsets.
+
+        Raises:
+            QueryError: if the table cannot be read.
+        """
+        messages = sum(self._before(queue, offsets) for queue in self._others)
+        if not self._failed:
+            return Consumed(messages)
+        unknown = sum(queue.messages for queue in self._failed)
+        for *place, numbers in self._first_records:
+            unknown -= len(numbers)
+            messages += int((numbers < offsets.get((place[0], place[1], place[2]), 0)).sum())
+        return Consumed(messages, unknown)
+
+    def _before(self, queue: QueueChoice, offsets: Mapping[tuple[str, str, int], int]) -> int:
         offset = offsets.get((queue.broker, queue.topic, queue.queue_id), 0)
         if offset > queue.last_offset:
-            consumed += queue.messages
-        elif offset > queue.first_offset:
-            sql = (
-                f"SELECT count(*) AS messages FROM messages WHERE {condition} "
-                f"AND broker = {text_literal(queue.broker)} AND topic = {text_literal(queue.topic)} "
-                f"AND queue_id = {queue.queue_id} AND queue_offset < {offset}"
-            )
-            consumed += run_sql(table, "messages", sql).read_all().column("messages")[0].as_py()
-    return consumed
+            return queue.messages
+        if offset <= queue.first_offset:
+            return 0
+        sql = (
+            f"SELECT count(*) AS messages FROM messages WHERE {self._condition} "
+            f"AND broker = {text_literal(queue.broker)} AND topic = {text_literal(queue.topic)} "
+            f"AND queue_id = {queue.queue_id} AND queue_offset < {offset}"
+        )
+        return int(run_sql(self._table, "messages", sql).read_all().column("messages")[0].as_py())
+
+    @cached_property
+    def _first_records(self) -> list[tuple[str, str, int, Array]]:
+        """Store, topic and queue of the records that a group failed on first, and their queue offsets."""
+        kinds = ", ".join(text_literal(kind) for kind in sorted(FAILED_KINDS))
+        sql = (
+            "SELECT first.broker AS broker, topic, queue_id, array_agg(queue_offset) AS offsets FROM "
+            f"(SELECT broker, properties[{text_literal(ORIGIN_MESSAGE_ID)}] AS first_id FROM messages "
+            f"WHERE {self._condition} AND kind IN ({kinds})) AS failed JOIN "
+            "(SELECT broker, msg_id, topic, queue_id, queue_offset FROM messages "
+            f"WHERE kind = {text_literal(Kind.NORMAL)}) AS first "
+            "ON failed.broker = first.broker AND failed.first_id = first.msg_id GROUP BY 1, 2, 3"
+        )
+        rows = run_sql(self._table, "messages", sql).read_all().to_pylist()
+        return [(row["broker"], row["topic"], row["queue_id"], np.array(row["offsets"], np.int64)) for row in rows]

@@ -1,0 +1,65 @@
+"""How many of the chosen messages a group has consumed, where they are dead letters, too."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors.lake.reader import open_table
+from commitlake.pipelines.replay.consumed import ChosenMessages, Consumed
+from commitlake.pipelines.replay.planning import count_choice
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of, shop_messages
+from tests.support.logs import new_message
+
+TOPIC = "topic-00"
+LETTERS = "%DLQ%billing"
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """Ten messages of a topic in their queues, of which a group has given up three, and a message that is not there."""
+    growing = GrowingLake(tmp_path_factory.mktemp("lake"))
+    growing.write(shop_messages(10, topics=1))
+    growing.archive()
+    rows = sorted(rows_of(growing.lake.messages), key=lambda row: row["physical_offset"])
+    first_ids = [*(rows[number]["msg_id"] for number in (0, 4, 8)), "7F00000100002A9F00000000000FFFFF"]
+    growing.write(
+        new_message(
+            number,
+            topic=LETTERS,
+            queue_id=0,
+            born_timestamp=MIDNIGHT_MS + number,
+            properties=(("RETRY_TOPIC", TOPIC), ("ORIGIN_MESSAGE_ID", first_id)),
+        )
+        for number, first_id in enumerate(first_ids)
+    )
+    growing.archive()
+    return growing
+
+
+def chosen(growing: GrowingLake, topic: str) -> ChosenMessages:
+    """All messages of a topic."""
+    table, condition = open_table(growing.lake, "messages"), f"topic = '{topic}'"
+    return ChosenMessages(table, condition, count_choice(table, condition))
+
+
+def test_messages_before_the_offsets_are_consumed(growing: GrowingLake) -> None:
+    rows = [row for row in rows_of(growing.lake.messages) if row["topic"] == TOPIC]
+    ends = {("broker-a", TOPIC, row["queue_id"]): 1 for row in rows}
+    messages = chosen(growing, TOPIC)
+    assert not messages.has_failed
+    assert messages.consumed(ends) == Consumed(len(ends))
+    assert messages.consumed(dict.fromkeys(ends, 100)) == Consumed(10)
+    assert messages.consumed({}) == Consumed(0)
+
+
+def test_a_dead_letter_is_consumed_where_its_first_record_is(growing: GrowingLake) -> None:
+    messages = chosen(growing, LETTERS)
+    rows = sorted(rows_of(growing.lake.messages), key=lambda row: row["physical_offset"])
+    given_up = [rows[number] for number in (0, 4, 8)]
+    assert messages.has_failed
+    everywhere = {("broker-a", TOPIC, queue): 100 for queue in range(8)}
+    assert messages.consumed(everywhere) == Consumed(3, unknown=1)
+    before_last = everywhere | {("broker-a", TOPIC, given_up[-1]["queue_id"]): given_up[-1]["queue_offset"]}
+    assert messages.consumed(before_last) == Consumed(2, unknown=1)
+    assert messages.consumed({("broker-a", LETTERS, 0): 100}) == Consumed(0, unknown=1)
+    assert messages.consumed({("broker-b", TOPIC, queue): 100 for queue in range(8)}) == Consumed(0, unknown=1)
