@@ -75,15 +75,10 @@ def write_csv(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
     writer.writerow(columns)
     count = 0
     for row in chain(first, remaining):
-        writer.writerow([_cell(row.get(name)) for name in columns])
+        cells = map(row.get, columns)
+        writer.writerow([_to_json(cell) if isinstance(cell, dict | list) else cell for cell in cells])
         count += 1
     return count
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, dict | list):
-        return _to_json(value)
-    return value
 
 
 def write_table(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:

@@ -57,15 +57,18 @@ def bounded_text(bounds: Bounds, text: Callable[[float], str]) -> str:
 
 def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
     """Yield rows for programs."""
+    times: dict[datetime.datetime, str] = {}  # few, and each of many rows
     for row in rows:
         judged = row.judged
+        if row.as_of not in times:
+            times[row.as_of] = iso_text(row.as_of, "milliseconds")
         yield {
             "broker": row.broker,
             "kind": row.kind,
             "group": row.group or None,
             "topic": row.topic,
             "queue_id": row.queue_id,
-            "as_of": iso_text(row.as_of, "milliseconds"),
+            "as_of": times[row.as_of],
             "offset_min": row.offset.low,
             "offset_max": row.offset.high,
             "end": row.end,

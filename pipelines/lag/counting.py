@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +32,7 @@ class Queue(NamedTuple):
     queue_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(NamedTuple):
     """An offset in a queue, from which wanted messages are counted.
 
     Attributes:
@@ -50,8 +48,7 @@ class Cursor:
     until_ms: int | None = None
 
 
-@dataclass(slots=True)
-class Behind:
+class Behind(NamedTuple):
     """Number and size of the messages at or after a cursor.
 
     Attributes:

@@ -1,13 +1,20 @@
 """Messages of a lake, for measuring lag: the offsets of its queues and the messages in them.
 
-Both are queries to deltalake's engine. Data files are sorted by topic, queue and offset, so the engine can skip most
-files by their statistics.
+A query asks deltalake's engine. Data files are sorted by topic, queue and offset, so the engine can skip most files and
+pages by their statistics.
+
+Few messages of a queue tell its first and last offset: those that were stored lately, and those from the offset of a
+group on. An archive has years of messages, and a group needs only the last. If the offsets of a queue begin in the log
+that the broker still has, its topic may have been created again: all its messages of that log are read, in the order
+in which they were stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -28,6 +35,10 @@ from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
 _MAX_QUEUES = 200
 """Queues in one query; the engine's plan grows with each."""
+_MAX_EXCESS = 100_000
+"""Messages of a topic that a query may read needlessly, so that it need not name the offset of each queue."""
+_FIRST_OFFSETS = 64
+"""A queue with a message below this offset began in the log that the broker has: pages hold no fewer rows."""
 _BODY_COLUMNS = ("body_ref", "body_crc")
 
 
@@ -45,7 +56,13 @@ class LakeMessages:
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
         """Give each count the messages that it needs; see `Messages.measure`."""
-        spans = self._spans(times, topics)
+        starts: dict[Queue, int] = {}
+        for count in counts:
+            if isinstance(count, BacklogCounter):
+                for queue, start in count.starts.items():
+                    if queue.topic in topics:
+                        starts[queue] = min(start, starts.get(queue, start))
+        spans = self._spans(times, topics, starts)
         floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
         for count in counts:
             if floors and isinstance(count, BacklogCounter):
@@ -54,16 +71,91 @@ class LakeMessages:
                 count.add(self._broker, batch)
         return spans
 
-    def _spans(self, times: Times, topics: Collection[str]) -> dict[Queue, QueueSpan]:
+    def _spans(self, times: Times, topics: Collection[str], starts: Mapping[Queue, int]) -> dict[Queue, QueueSpan]:
+        """Return where queues begin and end.
+
+        Args:
+            times: The times of interest.
+            topics: Whose queues.
+            starts: For each queue of interest, the least offset of interest; all queues and messages where empty.
+        """
         if not topics:
             return {}
-        compared = "NULL" if times.compared_at is None else timestamp_literal(times.compared_at)
-        start = times.log_start or 0
         where = [f"broker = {text_literal(self._broker)}"]
-        where.append(f"topic IN ({', '.join(map(text_literal, sorted(topics)))})")
         if times.until is not None:
             where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
             where.append(f"store_date <= {date_literal(times.until)}")
+        if times.log_start is None or not starts:
+            return self._summed(times, [*where, _of_topics(topics)])
+        live = [*where, f"physical_offset >= {times.log_start}"]
+        young = self._young_queues([*live, _of_topics(topics)])
+        old = {queue: start for queue, start in starts.items() if queue not in young}
+        spans = self._spans_of_old(times, live, old)
+        if young:
+            spans |= self._summed(times, [*live, _of_topics({queue.topic for queue in young})], young)
+        silent = sorted(starts.keys() - spans.keys())
+        for first in range(0, len(silent), _MAX_QUEUES):
+            some = silent[first : first + _MAX_QUEUES]
+            spans |= self._summed(times, [*where, f"({' OR '.join(map(_of_queue, some))})"])
+        return spans
+
+    def _young_queues(self, where: Sequence[str]) -> set[Queue]:
+        """Return the queues of which a message has one of the first offsets."""
+        conditions = " AND ".join([*where, f"queue_offset < {_FIRST_OFFSETS}"])
+        sql = f"SELECT DISTINCT topic, queue_id FROM messages WHERE {conditions}"
+        return {Queue(self._broker, row["topic"], row["queue_id"]) for row in self._ask(sql)}
+
+    def _spans_of_old(self, times: Times, live: Sequence[str], starts: Mapping[Queue, int]) -> dict[Queue, QueueSpan]:
+        """Return where queues begin and end whose offsets began before the log that the broker has.
+
+        Of a queue, the messages from one before its start on are looked at, and those that were stored since the
+        earlier time: the first of these tells where the queue ended then. Queues without any of them are left out.
+        """
+        if not starts:
+            return {}
+        recent: dict[Queue, tuple[int, int]] = {}
+        if times.compared_at is not None:
+            topics = _of_topics({queue.topic for queue in starts})
+            since = f"store_timestamp > {timestamp_literal(times.compared_at)}"
+            day = f"store_date >= {date_literal(times.compared_at)}"
+            recent = self._extremes([*live, topics, since, day])
+        found = dict(recent)
+        lowest = {queue: max(0, start - 1) for queue, start in starts.items()}
+        for places in _places(lowest):
+            for queue, (first, last) in self._extremes([*live, f"({places})"]).items():
+                found[queue] = first, max(last, recent.get(queue, (0, 0))[1])
+        spans = {}
+        for queue, (first, last) in found.items():
+            compared_end = None if times.compared_at is None else recent.get(queue, (last + 1, 0))[0]
+            spans[queue] = QueueSpan(first, last + 1, compared_end)
+        return spans
+
+    def _extremes(self, where: Sequence[str]) -> dict[Queue, tuple[int, int]]:
+        """Return, by queue, the least and the largest offset of some messages."""
+        sql = (
+            "SELECT topic, queue_id, min(queue_offset) AS first, max(queue_offset) AS last FROM messages "
+            f"WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
+        )
+        return {
+            Queue(self._broker, row["topic"], row["queue_id"]): (row["first"], row["last"]) for row in self._ask(sql)
+        }
+
+    def _ask(self, sql: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = run_sql(self._table, "messages", sql).read_all().to_pylist()
+        return rows
+
+    def _summed(
+        self, times: Times, where: Sequence[str], chosen: Collection[Queue] | None = None
+    ) -> dict[Queue, QueueSpan]:
+        """Return where queues begin and end, from all their messages that meet some conditions.
+
+        Args:
+            times: The times of interest.
+            where: The conditions.
+            chosen: The queues of interest; None for all.
+        """
+        compared = "NULL" if times.compared_at is None else timestamp_literal(times.compared_at)
+        start = times.log_start or 0
         sql = (
             f"SELECT topic, queue_id, "
             f"min(CASE WHEN physical_offset >= {start} THEN queue_offset END) AS first, max(queue_offset) AS last, "
@@ -73,8 +165,10 @@ class LakeMessages:
             f"FROM messages WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
         )
         spans = {}
-        for row in run_sql(self._table, "messages", sql).read_all().to_pylist():
+        for row in self._ask(sql):
             queue = Queue(self._broker, row["topic"], row["queue_id"])
+            if chosen is not None and queue not in chosen:
+                continue
             end = row["last"] + 1
             first = None if times.log_start is None else end if row["first"] is None else row["first"]
             compared_end = None if row["compared"] is None else row["compared"] + 1
@@ -85,10 +179,9 @@ class LakeMessages:
 
     def _span_of_last_topic(self, queue: Queue, times: Times, where: Sequence[str]) -> QueueSpan:
         """Return the offsets of a queue whose topic was created again."""
-        place = f"topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id}"
         sql = (
             "SELECT queue_offset, physical_offset, store_timestamp "
-            f"FROM messages WHERE {' AND '.join(where)} AND {place} ORDER BY physical_offset"
+            f"FROM messages WHERE {' AND '.join(where)} AND {_of_queue(queue)} ORDER BY physical_offset"
         )
         rows = run_sql(self._table, "messages", sql).read_all().combine_chunks().to_batches()[0]
         offsets, physical = numbers(rows, "queue_offset"), numbers(rows, "physical_offset")
@@ -105,19 +198,15 @@ class LakeMessages:
 
     def _batches(self, count: Count, spans: dict[Queue, QueueSpan]) -> Iterator[pa.RecordBatch]:
         """Yield the batches that a count needs. Queues that end before the count's start are not read."""
-        ordered = sorted(
-            (queue, start) for queue, start in count.starts.items() if queue not in spans or start < spans[queue].end
-        )
+        starts = {
+            queue: start for queue, start in count.starts.items() if queue not in spans or start < spans[queue].end
+        }
         names = [name for name in count.columns if name != BODY]
         if BODY in count.columns:
             names += _BODY_COLUMNS
         schema = to_arrow_schema(StructType([MESSAGES[name] for name in names]), timezone="UTC")
         conditions = list(self._conditions(count))
-        for first in range(0, len(ordered), _MAX_QUEUES):
-            places = " OR ".join(
-                f"(topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} AND queue_offset >= {start})"
-                for queue, start in ordered[first : first + _MAX_QUEUES]
-            )
+        for places in _places(starts):
             sql = f"SELECT {', '.join(names)} FROM messages WHERE {' AND '.join(conditions)} AND ({places})"
             for batch in run_sql(self._table, "messages", sql):
                 # The engine returns strings in a form that not all functions of Arrow accept.
@@ -143,3 +232,30 @@ class LakeMessages:
             yield from list(batches_with_bodies(batch, open_store(self._bodies), FrameCache()))
         except PackError:
             yield batch.append_column(BODY, pa.nulls(batch.num_rows, pa.binary()))
+
+
+def _of_topics(topics: Collection[str]) -> str:
+    return f"topic IN ({', '.join(map(text_literal, sorted(topics)))})"
+
+
+def _of_queue(queue: Queue) -> str:
+    return f"(topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id})"
+
+
+def _places(starts: Mapping[Queue, int]) -> Iterator[str]:
+    """Yield conditions that together take all messages of queues from an offset on, and perhaps a few before.
+
+    A topic with many queues is named once, with the least of its offsets, where that takes few other messages.
+    """
+    by_topic: dict[str, list[tuple[Queue, int]]] = defaultdict(list)
+    for queue, start in sorted(starts.items()):
+        by_topic[queue.topic].append((queue, start))
+    conditions = []
+    for topic, queues in by_topic.items():
+        least = min(start for _, start in queues)
+        if len(queues) > 1 and sum(start - least for _, start in queues) <= _MAX_EXCESS:
+            conditions.append(f"(topic = {text_literal(topic)} AND queue_offset >= {least})")
+        else:
+            conditions += [f"({_of_queue(queue)} AND queue_offset >= {start})" for queue, start in queues]
+    for first in range(0, len(conditions), _MAX_QUEUES):
+        yield " OR ".join(conditions[first : first + _MAX_QUEUES])

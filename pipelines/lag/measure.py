@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
 from commitlake.pipelines.lag.messages import Count
@@ -22,8 +23,7 @@ from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_g
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """Lower and upper bound of a figure.
 
     Attributes:
@@ -40,8 +40,7 @@ class Bounds:
         return self.low == self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
+class Lag(NamedTuple):
     """Lag of a group in a queue.
 
     Attributes:
@@ -115,11 +114,16 @@ class GroupLag:
 
     def __init__(self, moment: Moment, subscriptions: Subscriptions, choice: Choice, missing: str) -> None:
         self._moment, self._missing = moment, missing
-        self._plans = [
-            _Plan(position, offset, queue_of(moment, position), _subscribed(position, subscriptions))
-            for position, offset in sorted(moment.offsets.items())
-            if position.kind == OffsetKind.GROUP and choice.takes(position)
-        ]
+        subscribed: dict[GroupTopic, SubscribedAt | None] = {}  # there are many queues of each
+        self._plans: list[_Plan] = []
+        for position, offset in sorted(moment.offsets.items()):
+            if position.kind != OffsetKind.GROUP:
+                continue
+            key = GroupTopic(position.group, position.topic)
+            if key not in subscribed:
+                subscribed[key] = _subscribed(position, subscriptions) if choice.takes(position) else None
+            if (found := subscribed[key]) is not None:
+                self._plans.append(_Plan(position, offset, queue_of(moment, position), found))
         cursors = (cursor for plan in self._plans for cursor in plan.cursors())
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start)
         self.counts: Sequence[Count] = (self._counter,)
@@ -175,8 +179,7 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(NamedTuple):
     """Queue, offset and subscription of a row."""
 
     position: Position
@@ -189,14 +192,16 @@ class _Plan:
 
     def cursors(self) -> Iterator[Cursor]:
         """Yield the cursors from which messages are counted."""
-        for offset in {self.offset.low, self.offset.high}:
-            if offset is not None:
-                yield self._start(offset)
+        yield self._start(self.offset.low)
+        if self.offset.high is not None and not self.offset.is_exact:
+            yield self._start(self.offset.high)
 
     def lag(self, moment: Moment, span: QueueSpan | None, counted: Mapping[Cursor, Behind], missing: str) -> Lag:
         """Return the row."""
         most = counted[self._start(self.offset.low)]
-        least = Behind() if self.offset.high is None else counted[self._start(self.offset.high)]
+        least = most
+        if not self.offset.is_exact:
+            least = Behind() if self.offset.high is None else counted[self._start(self.offset.high)]
         next_time = None if most.next_time_ms is None else EPOCH + most.next_time_ms * MILLISECOND
         subscribed = self.subscribed
         movement = Movement(

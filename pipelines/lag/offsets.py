@@ -11,17 +11,18 @@ its bounds are then those of a group that was never set back.
 from __future__ import annotations
 
 import datetime
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.snapshot_tables import OFFSETS, newest_rows, next_rows, rows_between
+from commitlake.connectors.lake.snapshot_tables import known_offsets, offsets_between, snapshot_marks
 from commitlake.pipelines.snapshot.progress import OffsetKind, Position
 
 WINDOW = datetime.timedelta(minutes=30)
@@ -29,8 +30,7 @@ WINDOW = datetime.timedelta(minutes=30)
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAt:
+class OffsetAt(NamedTuple):
     """A group's offset at a time.
 
     Attributes:
@@ -99,88 +99,90 @@ def offsets_at(table: DeltaTable, broker: str, at: datetime.datetime | None) -> 
     Raises:
         QueryError: The table cannot be read.
     """
-    before = _by_kind(newest_rows(table, OFFSETS, broker, at))
-    after = {} if at is None else _by_kind(next_rows(table, OFFSETS, broker, at))
-    return {
-        kind: _moment(table, broker, kind, rows, after.get(kind, []), at)
-        for kind, rows in before.items()
-        if any(row["topic"] is None for row in rows)
-    }
-
-
-def _by_kind(rows: pa.Table) -> dict[OffsetKind, list[Row]]:
-    found: dict[OffsetKind, list[Row]] = defaultdict(list)
-    for row in rows.to_pylist():
-        found[OffsetKind(row["kind"])].append(row)
+    marks = snapshot_marks(table, broker)
+    found = {}
+    for kind in OffsetKind:
+        of_kind = _Marks.of(marks.filter(pc.equal(marks["kind"], str(kind))), at)
+        if of_kind is not None:
+            found[kind] = _moment(table, broker, kind, of_kind, at)
     return found
 
 
-def _position(row: Row) -> Position:
-    return Position(OffsetKind(row["kind"]), row["group"] or "", row["topic"], row["queue_id"])
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """The snapshots as a whole that a time is told from.
+
+    Attributes:
+        last: The last one at or before the time.
+        following: The first one after it; None where there is none.
+        compared_at: See `Moment`; the time of `last` where there is no earlier one.
+    """
+
+    last: Row
+    following: Row | None
+    compared_at: datetime.datetime
+
+    @classmethod
+    def of(cls, marks: pa.Table, at: datetime.datetime | None) -> _Marks | None:
+        """Return those of a time, None where there is none before it, from all of one kind, oldest first."""
+        times: Sequence[datetime.datetime] = marks["as_of"].to_pylist()
+        count = len(times) if at is None else bisect_right(times, at)
+        if not count:
+            return None
+        taken = times[count - 1]
+        older = bisect_right(times, taken - WINDOW)
+        compared_at = times[older - 1] if older else times[0]
+        rows = marks.slice(count - 1, 2).to_pylist()
+        return cls(rows[0], rows[1] if len(rows) > 1 else None, compared_at)
 
 
-def _known(rows: Sequence[Row]) -> dict[Position, int | None]:
-    return {_position(row): row["offset"] for row in rows if row["topic"] is not None}
+def _positions(kind: OffsetKind, rows: pa.Table) -> list[Position]:
+    groups, topics = rows["group"].fill_null("").to_pylist(), rows["topic"].to_pylist()
+    return [Position(kind, *place) for place in zip(groups, topics, rows["queue_id"].to_pylist(), strict=True)]
 
 
-def _moment(
-    table: DeltaTable,
-    broker: str,
-    kind: OffsetKind,
-    before: Sequence[Row],
-    after: Sequence[Row],
-    at: datetime.datetime | None,
-) -> Moment:
-    mark = next(row for row in before if row["topic"] is None)
-    taken: datetime.datetime = mark["as_of"]
-    mark_next = next((row for row in after if row["topic"] is None), None)
-    taken_next = None if mark_next is None else mark_next["as_of"]
+def _moment(table: DeltaTable, broker: str, kind: OffsetKind, marks: _Marks, at: datetime.datetime | None) -> Moment:
+    taken: datetime.datetime = marks.last["as_of"]
+    taken_next: datetime.datetime | None = None if marks.following is None else marks.following["as_of"]
     moment = at or taken
-    known = _known(before)
-    # A row after the next snapshot means that the offset was unchanged at that snapshot.
-    following = known | _known([row for row in after if row["as_of"] == taken_next])
+    rows = known_offsets(table, broker, str(kind), moment, marks.compared_at)
+    positions, now = _positions(kind, rows), rows["offset"].to_pylist()
     if moment == taken:
-        offsets = {position: OffsetAt(offset, offset) for position, offset in known.items() if offset is not None}
+        offsets = {place: OffsetAt(one, one) for place, one in zip(positions, now, strict=True) if one is not None}
     elif taken_next is None:
-        offsets = {position: OffsetAt(offset, None) for position, offset in known.items() if offset is not None}
+        offsets = {place: OffsetAt(one, None) for place, one in zip(positions, now, strict=True) if one is not None}
     else:
-        bounds = {position: _between(known.get(position), offset) for position, offset in following.items()}
-        offsets = {position: found for position, found in bounds.items() if found is not None}
-    window = rows_between(table, OFFSETS, broker, taken - WINDOW, taken)
-    window = window.filter(pc.equal(window["kind"], str(kind)))
-    marks = window["as_of"].filter(pc.is_null(window["topic"]))
-    older = _by_kind(newest_rows(table, OFFSETS, broker, taken - WINDOW)).get(kind, [])
-    first = taken if not len(marks) else pc.min(marks).as_py()
-    compared_at = max((row["as_of"] for row in older if row["topic"] is None), default=first)
-    at_first = window.filter(pc.less_equal(window["as_of"], pa.scalar(compared_at, window["as_of"].type)))
-    compared = _known([*older, *at_first.to_pylist()])
+        known: dict[Position, int | None] = dict(zip(positions, now, strict=True))
+        moved = offsets_between(table, broker, str(kind), moment, taken_next)
+        following = known | dict(zip(_positions(kind, moved), moved["offset"].to_pylist(), strict=True))
+        bounds = {place: _between(known.get(place), offset) for place, offset in following.items()}
+        offsets = {place: one for place, one in bounds.items() if one is not None}
+    earlier = zip(positions, rows["earlier"].to_pylist(), strict=True)
     return Moment(
         broker=broker,
         at=moment,
         taken=taken,
         taken_next=taken_next,
-        log_end=mark["log_end"],
-        log_start=mark["log_start"],
-        log_end_next=None if mark_next is None else mark_next["log_end"],
+        log_end=marks.last["log_end"],
+        log_start=marks.last["log_start"],
+        log_end_next=None if marks.following is None else marks.following["log_end"],
         offsets=offsets,
-        compared_at=compared_at if compared_at < taken else None,
-        compared={position: offset for position, offset in compared.items() if offset is not None},
-        moves=_moves(window, compared_at),
+        compared_at=marks.compared_at if marks.compared_at < taken else None,
+        compared={place: one for place, one in earlier if one is not None},
+        moves=_moves(kind, offsets_between(table, broker, str(kind), marks.compared_at, taken)),
     )
 
 
-def _moves(window: pa.Table, compared_at: datetime.datetime) -> dict[Position, list[int]]:
+def _moves(kind: OffsetKind, window: pa.Table) -> dict[Position, list[int]]:
     """Return the new offsets that show whether groups were set back: all if one is lower, else each position's first.
 
     There can be millions of rows. Only the rows that are returned become Python objects.
 
     Args:
-        window: Rows of `consumer_offsets` of one kind, the oldest first.
-        compared_at: Rows up to this time are left out.
+        kind: Kind of the offsets.
+        window: Offsets that moved, the oldest first.
     """
-    is_later = pc.greater(window["as_of"], pa.scalar(compared_at, window["as_of"].type))
-    is_move = pc.and_(is_later, pc.and_(pc.is_valid(window["topic"]), pc.is_valid(window["offset"])))
-    later = window.filter(is_move).combine_chunks()
+    later = window.filter(pc.is_valid(window["offset"])).combine_chunks()
     if not len(later):
         return {}
     keys = np.zeros(len(later), np.int64)
@@ -193,8 +195,9 @@ def _moves(window: pa.Table, compared_at: datetime.datetime) -> dict[Position, l
     is_lower = ~is_first & np.concatenate([[False], offsets[1:] < offsets[:-1]])
     was_set_back = np.isin(keys, keys[is_lower])
     found: dict[Position, list[int]] = defaultdict(list)
-    for row in later.take(order[is_first | was_set_back]).to_pylist():
-        found[_position(row)].append(row["offset"])
+    kept = later.take(order[is_first | was_set_back])
+    for position, offset in zip(_positions(kind, kept), kept["offset"].to_pylist(), strict=True):
+        found[position].append(offset)
     return found
 
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import pairwise
+from typing import NamedTuple
 
 from commitlake.pipelines.lag.queues import QueueSpan
 
@@ -44,12 +45,14 @@ class Verdict(StrEnum):
     @property
     def gravity(self) -> int:
         """Rank of the verdict; a larger number is worse."""
-        return list(Verdict).index(self)
+        return _GRAVITIES[self]
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
-    """Movement of a group in a queue.
+_GRAVITIES = {verdict: number for number, verdict in enumerate(Verdict)}
+
+
+class Movement(NamedTuple):
+    """How a group moved in a queue.
 
     Attributes:
         offset: Its offset now.
@@ -68,6 +71,8 @@ class Movement:
     @property
     def is_rewound(self) -> bool:
         """True if the offset was set back."""
+        if not self.moves:
+            return self.compared is not None and self.offset < self.compared
         places = [*([] if self.compared is None else [self.compared]), *self.moves, self.offset]
         return any(after < before for before, after in pairwise(places))
 
@@ -79,8 +84,7 @@ class Movement:
         return (self.offset - self.compared) / self.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """A verdict, with the rates that it is based on.
 
     Attributes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def row(group: str, verdict: Verdict = Verdict.OK, messages: int = 0, **changes:
         next_time=None,
         judged=Judged(verdict),
     )
-    return replace(made, **changes)
+    return made._replace(**changes)
 
 
 def parsed(page: Page) -> Element:
@@ -142,7 +141,7 @@ def test_what_is_not_known_is_no_good_news() -> None:
 
 
 def test_bounds_are_shown_as_bounds() -> None:
-    page = page_of(replace(row("a"), messages=Bounds(3, 5)), replace(row("b"), messages=Bounds(3, None)))
+    page = page_of(row("a")._replace(messages=Bounds(3, 5)), row("b")._replace(messages=Bounds(3, None)))
     assert {line[0]: line[2] for line in table_of(page.by_id("groups"))[1:]} == {"a": "3 to 5", "b": "3 or more"}
 
 
