@@ -126,9 +126,9 @@ class ChosenMessages:
         if not self._failed:
             return Consumed(messages)
         unknown = sum(queue.messages for queue in self._failed)
-        for *place, numbers in self._first_records:
+        for broker, topic, queue_id, numbers in self._first_records:
             unknown -= len(numbers)
-            messages += int((numbers < offsets.get((place[0], place[1], place[2]), 0)).sum())
+            messages += int((numbers < offsets.get((broker, topic, queue_id), 0)).sum())
         return Consumed(messages, unknown)
 
     def _before(self, queue: QueueChoice, offsets: Mapping[tuple[str, str, int], int]) -> int:
