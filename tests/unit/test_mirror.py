@@ -200,7 +200,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/jobs/replay/test_undo.py": ("pipelines.replay.undo",),
     "tests/unit/jobs/replay/test_command.py": (
-        "pipelines.replay.consumed",
         "pipelines.replay.planned",
         "pipelines.replay.run",
     ),
