@@ -1,8 +1,8 @@
-"""Audit: the lake at one moment, compared with stores, packs, HBase and the tables that follow `messages`.
+"""Audit: compares a lake at one moment with stores, packs, HBase and the tables that follow `messages`.
 
-moment       which state of the lake           comparisons  which sides are compared, and when again
-span         which stored messages             verdicts     what came of it, as text and JSON
-sides        the sides: interfaces             tables       data files, and the tables that follow `messages`
-spark_sides  as Spark's DataFrames             store_ranges what of the stores can be compared
-local        by tasks, without Spark           open_sides   one of these two
+moment       the state of the lake to audit      comparisons  comparisons of two sides
+span         the time range of messages          verdicts     results, as text and JSON
+sides        interfaces of the sides             tables       checks of data files and of tables that follow
+spark_sides  sides as DataFrames on Spark        store_ranges ranges of the stores that can be compared
+local        sides by tasks, without Spark       open_sides   opens one of these two
 """

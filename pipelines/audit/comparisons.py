@@ -1,4 +1,4 @@
-"""The comparisons that an audit makes of a lake's sides, each with its verdict."""
+"""Comparisons of a lake's sides, each with its verdict."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BODY_FIGURES = ("messages", "bytes", "body_bytes", "checksum")
 
 @dataclass(frozen=True)
 class ComparedStores:
-    """The stores that a lake is compared with.
+    """Stores that a lake is compared with.
 
     Attributes:
-        path: as for `find_stores`.
-        broker: the store's name, where the path does not tell it.
-        layout: which stores of the path are meant.
+        path: path, as for `find_stores`.
+        broker: name of the store, if the path does not have it.
+        layout: formats of stores to take from the path.
     """
 
     path: str
@@ -35,10 +35,10 @@ class ComparedStores:
     layout: FormatChoice = ANY_FORMAT
 
     def ranges(self, moment: Moment) -> tuple[Mapping[str, StoreRange], Sequence[str]]:
-        """Find what can be compared, and sentences on stores of which nothing can.
+        """Return the ranges that can be compared, and notes on stores without any.
 
         Raises:
-            NothingInCommonError: where nothing can be compared.
+            NothingInCommonError: if there are no such ranges.
         """
         ranges, notes = ranges_in_store(self.path, self.broker, moment.commit.stores, self.layout)
         if not ranges:
@@ -49,17 +49,19 @@ class ComparedStores:
 
 
 def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> Verdict:
-    """Compare what the runs counted, as far as they did, with the table.
+    """Compare the runs' own counts with the table, for all runs that have counts.
 
     Args:
-        sides: of the lake.
-        messages: the table's profile.
-        notes: for the verdict.
+        sides: sides of the lake.
+        messages: profile of the table.
+        notes: notes to add to the verdict.
     """
     names = ("runs", "messages")
     counted = sides.counted()
     if counted is None:
-        reason = "no run has a profile of what it took: all were archived with --no-quality, or the profiles expired"
+        reason = (
+            "no run has a profile of its messages: all were archived with --no-quality, or the profiles have expired"
+        )
         return Verdict(*names, notes=[*notes, reason], compared=False)
     notes = [*notes, *sides.erased.notes()]
     with sides.archived() as archived:
@@ -69,18 +71,18 @@ def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> 
         with sides.messages(counted.stretches) as found:
             left_out = messages.totals().messages - found.totals().messages
             reason = (
-                f"{left_out:,} messages are left out: {counted.runs:,} runs have no profile of what they took, as with "
-                "--no-quality, or it has expired"
+                f"{left_out:,} messages are left out: {counted.runs:,} runs have no profile of their messages "
+                "(--no-quality, or expired)"
             )
             return compare(names, archived, found, notes=[*notes, *([reason] if left_out else [])])
 
 
 def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Verdict:
-    """Compare the table with what the packs hold; a maintain that deletes packs meanwhile is no difference.
+    """Compare the table with the packs. Packs that maintain deletes meanwhile are not reported.
 
     Args:
-        sides: of the lake.
-        kept: for how long bodies are kept, where a lifecycle rule deletes them.
+        sides: sides of the lake.
+        kept: age at which a lifecycle rule deletes bodies, if there is one.
     """
     since = _kept_since(sides.moment.expired, kept)
     while True:
@@ -98,13 +100,13 @@ def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Verdi
 def compare_store(
     sides: Sides, stores: ComparedStores, ranges: Mapping[str, StoreRange], notes: Sequence[str]
 ) -> Verdict:
-    """Compare the stores with the table; a broker that deletes its oldest segments meanwhile is no difference.
+    """Compare the stores with the table. Segments that a broker deletes meanwhile are not reported.
 
     Args:
-        sides: of the lake.
-        stores: where they are.
-        ranges: what can be compared.
-        notes: for the verdict.
+        sides: sides of the lake.
+        stores: the stores.
+        ranges: ranges to compare.
+        notes: notes to add to the verdict.
     """
     while True:
         with (
@@ -129,14 +131,14 @@ def compare_hbase(
     """Compare the table with HBase.
 
     Args:
-        sides: of the lake.
-        messages: the table's profile.
-        options: of HBase.
-        version_there: returns the version of `messages` that HBase has by now.
-        kept: for how long HBase keeps messages, where it drops them.
+        sides: sides of the lake.
+        messages: profile of the table.
+        options: options for HBase.
+        version_there: returns the version of `messages` that HBase has.
+        kept: age at which HBase drops messages, if it does.
 
     Raises:
-        NotThereYetError: if HBase does not follow in time.
+        NotThereYetError: if HBase does not reach the version in time.
     """
     wait_for_hbase(version_there, sides.moment)
     names = ("messages", "hbase")
@@ -144,14 +146,14 @@ def compare_hbase(
         with sides.hbase(options) as found:
             return compare(names, messages, found)
     since = (datetime.datetime.now(datetime.UTC) - kept).date()
-    notes = [f"messages that were stored before {since} may have expired there: left out"]
+    notes = [f"messages stored before {since} may have expired in HBase: left out"]
     recent = sides.since(since)
     with recent.messages() as expected, recent.hbase(options) as found:
         return compare(names, expected, found, notes=notes)
 
 
 def _kept_since(expired: Mapping[str, datetime.date], kept: datetime.timedelta | None) -> datetime.date | None:
-    """Return the first date of which all bodies must be there, or None where that is so of all."""
+    """Return the first date for which all bodies must exist, or None if all must."""
     dates = [expired[what] for what in ("messages", "bodies") if what in expired]
     if kept is not None:
         dates.append((datetime.datetime.now(datetime.UTC) - kept).date())

@@ -1,8 +1,9 @@
-"""What the erasures of a lake change in what an audit expects: nothing in counts, the checksums of some windows.
+"""Adjusts the expected figures of an audit for erasures: counts stay the same, checksums of some windows change.
 
-A run's profile and a store tell of messages as they were. Of each erased message the table `erasures` has the hashes of
-its row before and afterwards: the difference, summed up by window, is added to what is expected. So the rows beside an
-erased one are still compared with what was archived, and the erased ones with what the erasure said it leaves.
+The profiles of runs, and stores, describe messages as they were. For each erased message, the table `erasures` has the
+hashes of its row before and after the erasure. Their difference, summed by window, is added to the expected checksums.
+Other rows in such a window are thus still compared with what was archived, and erased rows with what the erasure
+recorded.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _EVENTS = pa.array([str(ErasureEvent.MESSAGE), str(ErasureEvent.AGAIN)])
 
 @dataclass(frozen=True)
 class Erased:
-    """The erased messages of a moment.
+    """Messages that are erased at a moment.
 
     Attributes:
-        rows: of `erasures`, one for each message.
-        pending: how many messages of later erasures are not erased in `messages` yet.
+        rows: rows of `erasures`, one for each message.
+        pending: number of messages of later erasures that are not yet erased in `messages`.
     """
 
     rows: pa.Table | None = None
@@ -45,35 +46,35 @@ class Erased:
 
     @property
     def count(self) -> int:
-        """How many messages are erased."""
+        """Number of erased messages."""
         return 0 if self.rows is None else int(self.rows.num_rows)
 
     @property
     def places(self) -> ErasedPlaces:
-        """Where they are."""
+        """Places of the erased messages."""
         return NOTHING_ERASED if self.rows is None else erased_places(self.rows, 0)
 
     def notes(self) -> list[str]:
-        """Return sentences for a report."""
+        """Return notes for a report."""
         notes = []
         if self.count:
             erasures = pc.count_distinct(self.rows.column("number")).as_py() if self.rows is not None else 0
             notes.append(
-                f"{self.count:,} of the messages are erased, by {erasures:,} erasures: counted as before, their "
-                "checksums are those that the table erasures has"
+                f"{self.count:,} of the messages are erased, by {erasures:,} erasures: they are counted as before, and "
+                "compared by the checksums in the table erasures"
             )
         if self.pending:
             notes.append(
-                f"{self.pending:,} more are to be erased: 'commitlake erase --finish' goes on where that was stopped"
+                f"{self.pending:,} more are to be erased: 'commitlake erase --finish' continues an interrupted erasure"
             )
         return notes
 
     def correction(self, span: Span, stretches: Sequence[Stretch] | None) -> pa.Table | None:
-        """Return what is to be added to an expected profile: a table of `AUDIT`, without messages; None for nothing.
+        """Return windows to add to an expected profile, as a table of `AUDIT` without messages; None for no change.
 
         Args:
-            span: of the messages.
-            stretches: of the brokers' logs; None for all.
+            span: time range of the messages.
+            stretches: ranges of the brokers' logs; None for all.
         """
         if self.rows is None:
             return None
@@ -94,11 +95,12 @@ class Erased:
 
 
 def read_erased(lake: LakePaths, moment: Moment) -> Erased:
-    """Read which messages are erased at a moment.
+    """Read the messages that are erased at a moment.
 
     Args:
-        lake: where the tables lie.
-        moment: of the lake. A message of a later erasure is erased there where an archive run took it again since.
+        lake: locations of the tables.
+        moment: moment of the lake. Messages of later erasures are included if an archive run has archived them again
+            since.
     """
     table = open_erasures(lake)
     if table is None:

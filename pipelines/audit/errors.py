@@ -1,4 +1,4 @@
-"""What can go wrong while a lake is audited."""
+"""Errors of an audit."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class AuditError(CommitLakeError):
 
 
 class NotThereYetError(AuditError):
-    """Another process has not written yet what the audit compares."""
+    """Another process has not yet written data that the audit compares."""
 
     is_transient = True
 
 
 class NothingInCommonError(AuditError):
-    """The stores that are named hold nothing of what was archived."""
+    """The given stores have nothing in common with the archive."""
 
     exit_code = ExitCode.USAGE

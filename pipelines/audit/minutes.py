@@ -1,6 +1,6 @@
-"""Whether `topic_minutes` counts the same messages as `profiles`, both counted by the tasks of the runs.
+"""Compares the counts of `topic_minutes` with those of `profiles`, both of which archive tasks computed.
 
-Compared by broker, topic, queue and window of ten minutes, day by day, so that memory stays bounded.
+Counts are compared by broker, topic, queue and window of ten minutes, one day at a time, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ _DAY = datetime.timedelta(days=1)
 
 
 def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], str]:
-    """Compare the counts of `topic_minutes` with those of `profiles`; and why that was not done, if it was not.
+    """Compare the counts of `topic_minutes` with those of `profiles`.
+
+    Returns findings, and a note if the comparison was not possible or not complete.
 
     Args:
-        lake: where the tables lie.
-        moment: of the lake; later runs are left out.
+        lake: locations of the tables.
+        moment: moment of the lake; later runs are left out.
     """
     if expired := [table for table in _TABLES if table in moment.expired]:
         return [], f"topic_minutes is not compared with profiles: some rows of {expired[0]} have expired"
     try:
-        # In this order: a run whose minutes are there has a profile by then.
+        # The order matters: a run whose minutes are visible has a profile by then.
         tables = {table: delta_table(getattr(lake, table), lake.s3) for table in _TABLES}
         covered = covered_sequence(lake)
     except TableNotFoundError:
@@ -46,10 +48,10 @@ def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding]
     if covered > last:
         return (
             [],
-            "topic_minutes is not compared with profiles: 'maintain' has joined its rows with later ones meanwhile",
+            "topic_minutes is not compared with profiles: 'maintain' has merged its rows with later ones meanwhile",
         )
     if covered and count_runs_without_rows(tables, "profiles", 0, min(last, covered)):
-        return [], "topic_minutes is not compared with profiles: some runs have no profile of what they took"
+        return [], "topic_minutes is not compared with profiles: some runs have no profile of their messages"
     note = ""
     if lacking := count_runs_without_rows(tables, "topic_minutes", covered, last):
         note = (
@@ -66,14 +68,14 @@ def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding]
 
 
 def _counted_runs(last: int, covered: int) -> str:
-    """SQL for the runs whose messages both tables count."""
+    """Return SQL for the runs whose messages are counted in both tables."""
     both = "run_id IN (SELECT run_id FROM profiles) AND run_id IN (SELECT run_id FROM topic_minutes)"
     runs = f"SELECT run_id FROM archive_runs WHERE sequence <= {last} AND {both}"
     return f"{runs} UNION SELECT run_id FROM archive_runs WHERE sequence <= {min(last, covered)}"
 
 
 def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int) -> Iterator[dict[str, Any]]:
-    """Yield the windows whose counts differ, with those that were expected and found."""
+    """Yield the windows whose counts differ, with expected and found counts."""
     runs = _counted_runs(last, covered)
     window = f"date_bin(INTERVAL '{WINDOW_SECONDS} seconds', minute, TIMESTAMP '1970-01-01T00:00:00Z')"
     key = "broker, topic, queue_id, window_start"
@@ -99,7 +101,7 @@ def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int
 
 
 def _days(tables: Mapping[str, DeltaTable]) -> list[datetime.datetime | None]:
-    """Return the beginnings of the days of which either table has rows; None for rows without a time."""
+    """Return the starts of the days for which either table has rows; None for rows without a time."""
     days: set[datetime.datetime | None] = set()
     for table, column in (("profiles", "window_start"), ("topic_minutes", "minute")):
         answer = run_sql_over(tables, f"SELECT DISTINCT date_trunc('day', {column}) FROM {table}").read_all()

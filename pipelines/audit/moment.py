@@ -1,8 +1,8 @@
-"""Which state of a lake an audit looks at: one version of `messages`, and what the other places had by then.
+"""Chooses the state of a lake to audit: one version of `messages`, and matching versions of the other tables.
 
-An archive that follows its broker commits every other second, and each table is written a moment after the one before.
-So the version of `messages` comes first; what its archive commit does not tell of is left out of the other places, and
-what they still lack of it is waited for.
+A continuous archive commits every other second, and each table is written a moment after the one before. The version of
+`messages` is therefore chosen first. Rows in other tables that belong to later commits are left out, and rows that are
+still missing are waited for.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from commitlake.pipelines.audit.errors import NotThereYetError
 from commitlake.pipelines.maintenance.expiry import read_expiries
 
 WAIT_SECONDS = 30.0
-"""How long others may take for what follows a commit, until an audit says that it is not done."""
+"""Time that other processes may need to complete a commit, before the audit fails."""
 _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One state of a lake.
+    """State of a lake.
 
     Attributes:
-        version: of `messages`.
-        committed: the version that the archive commit made.
-        commit: the newest archive commit by then.
-        profiles: a version of `profiles` that has all of this commit and of those before it; None without the table.
-        later: runs whose rows may be in `profiles`, and are not in `messages`.
-        expired: by table, or `bodies`: the first date of which maintain has kept all.
-        erasure: number of the newest erasure that `messages` is done with; 0 for none.
+        version: version of `messages`.
+        committed: version of the archive commit.
+        commit: the newest archive commit.
+        profiles: a version of `profiles` that has all rows of this commit and of earlier ones; None if there is no such
+            table.
+        later: runs that may have rows in `profiles` but are not in `messages`.
+        expired: by table, or `bodies`: the first date that maintain has kept.
+        erasure: number of the newest erasure that is complete in `messages`; 0 for none.
     """
 
     version: int
@@ -53,28 +54,27 @@ class Moment:
 
 
 def read_moment(lake: LakePaths) -> Moment:
-    """The newest state of which all tables tell.
+    """Return the newest state that is complete in all tables.
 
     Raises:
-        LakeError: where nothing is archived.
-        NotThereYetError: if a run has committed, and is not finished.
+        LakeError: if nothing is archived.
+        NotThereYetError: if a run has committed but is not finished.
     """
     table = _open(lake.messages)
     found = None if table is None else newest_commit(table)
     if table is None:
         check_messages_are_there(lake)
     if table is None or found is None:
-        raise LakeError(
-            f"{lake.root} is not a lake, or nothing was archived into it yet: 'commitlake archive' does that"
-        )
+        raise LakeError(f"{lake.root} is not a lake, or nothing is archived in it yet: run 'commitlake archive' first")
     committed, commit = found
     if not _is_so(lambda: not _unfinished(lake, commit)):
         raise NotThereYetError(
-            f"run {commit.sequence} is not finished, or one before it: messages are committed, but what was counted "
-            "is not there yet. It is still at work, or was stopped: 'commitlake archive' finishes it. Audit again then"
+            f"run {commit.sequence}, or one before it, is not finished: its messages are committed, but not its "
+            "counts. It is still running, or was killed; then 'commitlake archive' finishes it. Audit again after that"
         )
     profiles = _open(lake.profiles)
-    later = commits_after(lake.messages, commit.sequence)  # asked behind `profiles`: all that can be in that version
+    # Read after `profiles`, so that it has every run with rows in that version.
+    later = commits_after(lake.messages, commit.sequence)
     return Moment(
         table.version(),
         committed,
@@ -90,11 +90,11 @@ def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> N
     """Wait until HBase has all of a moment.
 
     Args:
-        version_there: the version of `messages` that HBase has by now, None before its first.
-        moment: what it should have.
+        version_there: returns the version of `messages` that HBase has, None before its first.
+        moment: moment that it must reach.
 
     Raises:
-        NotThereYetError: if it does not come.
+        NotThereYetError: if it does not in time.
     """
 
     def is_there() -> bool:
@@ -104,12 +104,12 @@ def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> N
     if not _is_so(is_there):
         raise NotThereYetError(
             f"HBase has not followed run {moment.commit.sequence}: expected version {moment.committed} of messages "
-            f"there, found {version_there()}. 'commitlake archive --hbase' lets it follow. Audit again then"
+            f"in it, found {version_there()}. Run 'commitlake archive --hbase', then audit again"
         )
 
 
 def _is_so(condition: Callable[[], bool]) -> bool:
-    """Whether something is so, or becomes so while others are at work."""
+    """Wait until a condition is true. Returns False if it is not in time."""
     until = time.monotonic() + WAIT_SECONDS
     while not (there := condition()) and time.monotonic() < until:
         time.sleep(_LOOK_SECONDS)

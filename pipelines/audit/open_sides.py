@@ -1,4 +1,4 @@
-"""The sides of a lake by what runs the audit: DataFrames on Spark, tasks on anything else."""
+"""Opens the sides of a lake for a runner: DataFrames on Spark, tasks on anything else."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def open_sides(runner: Runner, lake: LakePaths, bodies: str, span: Span, moment:
     """Open the sides of a lake.
 
     Args:
-        runner: what runs the audit; a session of Spark's knows the sources of broker stores.
-        lake: where the tables lie.
-        bodies: root of the packs.
-        span: which messages.
-        moment: of the lake.
+        runner: runs the audit; a Spark session must have the sources of broker stores registered.
+        lake: locations of the tables.
+        bodies: root folder of the packs.
+        span: time range of messages.
+        moment: moment of the lake.
     """
     erased = read_erased(lake, moment)
     if isinstance(runner, ThreadRunner | ProcessRunner):

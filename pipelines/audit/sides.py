@@ -1,6 +1,7 @@
-"""The sides of an audit, and the messages of each, counted by window: interfaces.
+"""Interfaces of the sides of an audit, and of profiles that count each side's messages by window.
 
-`SparkSides` has them as DataFrames; `LocalSides` by tasks of a runner, without Spark. Both give the same figures.
+`SparkSides` implements them with DataFrames, and `LocalSides` with tasks of a runner, without Spark. Both give the same
+figures.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.audit.erased import Erased
 
 SHOWN = 5
-"""How many differences, errors and keys of a kind are shown."""
+"""Number of differences, errors and keys of each kind that are shown."""
 
 
 class Stretch(NamedTuple):
@@ -39,7 +40,7 @@ class Stretch(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """How many windows there are, and how many messages in them."""
+    """Number of windows, and of messages in them."""
 
     windows: int
     messages: int
@@ -47,12 +48,12 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True)
 class Differences:
-    """The windows in which two profiles differ.
+    """Windows in which two profiles differ.
 
     Attributes:
-        counts: how many there are, by broker and kind of difference ("missing", "unexpected" or "different").
-        rows: the first of each broker and kind, in the order of `KEY_COLUMNS`: the key, `difference`,
-            `different_columns`, and `expected_…` and `found_…` for each column that was compared. Times are UTC.
+        counts: number of windows by broker and kind of difference ("missing", "unexpected" or "different").
+        rows: the first windows of each broker and kind, in the order of `KEY_COLUMNS`: the key, `difference`,
+            `different_columns`, and `expected_…` and `found_…` for each compared column. Times are UTC.
     """
 
     counts: Mapping[tuple[str, str], int]
@@ -60,17 +61,17 @@ class Differences:
 
     @property
     def count(self) -> int:
-        """How many windows differ."""
+        """Number of windows that differ."""
         return sum(self.counts.values())
 
 
 def in_key_order(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sort rows by `KEY_COLUMNS`, those without a value first."""
+    """Sort rows by `KEY_COLUMNS`, rows without a value first."""
     return sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in KEY_COLUMNS if name in row])
 
 
 class Profile(ABC):
-    """One side's messages, counted by window: a table of `AUDIT`. It holds memory or files until its `with` ends."""
+    """One side's messages counted by window, as a table of `AUDIT`. Holds memory or files until its context ends."""
 
     def __enter__(self) -> Self:
         return self
@@ -82,11 +83,11 @@ class Profile(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what it holds."""
+        """Free memory and files."""
 
     @abstractmethod
     def correct(self, windows: pa.Table) -> None:
-        """Add differences to its figures.
+        """Add differences to the figures.
 
         Args:
             windows: a table of `AUDIT`.
@@ -94,26 +95,26 @@ class Profile(ABC):
 
     @abstractmethod
     def totals(self) -> Totals:
-        """Count its windows and messages."""
+        """Count windows and messages."""
 
     @abstractmethod
     def differences(self, found: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
-        """Compare it, as what is expected, with another profile of the same lake.
+        """Compare this profile, as the expected one, with another of the same lake.
 
         Args:
-            found: the other.
-            columns: what is compared.
-            limit: how many differences of each broker and kind are given.
+            found: the other profile.
+            columns: columns to compare.
+            limit: number of differences to return of each broker and kind.
         """
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The part of `messages` with which the runs' own counts can be compared.
+    """Part of `messages` for which runs recorded counts.
 
     Attributes:
-        runs: how many runs have left no profile of what they took.
-        stretches: of the brokers' logs, what the other runs took; None where that is all.
+        runs: number of runs without a profile of their messages.
+        stretches: ranges of the brokers' logs of the other runs; None for all.
     """
 
     runs: int
@@ -122,12 +123,12 @@ class Counted:
 
 @dataclass(frozen=True)
 class Bodies:
-    """Messages, and what the packs hold of their bodies.
+    """Messages, and their bodies in the packs.
 
     Attributes:
-        messages: as the table has them.
-        found: the same with the sizes and CRCs of the bodies that were found.
-        errors: the first bodies that cannot be had, and why.
+        messages: messages as the table has them.
+        found: the same with the sizes and CRCs of the bodies that were read.
+        errors: the first bodies that cannot be read, with reasons.
     """
 
     messages: Profile
@@ -136,12 +137,12 @@ class Bodies:
 
 
 def body_error(broker: str, physical_offset: int, error: str) -> str:
-    """Return the sentence on a body that cannot be had."""
+    """Return a sentence on a body that cannot be read."""
     return f"{broker} {physical_offset}: {error}"
 
 
 def key_difference(difference: str, key: str, broker: str, physical_offset: int) -> str:
-    """Return the sentence on a row of `message_keys` that only one side has."""
+    """Return a sentence on a row of `message_keys` that only one side has."""
     return f"{difference}: {key!r} of {broker}, {physical_offset}"
 
 
@@ -150,11 +151,11 @@ class Sides(ABC):
     """One lake's messages at one moment, as each place has them.
 
     Attributes:
-        lake: where the tables lie.
-        bodies: root of the packs.
-        span: which messages.
-        moment: of the lake.
-        erased: the messages that are erased by then.
+        lake: locations of the tables.
+        bodies: root folder of the packs.
+        span: time range of messages.
+        moment: moment of the lake.
+        erased: messages that are erased at that moment.
     """
 
     lake: LakePaths
@@ -164,15 +165,15 @@ class Sides(ABC):
     erased: Erased
 
     def since(self, date: datetime.date) -> Self:
-        """Return the same for messages of a date or later."""
+        """Return the same sides for messages of a date or later."""
         return replace(self, span=self.span.since(date))
 
     def expect_erasures(self, expected: Profile, stretches: Sequence[Stretch] | None) -> None:
-        """Add to a profile of messages as they were what the erasures have changed since.
+        """Add the changes by erasures to a profile of messages as they were before.
 
         Args:
-            expected: of a store, or of what the runs said that they took.
-            stretches: the messages that are compared; None for all.
+            expected: profile of a store, or of the runs' counts.
+            stretches: ranges that are compared; None for all.
         """
         windows = self.erased.correction(self.span, stretches)
         if windows is not None:
@@ -183,44 +184,44 @@ class Sides(ABC):
         """Profile the table.
 
         Args:
-            within: only what lies in these stretches of the brokers' logs, which do not overlap.
+            within: ranges of the brokers' logs to limit it to, which do not overlap.
         """
 
     @abstractmethod
     def archived(self) -> Profile:
-        """Profile what the runs said that they took."""
+        """Profile the counts that runs recorded."""
 
     @abstractmethod
     def counted(self) -> Counted | None:
-        """Return which runs said what they took; None where none of those that took something did."""
+        """Return the part of `messages` with counts; None if no run with messages has counts."""
 
     @abstractmethod
     def with_bodies(self, kept_since: datetime.date | None) -> AbstractContextManager[Bodies]:
-        """Read the bodies that the table says are in the packs.
+        """Read the bodies that the table refers to.
 
         Args:
-            kept_since: bodies of earlier dates may be gone; None where all are kept.
+            kept_since: bodies of earlier dates may have expired; None if all are kept.
         """
 
     @abstractmethod
     def store(
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
     ) -> Profile:
-        """Profile what the stores hold in these ranges of the brokers' logs."""
+        """Profile the stores, in ranges of the brokers' logs."""
 
     @abstractmethod
     def hbase(self, options: HBaseOptions) -> Profile:
-        """Profile what HBase holds of what was archived by then."""
+        """Profile HBase, up to the moment."""
 
     @abstractmethod
     def different_keys(self, version: int) -> tuple[int, Sequence[str]]:
         """Compare a version of `message_keys` with the keys of all messages.
 
         Returns:
-            How many rows only one of them has, and sentences on the first.
+            The number of rows that only one of them has, and sentences on the first ones.
         """
 
 
 def stretches_of(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
-    """Return ranges of the brokers' logs as stretches."""
+    """Return ranges of the brokers' logs as a list of `Stretch`."""
     return [Stretch(broker, part.start, part.end) for broker, part in ranges.items()]

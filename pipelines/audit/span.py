@@ -1,4 +1,4 @@
-"""The stored messages that an audit looks at: whole windows of time."""
+"""Time range of the messages to audit, in whole windows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _LAST_WINDOW = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _WINDOW
 
 @dataclass(frozen=True)
 class Span:
-    """From one moment to another. A message without a time is in it where it has no bounds.
+    """A time range. Messages without a time are in it if it has no bounds.
 
     Attributes:
-        first: the first moment; None for all.
-        last: the first moment that is too late; None for all.
+        first: first time; None for no bound.
+        last: end, exclusive; None for no bound.
     """
 
     first: datetime.datetime | None = None
     last: datetime.datetime | None = None
 
     def whole_windows(self) -> Self:
-        """Return the windows that this touches: a run's counts are known by window, and not within one."""
+        """Return the range extended to whole windows, because runs count by window."""
         first, last = self.first, self.last
         return replace(
             self,
@@ -35,7 +35,7 @@ class Span:
         )
 
     def since(self, date: datetime.date | None) -> Self:
-        """Return the part of it that is of a date or later."""
+        """Return the part of the range from a date on."""
         if date is None:
             return self
         first = datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC)

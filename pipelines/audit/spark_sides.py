@@ -1,4 +1,4 @@
-"""The sides of an audit on Spark, as DataFrames."""
+"""Sides of an audit on Spark, as DataFrames."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _NUMBER = "number"
 
 
 class SparkProfile(Profile):
-    """A profile as a DataFrame, kept in the session's memory until its end: the next audit must read anew.
+    """Profile as a DataFrame, cached in the session until it is closed; the next audit reads again.
 
     Args:
         frame: a table of `AUDIT`.
@@ -72,24 +72,24 @@ class SparkProfile(Profile):
         self._frame = frame.cache()
 
     def close(self) -> None:
-        """Let Spark forget the rows."""
+        """Remove the rows from Spark's cache."""
         self._frame.unpersist(blocking=True)
 
     def correct(self, windows: pa.Table) -> None:
-        """Add differences to its figures, as `Profile.correct` says."""
+        """Add differences to the figures; see `Profile.correct`."""
         before, session = self._frame, self._frame.sparkSession
         rows = session.createDataFrame(windows.to_pylist(), AUDIT)
         self._frame = combine_profiles(before.unionByName(rows)).cache()
         before.unpersist()
 
     def totals(self) -> Totals:
-        """Count its windows and messages."""
+        """Count windows and messages."""
         counted = count_windows(self._frame).first()
         assert counted is not None  # an aggregate without groups has one row
         return Totals(counted["windows"], counted["messages"])
 
     def differences(self, found: SparkProfile, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
-        """Compare it with another, as `Profile.differences` says."""
+        """Compare with another profile; see `Profile.differences`."""
         with _cached(compare_profiles(self._frame, found._frame, columns=columns)) as differing:
             counts = {
                 (row["broker"], row[DIFFERENCE]): row["count"]
@@ -119,7 +119,7 @@ def _masked(masks: ArchiveMasks, batches: Iterator[pa.RecordBatch]) -> Iterator[
 
 
 def _in_utc(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with its times in UTC; Spark gives them in the zone of this process."""
+    """Return a row with its times in UTC; Spark returns them in the time zone of this process."""
     return {
         name: value.astimezone(datetime.UTC).replace(tzinfo=None) if isinstance(value, datetime.datetime) else value
         for name, value in row.items()
@@ -128,25 +128,25 @@ def _in_utc(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SparkSides(Sides):
-    """The sides of an audit on Spark.
+    """Sides of an audit on Spark.
 
     Attributes:
-        spark: the session.
+        spark: the Spark session.
     """
 
     spark: SparkSession
 
     def messages(self, within: Sequence[Stretch] | None = None) -> SparkProfile:
-        """Profile the table, as `Sides.messages` says."""
+        """Profile the table; see `Sides.messages`."""
         rows = self._messages()
         return SparkProfile(to_profile(rows if within is None else within_stretches(rows, self._stretches(within))))
 
     def archived(self) -> SparkProfile:
-        """Profile what the runs said that they took."""
+        """Profile the counts that runs recorded."""
         return SparkProfile(combine_profiles(self._profiles().where(_within(self.span, "window_start"))))
 
     def counted(self) -> Counted | None:
-        """Return which runs said what they took, as `Sides.counted` says."""
+        """Return the runs with counts; see `Sides.counted`."""
         commit, expired = self.moment.commit, self.moment.expired
         runs = self._table("archive_runs").where(
             (F.col("sequence") <= F.lit(commit.sequence)) & (F.col("messages") > 0)
@@ -164,7 +164,7 @@ class SparkSides(Sides):
 
     @contextmanager
     def with_bodies(self, kept_since: datetime.date | None) -> Iterator[Bodies]:
-        """Read the bodies, as `Sides.with_bodies` says."""
+        """Read the bodies; see `Sides.with_bodies`."""
         rows = self._messages()
         if self.erased.count:
             rows = rows.where(~F.coalesce(F.map_contains_key("properties", F.lit(MARKER)), F.lit(False)))
@@ -179,7 +179,7 @@ class SparkSides(Sides):
     def store(
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
     ) -> SparkProfile:
-        """Profile what the stores hold, as `Sides.store` says."""
+        """Profile the stores; see `Sides.store`."""
         reader = self.spark.read.format("commitlog").option("mode", "PERMISSIVE").option("layout", str(layout))
         if broker is not None:
             reader = reader.option("broker", broker)
@@ -192,7 +192,7 @@ class SparkSides(Sides):
         return SparkProfile(to_profile(rows.where(_within(self.span, "store_timestamp"))))
 
     def hbase(self, options: HBaseOptions) -> SparkProfile:
-        """Profile what HBase holds, as `Sides.hbase` says."""
+        """Profile HBase; see `Sides.hbase`."""
         register_hbase(self.spark)
         place = {"host": options.host, "port": str(options.port), "table": options.table}
         rows = self.spark.read.format("hbase").options(**place, columns=",".join(MESSAGES.names)).load()
@@ -201,7 +201,7 @@ class SparkSides(Sides):
         return SparkProfile(to_profile(within_stretches(rows.where(_within(self.span, "store_timestamp")), within)))
 
     def different_keys(self, version: int) -> tuple[int, Sequence[str]]:
-        """Compare `message_keys` with the keys of all messages, as `Sides.different_keys` says."""
+        """Compare `message_keys` with the keys of all messages; see `Sides.different_keys`."""
         expected = to_message_keys(self._table("messages", self.moment.version))
         found = self._table("message_keys", version)
         if to_totals(expected).collect() == to_totals(found).collect():
@@ -224,7 +224,7 @@ class SparkSides(Sides):
         return self._table("messages", self.moment.version).where(_within(self.span, "store_timestamp"))
 
     def _profiles(self) -> DataFrame:
-        """Return what the runs up to this moment have counted."""
+        """Return the counts of the runs up to this moment."""
         if self.moment.profiles is None:
             return self.spark.createDataFrame([], PROFILES)
         rows = self._table("profiles", self.moment.profiles)
@@ -238,7 +238,7 @@ class SparkSides(Sides):
 
 
 def _within(span: Span, column: str) -> Column:
-    """Whether a time is in a span; what has no time is, where the span has no bounds."""
+    """Return a condition that a time is in a range. Rows without a time are, if the range has no bounds."""
     wanted = F.lit(True)
     if span.first is not None:
         wanted = wanted & (F.col(column) >= F.lit(span.first))

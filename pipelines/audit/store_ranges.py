@@ -1,4 +1,4 @@
-"""The ranges of the brokers' logs that an audit can compare: archived, and still in their stores."""
+"""Ranges of the brokers' logs that an audit can compare: archived, and still in their stores."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from commitlake.connectors.lake.archive_log import StoreProgress
 def ranges_in_store(
     path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: FormatChoice = ANY_FORMAT
 ) -> tuple[dict[str, StoreRange], Sequence[str]]:
-    """Find the range of each broker's log that is archived and still in its store.
+    """Return the range of each broker's log that is archived and still in its store.
 
     Args:
         path: the stores, as for `find_stores`.
-        broker: the store's name, where the path does not tell it.
-        progress: how far each store is archived.
-        layout: which stores of the path are meant.
+        broker: name of the store, if the path does not have it.
+        progress: archived progress of each store.
+        layout: formats of stores to take from the path.
 
     Returns:
-        Ranges by broker; and sentences on brokers of which there is nothing to compare.
+        Ranges by broker, and notes on brokers without a range.
 
     Raises:
-        CommitLogError: for a store that cannot be read.
+        CommitLogError: if a store cannot be read.
     """
     ranges, notes, there = {}, [], set()
     for store in find_stores(path, broker, layout.formats):
@@ -35,8 +35,8 @@ def ranges_in_store(
         if known is None:
             notes.append(f"{store.broker}: nothing of this store is in the lake")
         elif start >= known.end:
-            notes.append(f"{store.broker}: its store begins at {start}, and the lake ends at {known.end}")
+            notes.append(f"{store.broker}: its store starts at {start}, but the lake ends at {known.end}")
         else:
             ranges[store.broker] = StoreRange(start, known.end)
-    notes += [f"{name}: in the lake, and not among the stores" for name in sorted(progress.keys() - there)]
+    notes += [f"{name}: in the lake, but not among the given stores" for name in sorted(progress.keys() - there)]
     return ranges, notes

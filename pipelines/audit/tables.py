@@ -1,12 +1,12 @@
-"""What an audit sees of the tables themselves: their data files, and whether those that follow fit `messages`.
+"""Checks the tables themselves: their data files, and whether the tables that follow match `messages`.
 
-data files       each is there, as large as the log says, with the footer that the log tells of; --deep reads all pages
-archive_runs     a row for each commit of a run, with what the commit counted, and no other row
-gaps, quarantine as many rows of a run as its commit counted
-profiles and     as many rows of a run as its commit names, profiles with the checksums that the run has written
+data files       each exists, has the size and the footer that the log has; with --deep, all pages are intact
+archive_runs     one row for each commit of a run, with the commit's counts, and no other row
+gaps, quarantine as many rows of each run as its commit counted
+profiles and     as many rows of each run as its commit names, profiles with all checksums that the run wrote
   others
-message_keys     the keys of messages, no fewer and no others
-edges            a step for each dead letter, each record that waits, and each half message
+message_keys     exactly the keys of messages
+edges            a step for each dead letter, each delayed record, and each half message
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 
 _MINUTES = "topic_minutes"
-_NEEDED = frozenset({"messages", "profiles", "archive_runs"})  # by the comparisons
+_NEEDED = frozenset({"messages", "profiles", "archive_runs"})  # tables that comparisons need
 
 
 @dataclass(frozen=True, slots=True)
 class TableFinding:
-    """What is wrong with one table.
+    """Faults of one table.
 
     Attributes:
-        table: its name.
-        count: files or rows that are wrong.
-        what: in words, what was compared.
-        notes: the first of them.
+        table: name of the table.
+        count: number of wrong files or rows.
+        what: the unit of the count, in words.
+        notes: sentences on the first of them.
     """
 
     table: str
@@ -60,12 +60,12 @@ class TableFinding:
 
 
 def damaged_files(lake: LakePaths, *, deep: bool, runner: Runner = HERE) -> list[TableFinding]:
-    """Find the data files that are not what the log says, table by table.
+    """Find the data files that do not match the log, table by table.
 
     Args:
-        lake: where the tables lie.
-        deep: whether every page is read.
-        runner: what reads the files.
+        lake: locations of the tables.
+        deep: True to read every page.
+        runner: runs the tasks that read the files.
     """
     found = []
     for table in LAKE_TABLES:
@@ -79,16 +79,16 @@ def damaged_files(lake: LakePaths, *, deep: bool, runner: Runner = HERE) -> list
 
 
 def prevents_comparison(findings: Sequence[TableFinding]) -> bool:
-    """Whether a table cannot be read whose rows are to be compared."""
+    """Return whether a table that comparisons need cannot be read."""
     return any(finding.table in _NEEDED for finding in findings)
 
 
 def compare_archive_runs(lake: LakePaths, moment: Moment, damaged: Collection[str] = ()) -> list[TableFinding]:
-    """Compare the tables that follow with the commits of `messages`, as far as its log goes back.
+    """Compare the tables that follow with the commits of `messages`, as far back as its log goes.
 
     Args:
-        lake: where the tables lie.
-        moment: what is compared.
+        lake: locations of the tables.
+        moment: moment to compare.
         damaged: tables that cannot be read, which are left out.
     """
     if {"archive_runs", "gaps", "quarantine"} & moment.expired.keys():
@@ -111,10 +111,10 @@ def compare_archive_runs(lake: LakePaths, moment: Moment, damaged: Collection[st
 
 
 def _wrong_row_counts(lake: LakePaths, table: str, commits: Sequence[ArchiveCommit]) -> Iterator[str]:
-    """Compare the rows of each run in a table that follows with the files that its commit names.
+    """Compare the number of rows of each run in a table that follows with the files that its commit names.
 
-    Rows that a repair has taken out for good, and has told of, are not missed again. Of `topic_minutes`, a repair
-    counts all rows again, for no run in particular.
+    Rows that a repair removed and reported are not reported again. In `topic_minutes`, a repair counts all rows again
+    without assigning them to runs.
     """
     named = {made.run_id: made for made in commits if made.files.get(table)}
     if not named:
@@ -146,7 +146,7 @@ def _lost_in_repairs(lake: LakePaths, table: str) -> int:
 
 
 def _counts_by_run(lake: LakePaths, table: str) -> list[dict[str, Any]]:
-    """The rows of each run in a table, and how many of them have each optional checksum."""
+    """Return the number of rows of each run in a table, and the number of those with each optional checksum."""
     try:
         opened = open_table(lake, table)
     except NoTableError:
@@ -159,7 +159,7 @@ def _counts_by_run(lake: LakePaths, table: str) -> list[dict[str, Any]]:
 
 
 def _written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
-    """How many rows have each of the checksums that a profile may lack, as a run has written them."""
+    """Return the number of rows with each optional checksum, as a run has written them."""
     known = [(file.rows, json.loads(file.statistics).get("nullCount", {})) for file in files]
     return {
         name: sum(rows - nulls[name] for rows, nulls in known)
@@ -203,7 +203,7 @@ def _rows(lake: LakePaths, table: str, columns: list[str]) -> list[dict[str, Any
 
 
 def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
-    """Compare `message_keys` with the keys of `messages`; and why that was not done, if it was not."""
+    """Compare `message_keys` with the keys of `messages`. Returns findings, and a note if it was not possible."""
     if {"messages", "message_keys"} & sides.moment.expired.keys():
         return [], "message_keys is not compared: some of its rows, or of those of messages, have expired"
     try:
@@ -212,15 +212,18 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
         return [], "message_keys is not compared: it has not followed messages yet"
     followed = table.transaction_version(APPLICATION_ID)
     if followed is None or not sides.moment.committed <= followed:
-        return [], f"message_keys is not compared: it has followed messages to version {followed} only"
+        return [], f"message_keys is not compared: it follows messages only to version {followed}"
     if followed > sides.moment.version:
-        return [], "message_keys is not compared: a run has gone on meanwhile"
+        return [], "message_keys is not compared: a run has added messages meanwhile"
     count, shown = sides.different_keys(table.version())
     return ([TableFinding("message_keys", count, "keys", shown)] if count else []), ""
 
 
 def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], str]:
-    """Compare how many records of some kinds `messages` has, and `edges` has steps of; and why not, if it was not."""
+    """Compare the number of records of some kinds in `messages` with those in `edges`.
+
+    Returns findings, and a note if the comparison was not possible.
+    """
     if {"messages", "edges"} & moment.expired.keys():
         return [], "edges is not compared: some of its rows, or of those of messages, have expired"
     try:
@@ -229,9 +232,9 @@ def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], 
         return [], ""
     followed = table.transaction_version(EDGES_ID)
     if followed is None or not moment.committed <= followed:
-        return [], f"edges is not compared: it has followed messages to version {followed} only"
+        return [], f"edges is not compared: it follows messages only to version {followed}"
     if followed > moment.version:
-        return [], "edges is not compared: a run has gone on meanwhile"
+        return [], "edges is not compared: a run has added messages meanwhile"
     messages = delta_table(lake.messages)
     messages.load_as_version(moment.version)
     counts = count_kinds(messages, table)
@@ -241,9 +244,9 @@ def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], 
 
 
 def finding_lines(findings: Sequence[TableFinding]) -> Iterator[str]:
-    """Findings for people."""
+    """Yield findings as lines of text."""
     for finding in findings:
         yield f"DAMAGED     {finding.table}: {finding.count:,} {finding.what}"
         yield from (f"  {note}" for note in finding.notes)
     if findings:
-        yield "  'commitlake maintain --repair --dry-run' tells what can be brought back"
+        yield "  'commitlake maintain --repair --dry-run' shows what can be repaired"

@@ -1,4 +1,4 @@
-"""Verdicts of an audit: two sides compared, as text and as JSON."""
+"""Results of comparing two sides of an audit, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One comparison.
+    """Result of one comparison.
 
     Attributes:
-        expected: the side that was taken for right.
-        found: the other.
-        windows: how many windows the first has.
-        messages: how many messages.
-        differing: how many windows differ.
-        kinds: how many windows are "missing", "unexpected" or "different".
-        differences: the first of each of these kinds.
-        notes: what else is to be said: bodies that cannot be had, what was left out.
-        compared: whether there was anything to compare; where not, a note says why.
+        expected: name of the side that is taken as correct.
+        found: name of the other side.
+        windows: number of windows of the first side.
+        messages: number of its messages.
+        differing: number of windows that differ.
+        kinds: number of windows that are "missing", "unexpected" or "different".
+        differences: the first windows of each kind.
+        notes: further sentences, such as on bodies that cannot be read, or on messages that were left out.
+        compared: False if there was nothing to compare; a note says why.
     """
 
     expected: str
@@ -56,11 +56,11 @@ def compare(
     """Compare two profiles.
 
     Args:
-        names: of the two sides.
-        expected: the profile that is taken for right.
-        found: the other.
-        columns: what is compared.
-        notes: for the verdict.
+        names: names of the two sides.
+        expected: the profile that is taken as correct.
+        found: the other profile.
+        columns: columns to compare.
+        notes: notes to add to the verdict.
     """
     totals = expected.totals()
     differences = expected.differences(found, columns)
@@ -75,7 +75,7 @@ def compare(
 def audit_facts(
     moment: Moment, span: Span, verdicts: Sequence[Verdict], findings: Sequence[TableFinding], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what evidence says of an audit: what was compared, and what came of it."""
+    """Return the facts of an audit for evidence: the comparisons and their results."""
     return {
         "messages_version": moment.version,
         "sequence": moment.commit.sequence,
@@ -99,13 +99,13 @@ def audit_facts(
 
 
 def as_rows(verdicts: Sequence[DataclassInstance]) -> list[dict[str, Any]]:
-    """Return verdicts, and findings on tables, as objects of what JSON has; other values become their text."""
+    """Return verdicts and findings as JSON objects; values of other types become text."""
     rows: list[dict[str, Any]] = json.loads(json.dumps([asdict(verdict) for verdict in verdicts], default=str))
     return rows
 
 
 def as_text(verdicts: Sequence[Verdict]) -> str:
-    """Verdicts for people: a line each, and what differs."""
+    """Return verdicts as text: a line for each, and the differences."""
     return "\n".join(line for verdict in verdicts for line in _lines(verdict))
 
 

@@ -115,7 +115,7 @@ class GroupLag:
     def __init__(self, moment: Moment, subscriptions: Subscriptions, choice: Choice, missing: str) -> None:
         self._moment, self._missing = moment, missing
         subscribed: dict[GroupTopic, SubscribedAt | None] = {}  # there are many queues of each
-        self._plans: list[_Plan] = []
+        self._plans: list[_LagPlan] = []
         for position, offset in sorted(moment.offsets.items()):
             if position.kind != OffsetKind.GROUP:
                 continue
@@ -123,7 +123,7 @@ class GroupLag:
             if key not in subscribed:
                 subscribed[key] = _subscribed(position, subscriptions) if choice.takes(position) else None
             if (found := subscribed[key]) is not None:
-                self._plans.append(_Plan(position, offset, queue_of(moment, position), found))
+                self._plans.append(_LagPlan(position, offset, queue_of(moment, position), found))
         cursors = (cursor for plan in self._plans for cursor in plan.cursors())
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start)
         self.counts: Sequence[Count] = (self._counter,)
@@ -179,7 +179,7 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
     return ""
 
 
-class _Plan(NamedTuple):
+class _LagPlan(NamedTuple):
     """Queue, offset and subscription of a row."""
 
     position: Position
@@ -218,7 +218,7 @@ class _Plan(NamedTuple):
         if span is not None and span.floor is not None:
             notes.append(
                 f"queue offsets begin again at physical offset {span.floor}; messages that were stored before do not "
-                "count: the topic was deleted and made again"
+                "count: the topic was deleted and created again"
             )
         broadcasts = subscribed.message_model == BROADCASTING
         if broadcasts:

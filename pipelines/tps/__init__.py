@@ -1,1 +1,1 @@
-"""Messages per second for any time, from `topic_minutes` and `messages`, without Spark. `jobs` import it."""
+"""Messages per second for any time range, from `topic_minutes` and `messages`, without Spark. `jobs` import it."""

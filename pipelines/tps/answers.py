@@ -1,6 +1,6 @@
-"""Rows of an engine's answer as Python values.
+"""Converts rows of an engine's answer to Python values.
 
-pyarrow itself imports pandas for the first time that it makes a Python value of, which takes half a second.
+pyarrow's own conversion of times imports pandas when it is first used, which takes half a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def times_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Yield rows by the names of their columns."""
+    """Yield rows as dictionaries by column name."""
     for batch in batches:
         columns = [
             times_of(column) if pa.types.is_timestamp(column.type) else column.to_pylist() for column in batch.columns

@@ -1,4 +1,4 @@
-"""How much log brokers write in a day, and for how many days a disk holds it."""
+"""Size of log that brokers write per day, and the number of days that a disk can hold."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _DAY = datetime.timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Bytes of records that brokers store in a day.
+    """Size of records that brokers store per day.
 
     Attributes:
-        days: Whole archived days that were counted; 0 where there is none: then the others are those of a day at the
-            rate of the time that was asked for.
-        mean: Bytes of a day, on average.
-        most: Bytes of the largest day.
+        days: Number of whole archived days that were counted. If it is 0, the sizes are extrapolated from the rate of
+            the question's time range.
+        mean: Average size per day, in bytes.
+        most: Size of the largest day, in bytes.
     """
 
     days: int
@@ -29,16 +29,16 @@ class Capacity:
     most: float
 
     def days_on_disk(self, disk_bytes: float) -> float | None:
-        """Return for how many days like the largest one a disk has room; None where nothing was stored."""
+        """Return the number of days like the largest one for which a disk has room; None if nothing was stored."""
         return disk_bytes / self.most if self.most else None
 
 
 def read_capacity(rates: Rates, question: RatesQuestion) -> Capacity:
-    """Return the bytes of a day.
+    """Return the size of log per day.
 
     Args:
-        rates: Of a lake.
-        question: About a time, in one group and without windows.
+        rates: Rates of a lake.
+        question: A question on a time range, as one group and without windows.
 
     Raises:
         QueryError: A table cannot be read.

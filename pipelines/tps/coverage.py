@@ -1,7 +1,7 @@
-"""Which times the lake tells of, broker by broker: from its first message to its last one, without the gaps.
+"""Time ranges that the lake covers, by broker: from the first archived message to the last, without gaps.
 
-A time that is not archived is not one without messages. The first and the last minute of a broker may be archived in
-part, and so may the minutes around a gap.
+A time that is not archived differs from a time without messages. The first and the last minute of a broker may be
+archived in part, and so may the minutes around a gap.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from commitlake.schemas.times import EPOCH
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
 ALL, PART, NONE = "all", "part", "none"
-"""How much of a window is archived."""
+"""Share of a window that is archived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time, `end` exclusive."""
+    """A time range; `end` is exclusive."""
 
     start: datetime.datetime
     end: datetime.datetime
@@ -38,11 +38,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The times that the lake tells of.
+    """Time ranges that the lake covers.
 
     Attributes:
-        spans: by broker, from its first to its last archived minute.
-        gaps: by broker, times of which part of the log is missing.
+        spans: by broker, the range from its first to its last archived minute.
+        gaps: by broker, time ranges in which part of the log is missing.
     """
 
     spans: Mapping[str, Span]
@@ -50,14 +50,14 @@ class Coverage:
 
     @property
     def whole(self) -> Span | None:
-        """From the first minute of any broker to the last one; None where nothing is archived."""
+        """Range from the first minute of any broker to the last one; None if nothing is archived."""
         if not self.spans:
             return None
         spans = self.spans.values()
         return Span(min(span.start for span in spans), max(span.end for span in spans))
 
     def of_window(self, start: datetime.datetime, end: datetime.datetime) -> str:
-        """Return how much of a window is archived: `all`, `part` or `none`."""
+        """Return the share of a window that is archived: `all`, `part` or `none`."""
         states = {self._of_broker(broker, start, end) for broker in self.spans}
         if states == {ALL}:
             return ALL
@@ -67,7 +67,7 @@ class Coverage:
         span = self.spans[broker]
         if end <= span.start or start >= span.end:
             return NONE
-        # Its first and its last minute may be archived in part.
+        # The first and the last minute may be archived in part.
         is_whole = span.start + MINUTE <= start and end <= span.end - MINUTE
         gaps = [gap for gap in self.gaps.get(broker, ()) if gap.start < end and start < gap.end]
         if any(gap.start + MINUTE <= start and end <= gap.end - MINUTE for gap in gaps):
@@ -76,14 +76,14 @@ class Coverage:
 
 
 def read_coverage(lake: LakePaths, brokers: Collection[str] = ()) -> Coverage:
-    """Find the times that the lake tells of.
+    """Find the time ranges that the lake covers.
 
     Args:
-        lake: where the tables lie.
-        brokers: only these; all where empty.
+        lake: locations of the tables.
+        brokers: brokers to read; all if empty.
 
     Raises:
-        NoTableError: where the lake has no `topic_minutes`.
+        NoTableError: if the lake has no `topic_minutes`.
     """
     table = open_table(lake, "topic_minutes")
     spans = {
@@ -95,7 +95,7 @@ def read_coverage(lake: LakePaths, brokers: Collection[str] = ()) -> Coverage:
 
 
 def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime, datetime.datetime]]:
-    """Yield the brokers, each with its first and its last minute; of most files the log tells them."""
+    """Yield the brokers, each with its first and last minute; for most files these are in the table's log."""
     actions = file_actions(table)
     brokers = one_value_each(actions, "broker")
     least, greatest = file_bounds(actions, MINUTES.time, pa.timestamp("us", "UTC"))
@@ -105,7 +105,7 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
             if row["first"] is not None:
                 yield row["broker"], row["first"], row["last"]
         return
-    # Not by Arrow's group_by, whose import takes longer than all the rest.
+    # Importing Arrow's group_by takes longer than everything else.
     names = np.array(brokers.to_pylist(), object)
     firsts, lasts = numbers_of(least), numbers_of(greatest)
     for broker in sorted(set(names)):
@@ -114,23 +114,23 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
 
 
 def read_damage(lake: LakePaths, coverage: Coverage) -> Mapping[str, Sequence[Span]]:
-    """Find the times, by broker, of stretches of logs that could not be read.
+    """Find the time ranges, by broker, of ranges of logs that could not be read.
 
     Args:
-        lake: where the tables lie.
-        coverage: which times the lake tells of.
+        lake: locations of the tables.
+        coverage: time ranges that the lake covers.
     """
     return _times_of(lake, "quarantine", coverage.spans)
 
 
 def _times_of(lake: LakePaths, table: str, spans: Mapping[str, Span]) -> dict[str, Sequence[Span]]:
-    """Return the times of the stretches of logs that a table names."""
+    """Return the time ranges of the ranges of logs in a table."""
     stretches = _stretches(lake, table, spans)
     return {broker: _times(lake, broker, spans[broker], found) for broker, found in stretches.items()}
 
 
 def _stretches(lake: LakePaths, name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """Return the stretches of the brokers' logs that a table names; none where the lake has no such table."""
+    """Return the ranges of the brokers' logs in a table; none if the lake has no such table."""
     try:
         table = open_table(lake, name)
     except NoTableError:
@@ -144,7 +144,7 @@ def _stretches(lake: LakePaths, name: str, brokers: Collection[str]) -> dict[str
 
 
 def _times(lake: LakePaths, broker: str, span: Span, gaps: Sequence[tuple[int, int]]) -> list[Span]:
-    """Return the times of stretches of a log: from the last minute before each to the first one after it."""
+    """Return the time ranges of ranges of a log: from the last minute before each to the first minute after it."""
     answer = run_sql(
         open_table(lake, "topic_minutes"),
         "topic_minutes",

@@ -1,9 +1,9 @@
-"""Delayed messages and timers: how many wait, were delivered, or are overdue, by topic and level.
+"""Counts delayed messages and timers that wait, were delivered, or are overdue, by topic and level.
 
-A delayed message is due after the delay of its level, a timer at the time in its property. It was delivered where its
-destination has a later copy of it, with the same client message id and as many failed consumptions before. As of the
-last minute that is known of a broker, it waits if its time has not come, and is overdue if it has and there is no copy.
-Of a timer that the broker stored several times on its way, only the last record counts.
+A delayed message is due after the delay of its level, a timer at the time in its property. It was delivered if its
+destination has a later copy, with the same client message id and as many failed consumptions. As of the last known
+minute of a broker, it waits if it is not due yet, and is overdue if it is due and has no copy. If the broker stored a
+timer several times, only the last record counts.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ COLUMNS = (
     "broker", "kind", "level", "topic", "messages", "waiting", "delivered", "overdue", "oldest_overdue", "max_late_s",
     "without_id", "outlives_segment",
 )  # fmt: skip
-"""What is told of the messages of a broker, kind, level and topic."""
+"""Columns of the result for each broker, kind, level and topic."""
 NEEDED = ("unique_key", "reconsume_times", "physical_offset")
-"""Columns of `messages` that are read besides those that rates are counted from."""
+"""Columns of `messages` that are read in addition to those for rates."""
 DEFAULT_SEGMENT_LIFE = datetime.timedelta(hours=72)
-"""A broker's default of fileReservedTime."""
+"""Default of a broker's setting fileReservedTime."""
 MAX_DELAYED = 5_000_000
-"""Delayed messages that are looked at at most: each is in memory."""
+"""Largest number of delayed messages, all of which are held in memory."""
 _US = "'Timestamp(Microsecond, Some(\"UTC\"))'"
 
 
 class TooManyDelayedError(LakeError):
-    """A time with more delayed messages than are looked at together."""
+    """The time range has too many delayed messages."""
 
 
 def delayed_messages(
@@ -48,21 +48,21 @@ def delayed_messages(
     *,
     has_config: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return what became of the delayed messages of a time.
+    """Count the delayed messages of a time range by state.
 
     Args:
-        lake: where the tables lie.
-        coverage: which times they tell of.
-        question: which brokers, and when the messages were stored for later.
-        segment_life: how long a segment is kept.
-        has_config: whether the lake knows the brokers' delay levels.
+        lake: locations of the tables.
+        coverage: time ranges that the lake covers.
+        question: brokers, and the time range in which the messages were stored.
+        segment_life: time for which a segment is kept.
+        has_config: True if the lake knows the brokers' delay levels.
 
     Returns:
-        Rows of `COLUMNS`, those with most overdue messages first. `topic` is the one that the messages were sent to.
+        Rows of `COLUMNS`, those with most overdue messages first. `topic` is the original topic of the messages.
 
     Raises:
-        TooManyDelayedError: for more than `MAX_DELAYED`.
-        QueryError: where the table cannot be read.
+        TooManyDelayedError: if there are more than `MAX_DELAYED`.
+        QueryError: if the table cannot be read.
     """
     if not coverage.spans:
         return []
@@ -71,7 +71,7 @@ def delayed_messages(
     count = run_sql(table, "messages", f"SELECT count(*) FROM messages WHERE {where}").read_all().column(0)[0].as_py()
     if count > MAX_DELAYED:
         raise TooManyDelayedError(
-            f"{count:,} delayed messages are in this time, expected at most {MAX_DELAYED:,}: ask for a shorter one"
+            f"{count:,} delayed messages are in this time, expected at most {MAX_DELAYED:,}: use a shorter time range"
         )
     delays = {broker: _delays(lake, broker, has_config=has_config) for broker in coverage.spans}
     ends = {broker: span.end - MINUTE for broker, span in coverage.spans.items()}
@@ -86,7 +86,7 @@ def delayed_messages(
 
 
 def _delays(lake: LakePaths, broker: str, *, has_config: bool) -> Sequence[int]:
-    """Return the delays of a broker's levels in milliseconds."""
+    """Return the delays of a broker's levels, in milliseconds."""
     found = archived_levels(read_store_config(lake, broker).of_kind(SETTING)) if has_config else None
     return found or DEFAULT_DELAY_LEVELS_MS
 

@@ -1,4 +1,4 @@
-"""Business keys with most messages, by a sketch of bounded memory (Apache DataSketches, frequent items)."""
+"""Finds the business keys with most messages, by a sketch of bounded memory (Apache DataSketches, frequent items)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.pipelines.tps.question import MESSAGES, RatesQuestion
 
 COLUMNS = ("key", "messages", "at_least", "at_most", "share_percent")
-"""What is told of a key."""
+"""Columns of the result for each key."""
 LOG_MAX_KEYS = 16
-"""Binary logarithm of how many keys the sketch has room for. Its error is 3.5 by this many of all that is counted."""
-_BATCHES = 32  # counted together, so that a key that repeats is one update
+"""Binary logarithm of the largest number of keys in the sketch. Its error is the total count times 3.5 / 2^16."""
+_BATCHES = 32  # counted together, so that a repeated key is one update
 
 
 @dataclass(frozen=True, slots=True)
 class HotKeys:
-    """The keys that are found.
+    """Keys with most messages.
 
     Attributes:
-        rows: of `COLUMNS`, the most frequent first; `messages` is `at_most`.
-        total: keys of messages that were counted, each as often as it came.
-        error: by how much a figure may be too large at most.
+        rows: rows of `COLUMNS`, the most frequent key first; `messages` is `at_most`.
+        total: number of keys that were counted, with repetitions.
+        error: largest possible overestimate of a count.
     """
 
     rows: Sequence[dict[str, Any]]
@@ -40,8 +40,8 @@ def hot_keys(lake: LakePaths, question: RatesQuestion) -> HotKeys:
     """Find the keys with most messages.
 
     Args:
-        lake: where `messages` lies.
-        question: which messages are counted.
+        lake: location of `messages`.
+        question: messages to count.
     """
     where = question.where(MESSAGES)
     sql = f"SELECT unnest(keys) AS key FROM messages WHERE {where}"

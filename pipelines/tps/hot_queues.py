@@ -1,4 +1,4 @@
-"""Queues with most messages: their share, and how far their topic's queues are from having the same."""
+"""Finds the queues with most messages: their share, and the skew among their topic's queues."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ COLUMNS = (
     "broker", "topic", "queue", "messages", "messages_per_s", "bytes_per_s", "peak_per_s", "peak_at", "share_percent",
     "topic_share_percent", "skew",
 )  # fmt: skip
-"""What is told of a queue."""
+"""Columns of the result for each queue."""
 
 
 def hot_queues(
     lake: LakePaths, coverage: Coverage, question: RatesQuestion, engine: Engine = Engine.DELTALAKE
 ) -> list[dict[str, Any]]:
-    """Return all queues, the one with most messages first.
+    """Return all queues, those with most messages first.
 
     Args:
-        lake: where the tables lie.
-        coverage: which times they tell of.
-        question: by broker, topic and queue, without windows.
-        engine: what counts.
+        lake: locations of the tables.
+        coverage: time ranges that the lake covers.
+        question: question by broker, topic and queue, without windows.
+        engine: engine that counts.
 
     Returns:
-        Rows of `COLUMNS`. `skew` is 1 where the topic's queues on the broker, those with messages, have the same.
+        Rows of `COLUMNS`. `skew` is 1 if all of the topic's queues with messages on the broker have the same number.
     """
     rows = Rates(lake, coverage, engine).rows(question)
     total = sum(row["messages"] for row in rows)

@@ -1,6 +1,6 @@
-"""Sums of each group and window, and the busiest minute of each group, from rows of `topic_minutes` as they are read.
+"""Sums rows of `topic_minutes` by group and window while they are read, and finds the busiest minute of each group.
 
-Each group and window is a cell of an array to which rows are added.
+Each group and window is a cell of an array, to which rows are added.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_ro
 from commitlake.pipelines.tps.question import MINUTE, SUMS, RatesQuestion
 
 MAX_PEAK_CELLS = 1 << 25
-"""Groups times minutes that are held at once to find peaks, 8 bytes each; a longer time is read again in parts."""
+"""Largest number of cells (groups times minutes, 8 bytes each) for finding peaks; longer times are read in parts."""
 _MAX_DENSE_CELLS = 1 << 16
 CheckCells = Callable[[int], None]
 Peaks = dict[Key, tuple[int, datetime.datetime]]
 
 
 class _Cells:
-    """Numbers of groups and windows, of which the groups are found one after the other.
+    """Array of sums for groups and windows; groups are added as they are found.
 
     Args:
-        layers: how many numbers each cell has.
-        windows: how many there are.
-        check: is told how many cells there are, and may refuse.
+        layers: number of sums of each cell.
+        windows: number of windows.
+        check: called with the number of cells; may raise an error.
     """
 
     def __init__(self, layers: int, windows: int, check: CheckCells) -> None:
@@ -40,7 +40,7 @@ class _Cells:
         self._check = check
 
     def places_of(self, keys: Sequence[Key]) -> Array:
-        """Return the places of groups; new ones get the next."""
+        """Return the indexes of groups; new groups get the next index."""
         found = np.array([self.places.setdefault(key, len(self.places)) for key in keys], np.int64)
         if len(self.places) > self.numbers.shape[1]:
             self._check(len(self.places) * self.windows)
@@ -50,20 +50,20 @@ class _Cells:
         return found
 
     def add(self, layer: int, cells: Array, values: Array) -> None:
-        """Add values to cells, which are counted group by group."""
+        """Add values to cells, whose numbers run group by group."""
         np.add.at(self.numbers[layer].reshape(-1), cells, values)
 
 
 def sum_windows(
     lake: LakePaths, question: RatesQuestion, step: datetime.timedelta, check: CheckCells
 ) -> dict[Key, Array]:
-    """Return the sums of each group: an array of `SUMS` x windows of the length `step` from the question's start.
+    """Return the sums of each group: an array of `SUMS` x windows of length `step` from the question's start.
 
     Args:
-        lake: where the table lies.
-        question: what is asked, from a multiple of `step` since 1970; of whole minutes.
-        step: length of the windows.
-        check: is told how many cells there are, and may refuse.
+        lake: location of the table.
+        question: a question whose start is a multiple of `step` since 1970, in whole minutes.
+        step: length of a window.
+        check: called with the number of cells; may raise an error.
     """
     cells = _Cells(len(SUMS), -((question.start - question.end) // step), check)
     read_minute_rows(lake, question, SUMS, lambda rows: _add_sums(cells, rows, step // MINUTE))
@@ -71,15 +71,15 @@ def sum_windows(
 
 
 def sum_all(lake: LakePaths, question: RatesQuestion, check: CheckCells) -> tuple[dict[Key, Array], Peaks]:
-    """Return the sums of each group over all the time, as an array of `SUMS`, and its busiest minute.
+    """Return the sums of each group over the whole time range, as an array of `SUMS`, and its busiest minute.
 
     Args:
-        lake: where the table lies.
-        question: what is asked; of whole minutes.
-        check: is told how many groups there are, and may refuse.
+        lake: location of the table.
+        question: a question in whole minutes.
+        check: called with the number of groups; may raise an error.
 
     Returns:
-        Sums by group; and by group the messages of its busiest minute, and the minute, the first of several.
+        Sums by group; and by group, the number of messages of its busiest minute and that minute, the first if equal.
     """
     minutes = (question.end - question.start) // MINUTE
     sums = _Cells(len(SUMS), 1, check)
@@ -100,7 +100,7 @@ def sum_all(lake: LakePaths, question: RatesQuestion, check: CheckCells) -> tupl
 
 
 def _find_in_parts(lake: LakePaths, question: RatesQuestion, groups: int) -> Peaks:
-    """Find the busiest minutes part of the time by part."""
+    """Find the busiest minutes, one part of the time range at a time."""
     peaks: Peaks = {}
     length = max(1, MAX_PEAK_CELLS // groups) * MINUTE
     start = question.start
@@ -116,7 +116,7 @@ def _find_in_parts(lake: LakePaths, question: RatesQuestion, groups: int) -> Pea
 
 
 def _add_sums(cells: _Cells, rows: MinuteRows, step: int) -> None:
-    """Add rows to the sums of windows of so many minutes."""
+    """Add rows to the sums of windows of `step` minutes."""
     windows = rows.minutes // step
     first, last = int(windows.min()), int(windows.max())
     width = last - first + 1
@@ -127,7 +127,7 @@ def _add_sums(cells: _Cells, rows: MinuteRows, step: int) -> None:
             if len(rows.sums[name]):
                 cells.add(layer, numbers, rows.sums[name])
         return
-    # Few cells: rows are added to these first, as most rows share one with others.
+    # If there are few cells, rows are summed by cell first, because most rows share a cell with others.
     near = rows.groups * width + (windows - first)
     numbers = (places[:, None] * cells.windows + np.arange(first, last + 1)).reshape(-1)
     for layer, name in enumerate(SUMS):

@@ -1,7 +1,7 @@
-"""Rows of `topic_minutes` as numbers: the group and the minute of each row, and what it counts.
+"""Reads rows of `topic_minutes` as numbers: the group, the minute and the counts of each row.
 
-Columns are read as they lie in the data files, where a text is a number of a dictionary. A group's number follows from
-these, so that no text is compared, and a year of minutes takes less time here than an engine needs to group it.
+Columns are read as they are in the data files, where strings are dictionary codes. Group numbers are computed from the
+codes without comparing strings, so that reading a year of minutes is faster than grouping it by an engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from commitlake.schemas.times import epoch_us
 Key = tuple[Any, ...]
 _MINUTE_US = 60_000_000
 _MAX_CODES = 1 << 16
-"""Combinations of values that are told apart by a table; more are sorted."""
+"""Largest number of combinations of values for which a lookup table is used; more are sorted."""
 _MAX_NUMBER = 1 << 62
 _TEXTS = ("broker", "topic", "tag", "kind")
 _TYPES: dict[str, pa.DataType] = {
@@ -42,13 +42,13 @@ _NO_TIME = np.iinfo(np.int64).min // 2
 
 @dataclass(frozen=True, slots=True)
 class MinuteRows:
-    """Some rows that are asked for.
+    """Some rows of the answer to a question.
 
     Attributes:
-        keys: the groups that they are of.
-        groups: for each row, the place of its group in `keys`.
-        minutes: for each row, minutes since the start of the time that is asked for.
-        sums: by name, what each row adds to it; empty where all add nothing.
+        keys: the groups of the rows.
+        groups: for each row, the index of its group in `keys`.
+        minutes: for each row, minutes since the start of the time range.
+        sums: by name, the summand of each row; empty if all are zero.
     """
 
     keys: Sequence[Key]
@@ -59,11 +59,11 @@ class MinuteRows:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column as numbers.
+    """A column as codes.
 
     Attributes:
-        codes: for each row, the place of its value.
-        values: the values; None, which stands for a null, is the last one.
+        codes: for each row, the index of its value.
+        values: the distinct values; the last one is None, for null.
     """
 
     codes: Array
@@ -73,13 +73,13 @@ class _Column:
 def read_minute_rows(
     lake: LakePaths, question: RatesQuestion, sums: Sequence[str], use: Callable[[MinuteRows], None]
 ) -> None:
-    """Read the rows of `topic_minutes` that a question is about, on all cores.
+    """Read the rows of `topic_minutes` for a question, on all cores.
 
     Args:
-        lake: where the table lies.
-        question: what is asked; of whole minutes.
-        sums: the names of what is counted.
-        use: is given the rows, some ten thousands at a time, in any order; by one thread at a time.
+        lake: location of the table.
+        question: a question in whole minutes.
+        sums: names of the sums.
+        use: called with some ten thousand rows at a time, in any order, from one thread at a time.
 
     Raises:
         DataFileError: if a data file cannot be read.
@@ -106,11 +106,11 @@ def read_minute_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """What is counted of a row.
+    """Summand of a row.
 
     Attributes:
-        columns: that it needs.
-        add: makes it of these.
+        columns: columns that it needs.
+        add: computes it from these columns.
     """
 
     columns: Sequence[str]
@@ -122,7 +122,7 @@ def _plain(name: str) -> _Sum:
 
 
 def _of_kind(kind: Kind, less: str | None = None) -> _Sum:
-    """Messages of a kind, without those that another column counts."""
+    """Return the summand for messages of a kind, without those that another column counts."""
 
     def add(rows: pa.Table) -> Array:
         kinds = _coded(rows.column("kind"))
@@ -142,7 +142,7 @@ def _of_other_tags(rows: pa.Table) -> Array:
 
 
 _NOTHING: Array = np.zeros(0, np.int64)
-"""Stands for as many zeros as there are rows."""
+"""Array that means zeros for all rows."""
 _SUMS: Mapping[str, _Sum] = {
     "messages": _plain("messages"),
     "bytes": _plain("bytes"),
@@ -153,16 +153,16 @@ _SUMS: Mapping[str, _Sum] = {
     "clock_skew": _plain("clock_skew_messages"),
     "other_tags": _Sum(["other_tags", "messages"], _of_other_tags),
 }
-"""By the names of `question.SUMS`, which say the same in SQL."""
+"""Summands by the names in `question.SUMS`, which defines the same in SQL."""
 
 
 def _columns(question: RatesQuestion) -> list[str]:
-    """Return the columns that the groups and the conditions of a question need."""
+    """Return the columns for the groups and conditions of a question."""
     return [*(MINUTES.groups[name] for name in question.by), *_conditions(question)]
 
 
 def _conditions(question: RatesQuestion) -> dict[str, Collection[Any]]:
-    """Return the values that are asked for, by column."""
+    """Return the wanted values by column."""
     asked: dict[str, Collection[Any]] = {
         "topic": question.topics,
         "queue_id": [] if question.queue_id is None else [question.queue_id],
@@ -174,7 +174,7 @@ def _conditions(question: RatesQuestion) -> dict[str, Collection[Any]]:
 
 
 def _numbered(rows: pa.Table, question: RatesQuestion, sums: Sequence[str]) -> MinuteRows:
-    """Return the rows that are asked for as numbers."""
+    """Return the wanted rows as numbers."""
     times = numbers_of(rows.column(MINUTES.time), null=_NO_TIME)
     minutes = (times - epoch_us(question.start)) // _MINUTE_US
     chosen = (minutes >= 0) & (minutes < (question.end - question.start) // MINUTE)
@@ -211,7 +211,7 @@ def _coded(column: pa.ChunkedArray) -> _Column:
 
 
 def _grouped(columns: Sequence[_Column], count: int) -> tuple[list[Key], Array]:
-    """Return the groups that rows are of, and for each row the place of its group."""
+    """Return the groups of rows, and for each row the index of its group."""
     if not columns:
         return [()], np.zeros(count, np.int64)
     codes, combinations = np.zeros(count, np.int64), 1
@@ -227,7 +227,7 @@ def _grouped(columns: Sequence[_Column], count: int) -> tuple[list[Key], Array]:
 
 
 def _placed(codes: Array, combinations: int) -> tuple[Array, Array]:
-    """Return the first row of each code, in order of the codes, and for each row the place of its code."""
+    """Return the first row of each code, in the order of codes, and for each row the index of its code."""
     if combinations > _MAX_CODES:
         _, firsts, groups = np.unique(codes, return_index=True, return_inverse=True)
         return firsts, groups

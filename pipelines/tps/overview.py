@@ -1,4 +1,4 @@
-"""The questions that give a picture of a whole time: all of it by topic, without topics, and by window."""
+"""Questions that describe a whole time range: the total by topic, the overall total, and windows by topic."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MAX_WINDOWS = 96
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Questions about one time.
+    """Questions on one time range.
 
     Attributes:
-        by_topic: A row for each topic.
-        of_all: One row.
-        by_window: A row for each topic and window; of whole windows.
+        by_topic: Question with a row for each topic.
+        of_all: Question with one row.
+        by_window: Question with a row for each topic and window, in whole windows.
     """
 
     by_topic: RatesQuestion
@@ -31,7 +31,7 @@ class Overview:
 
 
 class NothingArchivedError(LakeError):
-    """A time of which nothing is archived."""
+    """Nothing is archived in the time range."""
 
 
 def overview(
@@ -44,19 +44,19 @@ def overview(
     kinds: Sequence[str] = (),
     brokers: Sequence[str] = (),
 ) -> Overview:
-    """Return the questions about a time.
+    """Return the questions on a time range.
 
     Args:
-        coverage: Which times the lake has.
-        start: Of the time; the first archived minute where it is not given.
-        end: Of the time, exclusive; the last archived minute likewise.
-        window: Length of the windows, of whole minutes; where it is not given, at most `MAX_WINDOWS` windows.
-        topics: Only these; all where empty, as for what follows.
-        kinds: Only these.
-        brokers: Only these.
+        coverage: Time ranges that the lake covers.
+        start: Start of the time range; by default the first archived minute.
+        end: End of the time range, exclusive; by default the last archived minute.
+        window: Length of a window in whole minutes; by default at most `MAX_WINDOWS` windows.
+        topics: Topics to count; all if empty, as for the following arguments.
+        kinds: Kinds to count.
+        brokers: Brokers to count.
 
     Raises:
-        NothingArchivedError: Nothing is archived, or the time is empty.
+        NothingArchivedError: Nothing is archived, or the time range is empty.
     """
     whole = coverage.whole
     if whole is None:

@@ -1,4 +1,4 @@
-"""What is asked about rates, and the SQL that counts messages by group and window."""
+"""A question on rates, and the SQL that counts messages by group and window."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _EPOCH = "TIMESTAMP '1970-01-01T00:00:00Z'"
 
 @dataclass(frozen=True, slots=True)
 class CountedTable:
-    """A table from which messages are counted.
+    """A table in which messages can be counted.
 
     Attributes:
-        name: the table's.
-        time: its column of time.
-        unit: the shortest window that it can tell.
-        groups: SQL by the name of what messages can be grouped by.
-        sums: SQL of each sum, by its name.
+        name: name of the table.
+        time: name of its time column.
+        unit: the shortest possible window.
+        groups: SQL of each group column, by name.
+        sums: SQL of each sum, by name.
     """
 
     name: str
@@ -50,7 +50,7 @@ MINUTES = CountedTable(
         "other_tags": "sum(CASE WHEN other_tags THEN messages ELSE 0 END)",
     },
 )
-"""Whole minutes; small."""
+"""The table of minutes; small."""
 MESSAGES = CountedTable(
     "messages",
     "store_timestamp",
@@ -73,18 +73,21 @@ MESSAGES = CountedTable(
         "other_tags": "sum(0)",
     },
 )
-"""Seconds, and what only a message itself tells. Of `prepared`, `RatesQuestion.rechecked` is to be taken away."""
+"""The table of messages: windows of seconds, and groups that only a message has.
+
+`RatesQuestion.rechecked` must be subtracted from `prepared`.
+"""
 _IS_RECHECKED = "kind = 'half' AND properties['TRANSACTION_CHECK_TIMES'] IS NOT NULL"
 INSTEAD = {"producer-group": "properties['PGROUP']", "origin-topic": "topic"}
-"""SQL of the groups whose column is null in messages that an earlier version archived."""
+"""SQL of groups whose column is null in messages that an earlier version archived."""
 GROUPS = tuple(MESSAGES.groups)
-"""What messages can be grouped by."""
+"""Names of possible groups."""
 SUMS = tuple(MINUTES.sums)
-"""What is counted of each group."""
+"""Names of the sums of each group."""
 
 
 class Origins(Enum):
-    """Which of the messages asked for have the columns that `INSTEAD` stands in for."""
+    """Share of the messages in question that have the columns for which `INSTEAD` is a substitute."""
 
     ALL = auto()
     SOME = auto()
@@ -93,23 +96,23 @@ class Origins(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RatesQuestion:
-    """What is asked.
+    """A question on rates.
 
     Attributes:
-        by: what messages are grouped by, some of `GROUPS`.
-        start: of the time asked for, at a multiple of the table's unit.
-        end: of the time asked for, exclusive, likewise.
-        window: length of the windows; None for one of all the time.
-        step: from one window to the next; the window's length where they do not overlap.
-        topics: only these; all where empty, as for what follows.
-        queue_id: only this one.
-        tags: only these.
-        kinds: only these.
-        brokers: only these.
-        origins: which of the messages have a column for each group.
-        only: only these groups, each with its values in the order of `by`.
-        is_by_second: whether messages themselves are counted, so that `start` and `end` may be any second.
-        engine: whose SQL is wanted.
+        by: names of groups, from `GROUPS`.
+        start: start of the time range, a multiple of the table's unit.
+        end: end of the time range, exclusive, likewise.
+        window: length of a window; None for one window over the whole time range.
+        step: distance of two windows; by default they do not overlap.
+        topics: topics to count; all if empty, as for the following attributes.
+        queue_id: queue to count.
+        tags: tags to count.
+        kinds: kinds to count.
+        brokers: brokers to count.
+        origins: share of the messages that have the columns of origins.
+        only: groups to count, each as values in the order of `by`.
+        is_by_second: True to count messages themselves, so that `start` and `end` may be any second.
+        engine: engine for which SQL is generated.
     """
 
     by: Sequence[str]
@@ -129,7 +132,7 @@ class RatesQuestion:
 
     @property
     def table(self) -> CountedTable:
-        """The smallest table that can answer."""
+        """The smallest table that can answer the question."""
         if self.is_by_second:
             return MESSAGES
         lengths = [length for length in (self.window, self.step) if length is not None]
@@ -141,7 +144,7 @@ class RatesQuestion:
         return replace(self, start=self.start - by, end=self.end - by)
 
     def groups(self) -> list[str]:
-        """SQL of what messages are grouped by."""
+        """Return the SQL of the group columns."""
         return [self._group(name) for name in self.by]
 
     def _group(self, name: str) -> str:
@@ -153,7 +156,7 @@ class RatesQuestion:
         return f"CASE WHEN origin_topic IS NULL THEN {INSTEAD[name]} ELSE {column} END"
 
     def where(self, table: CountedTable | None = None) -> str:
-        """SQL for the rows that are asked for; those of a table, if another one is asked than `table`."""
+        """Return SQL for the wanted rows of `table`, or of another table."""
         table = table or self.table
         found = predicates(
             Conditions(topics=self.topics, queue_id=self.queue_id, kinds=self.kinds, brokers=self.brokers),
@@ -166,7 +169,7 @@ class RatesQuestion:
             found.append(f"({' OR '.join(map(self._is_group, self.only)) or 'false'})")
         start, end = (timestamp_literal(moment, self.engine) for moment in (self.start, self.end))
         found.append(f"{table.time} >= {start} AND {table.time} < {end}")
-        if table is MESSAGES:  # the partition: files of other days are not opened
+        if table is MESSAGES:  # a condition on the partition, so that files of other days are not opened
             last = self.end.astimezone(datetime.UTC).date()
             first = self.start.astimezone(datetime.UTC).date()
             found.append(f"store_date >= DATE '{first}' AND store_date <= DATE '{last}'")
@@ -177,14 +180,14 @@ class RatesQuestion:
         return f"({' AND '.join(conditions)})"
 
     def window_start(self, length: datetime.timedelta) -> str:
-        """SQL for the start of the window of a length that a row is in."""
+        """Return SQL for the start of a row's window of a given length."""
         time, seconds = self.table.time, int(length.total_seconds())
         if self.engine is Engine.SPARK:
             return f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {seconds}000000))"
         return f"date_bin(INTERVAL '{seconds} seconds', {time}, {_EPOCH})"
 
     def by_window(self, length: datetime.timedelta) -> str:
-        """SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""
+        """Return SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""
         table = self.table
         groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.groups())]
         window = f"{self.window_start(length)} AS window_start"
@@ -193,13 +196,13 @@ class RatesQuestion:
         return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
 
     def rechecked(self, length: datetime.timedelta | None) -> str | None:
-        """SQL for the half messages that the broker stored again: columns `g0`, …, `window_start`, `rechecked`.
+        """Return SQL for half messages that the broker stored again: columns `g0`, …, `window_start`, `rechecked`.
 
-        It is a question of its own as only half messages need properties: to read those of all messages takes twice as
-        long as all the rest. None where the table counts such messages in a column.
+        This is a separate query, because only half messages need their properties; reading those of all messages takes
+        twice as long as everything else. None if the table counts such messages in a column.
 
         Args:
-            length: of the windows; None for one of all the time, without `window_start`.
+            length: length of a window; None for one window over the whole time range, without `window_start`.
         """
         if self.table.name != MESSAGES.name:
             return None
@@ -210,7 +213,7 @@ class RatesQuestion:
         return f"SELECT {', '.join([*groups, 'count(*) AS rechecked'])} FROM {MESSAGES.name} WHERE {where}{grouped}"
 
     def in_all(self) -> str:
-        """SQL for the sums of each group, with the unit of time that had most messages: `peak` and `peak_at`."""
+        """Return SQL for the sums of each group, with its busiest unit of time: `peak` and `peak_at`."""
         groups = [f"g{number}" for number in range(len(self.by))]
         sums = [f"sum(sum_{name}) AS sum_{name}" for name in SUMS]
         first = "first_value(window_start ORDER BY sum_messages DESC, window_start)"

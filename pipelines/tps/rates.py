@@ -1,6 +1,6 @@
-"""The answer to a question about rates: rows of each group, or of each group and window.
+"""Answers questions on rates: rows for each group, or for each group and window.
 
-A window without a message is a row of zeros where it is archived, and one without figures where it is not.
+A window without messages is a row of zeros if it is archived, and a row without figures if it is not.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows
 from commitlake.pipelines.tps.question import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
 
 MAX_CELLS = 200_000
-"""Windows of all groups that are given at most."""
+"""Largest number of windows of all groups together."""
 MAX_SKETCHED = 10_000
-"""Rows that have quantiles at most: a sketch of each is in memory."""
+"""Largest number of rows with quantiles; a sketch of each is held in memory."""
 _PART_ROWS = 2_000_000
 _PREPARED = SUMS.index("prepared")
 RANKS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _SKETCHES = {"size": "size_sketch", "latency_ms": "latency_sketch", "wait_ms": "wait_sketch"}
 QUANTILES = tuple(f"{what}_{rank}" for what in _SKETCHES for rank in RANKS)
-"""Columns of quantiles."""
+"""Names of the columns of quantiles."""
 Key = tuple[Any, ...]
 Row = dict[str, Any]
 
 
 class TooManyRowsError(LakeError):
-    """A question whose answer has more rows than one can look at."""
+    """The answer has too many rows."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Answers questions about rates from the tables of a lake.
+    """Answers questions on rates from the tables of a lake.
 
     Attributes:
-        lake: where the tables lie.
-        coverage: which times it tells of.
-        engine: what counts: code of this process, with the deltalake package's engine for `messages`, or Spark.
+        lake: locations of the tables.
+        coverage: time ranges that the lake covers.
+        engine: engine that counts: this process, with deltalake's engine for `messages`, or Spark.
     """
 
     lake: LakePaths
@@ -61,16 +61,16 @@ class Rates:
         """Answer a question.
 
         Args:
-            question: what is asked.
-            has_quantiles: whether the rows have `QUANTILES`.
+            question: the question.
+            has_quantiles: True to add `QUANTILES`.
 
         Returns:
-            Rows with what messages are grouped by, `window_start` where there are windows, `archived`, `SUMS`,
-            `messages_per_s` and `bytes_per_s`; in all also `peak_per_s` and `peak_at`. Figures are None in windows of
-            which nothing is archived.
+            Rows with the groups, `window_start` if there are windows, `archived`, `SUMS`, `messages_per_s` and
+            `bytes_per_s`; without windows also `peak_per_s` and `peak_at`. Figures are None in windows that are not
+            archived.
 
         Raises:
-            TooManyRowsError: for more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
+            TooManyRowsError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
         """
         question = replace(question, engine=self.engine)
         question = replace(question, origins=self._origins(question))
@@ -82,12 +82,12 @@ class Rates:
         return rows
 
     def _origins(self, question: RatesQuestion) -> Origins:
-        """Return which messages have the columns of origins; rows of earlier versions have null there."""
+        """Return the share of messages that have the columns of origins; in rows of earlier versions they are null."""
         if not set(question.by) & set(INSTEAD):
             return Origins.ALL
         if "origin_topic" not in {field.name for field in self._table(question).schema().fields}:
             return Origins.NONE
-        asked = replace(question, only=None).where()  # `only` is in terms of what is to be found out
+        asked = replace(question, only=None).where()  # `only` depends on the result
         found = self._ask(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
         return Origins.SOME if list(found) else Origins.ALL
 
@@ -115,7 +115,7 @@ class Rates:
         return sorted(rows, key=lambda row: (-row["messages"], repr(_key_of(question, row))))
 
     def _with_peaks(self, question: RatesQuestion) -> dict[Key, Row]:
-        """Return the sums of each group, and its busiest unit of time."""
+        """Return the sums of each group, with its busiest unit of time."""
         found: dict[Key, Row] = {}
         if self._counts_minutes(question):
             sums, peaks = sum_all(self.lake, question, _check_count)
@@ -125,11 +125,11 @@ class Rates:
             return found
         for part in self._parts(question):
             for row in self._ask(part, part.in_all()):
-                if row["sum_messages"] is not None:  # the one row of no group
+                if row["sum_messages"] is not None:  # the single row without groups
                     _add(found, _key(question, row), row)
             _check_count(len(found))
         for row in self._rechecked(question, None):
-            if row["rechecked"]:  # there is a row of no group in any case
+            if row["rechecked"]:  # without groups there is a row in any case
                 found[_key(question, row)]["sum_prepared"] -= row["rechecked"]
         return found
 
@@ -138,7 +138,7 @@ class Rates:
         return iter(()) if sql is None else self._ask(question, sql)
 
     def _parts(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
-        """Divide a question by time, so that the engine holds the units of time of `_PART_ROWS` rows at most."""
+        """Divide a question by time, so that the engine holds the units of time of at most `_PART_ROWS` rows."""
         if self.engine is Engine.SPARK:
             yield question
             return
@@ -190,12 +190,12 @@ class Rates:
         return sums
 
     def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:
-        """Add the quantiles of merged sketches to rows."""
+        """Add quantiles of merged sketches to rows."""
         table = question.table
         groups = [f"{sql} AS g{number}" for number, sql in enumerate(question.groups())]
         columns = [*groups, f"{table.time} AS window_start", *_SKETCHES.values()]
         grouped = ""
-        if self.engine is Engine.SPARK:  # which merges sketches itself
+        if self.engine is Engine.SPARK:  # Spark merges sketches itself
             windows = [] if question.window is None else [f"{question.window_start(question.window)} AS window_start"]
             merged_sketches = [f"kll_merge_agg_double({name}) AS {name}" for name in _SKETCHES.values()]
             columns = [*groups, *windows, *merged_sketches]
@@ -212,7 +212,7 @@ class Rates:
                 if found[column] is None:
                     continue
                 sketch = kll_doubles_sketch.deserialize(found[column])
-                if sketch.is_empty():  # Spark's of nulls alone
+                if sketch.is_empty():  # a sketch of Spark from only nulls
                     continue
                 if name in mine:
                     mine[name].merge(sketch)
@@ -226,7 +226,7 @@ class Rates:
 
 
 def _add(found: dict[Key, Row], key: Key, row: Row) -> None:
-    """Add the sums of a later part of the time to those of earlier parts."""
+    """Add the sums of a later part of the time range to those of earlier parts."""
     before = found.get(key)
     if before is None:
         found[key] = row
@@ -248,14 +248,14 @@ def _quantiles(sketches: Mapping[str, kll_doubles_sketch]) -> Row:
 def add_comparison(
     rows: Sequence[Row], before: Iterable[Row], question: RatesQuestion, by: datetime.timedelta, coverage: Coverage
 ) -> None:
-    """Add `messages_before` and `change_percent` to rows: the messages of the same group, so much time earlier.
+    """Add `messages_before` and `change_percent` to rows, from the same group at an earlier time.
 
     Args:
-        rows: of `Rates.rows`; changed.
-        before: of the question about the earlier time.
-        question: what was asked for `rows`.
-        by: how much earlier.
-        coverage: which times the lake tells of; both are None where it does not.
+        rows: rows of `Rates.rows`; they are changed.
+        before: rows of the question on the earlier time.
+        question: question of `rows`.
+        by: distance to the earlier time.
+        coverage: time ranges that the lake covers; both values are None outside of them.
     """
     known = {(*_key_of(question, row), row.get("window_start")): row["messages"] for row in before}
     for row in rows:
@@ -299,7 +299,7 @@ def _starts(question: RatesQuestion, step: datetime.timedelta) -> list[datetime.
 
 
 def _rolled(numbers: Array, span: int) -> Array:
-    """Sum up each `span` numbers that follow one another."""
+    """Return sums over each `span` consecutive numbers."""
     if span == 1:
         return numbers
     sums = np.cumsum(np.pad(numbers, ((0, 0), (1, 0))), axis=1)
@@ -314,6 +314,6 @@ def _check_count(count: int) -> None:
 
 def _too_many(count: int, most: int, what: str) -> TooManyRowsError:
     return TooManyRowsError(
-        f"the answer has {count:,} rows or more{' ' + what if what else ''}, expected at most {most:,}: ask for longer "
-        "windows, a shorter time, or fewer groups"
+        f"the answer has {count:,} rows or more{' ' + what if what else ''}, expected at most {most:,}: use longer "
+        "windows, a shorter time range, or fewer groups"
     )

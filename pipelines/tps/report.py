@@ -1,6 +1,6 @@
-"""What a report on rates shows: totals, the largest groups over time, percentiles, and which times lack figures.
+"""Contents of a report on rates: totals, the largest groups over time, percentiles, and times without figures.
 
-Its size is bounded, whatever the lake has: the largest groups are given, the others are summed.
+Its size is bounded for any lake: the largest groups have rows, all others are summed.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from commitlake.pipelines.tps.rates import Rates
 from commitlake.schemas.time_windows import TimeWindows
 
 MAX_WINDOWS = 144
-"""Windows of a report that chooses their length itself."""
+"""Largest number of windows if the report chooses their length."""
 MAX_GIVEN_WINDOWS = 500
-"""Windows of a report whose length is given."""
+"""Largest number of windows of a given length."""
 MAX_GROUPS = 200
-"""Groups that have a row."""
+"""Largest number of groups with a row."""
 MAX_LINES = 50
-"""Groups, the largest, that have figures over time."""
+"""Largest number of groups with figures over time."""
 MAX_SKETCHES = 200_000
-"""Rows of `topic_minutes` whose sketches are merged for percentiles over time."""
+"""Largest number of rows of `topic_minutes` whose sketches are merged for percentiles over time."""
 Row = dict[str, Any]
 Key = tuple[str | int | None, ...]
 
 
 @dataclass(frozen=True)
 class RatesReport:
-    """What a report on rates shows.
+    """Contents of a report on rates.
 
     Attributes:
-        question: What was asked.
-        coverage: Which times the lake tells of.
-        windows: Of the figures over time.
-        total: The row of all messages; None where there is none.
-        groups: The rows of the largest groups, the largest first.
-        group_count: How many groups there are.
-        rest: Sums of the groups that have no row.
-        all_windows: A row for each window, of all messages, with percentiles where `has_percentiles`.
-        lines: By group, a row for each window; of the largest groups.
-        has_percentiles: Whether percentiles are known.
-        sketches: How many rows of `topic_minutes` have sketches; more than `MAX_SKETCHES` are not merged.
-        damage: By broker, times of which a part of the log could not be read.
+        question: The question.
+        coverage: Time ranges that the lake covers.
+        windows: Windows of the figures over time.
+        total: Row of all messages; None if there are none.
+        groups: Rows of the largest groups, the largest first.
+        group_count: Number of groups.
+        rest: Sums of the groups without a row.
+        all_windows: One row for each window, of all messages, with percentiles if `has_percentiles`.
+        lines: By group, one row for each window, for the largest groups.
+        has_percentiles: True if percentiles are known.
+        sketches: Number of rows of `topic_minutes` with sketches; more than `MAX_SKETCHES` are not merged.
+        damage: By broker, time ranges in which a part of the log could not be read.
     """
 
     question: RatesQuestion
@@ -75,10 +75,10 @@ def make_report(
     """Answer a question for a report.
 
     Args:
-        lake: Where the tables lie.
-        coverage: Which times the lake tells of.
-        question: What is asked; its window is that of the figures over time, where there are not too many.
-        engine: What counts.
+        lake: Locations of the tables.
+        coverage: Time ranges that the lake covers.
+        question: The question; its window is that of the figures over time, unless there are too many.
+        engine: Engine that counts.
 
     Raises:
         TooManyRowsError: There are too many groups.
@@ -126,7 +126,7 @@ def _windows(question: RatesQuestion) -> TimeWindows:
 def _each_window(
     rates: Rates, question: RatesQuestion, windows: TimeWindows, *, has_percentiles: bool
 ) -> Sequence[Row]:
-    """Return a row for each window, also where there is no message at all."""
+    """Return one row for each window, including windows without messages."""
     found = {row["window_start"]: row for row in rates.rows(question, has_quantiles=has_percentiles)}
     rows = []
     for start in windows.starts():
@@ -138,7 +138,7 @@ def _each_window(
 
 
 def _count_sketches(lake: LakePaths, question: RatesQuestion) -> int:
-    """Return how many rows of `topic_minutes` have sketches; 0 where the question is not of that table."""
+    """Return the number of rows of `topic_minutes` with sketches; 0 if the question uses another table."""
     if question.table is not MINUTES:
         return 0
     table = question.table.name

@@ -1,8 +1,8 @@
-"""The tables that rates are counted from, made of the logs of stores; nothing is archived.
+"""Builds the tables for rates from the logs of stores, without archiving them.
 
-A log is read once, in bounded memory, and only as far as segments can hold what is asked for. What is counted goes into
-tables in a folder that its caller deletes: `topic_minutes` for whole minutes, else `messages` with the columns that
-rates need. The same questions are then asked of them as of a lake.
+A log is read once, in bounded memory, and only segments that can have wanted messages. The results are written to
+tables in a folder that the caller deletes: `topic_minutes` for whole minutes, otherwise `messages` with the columns for
+rates. The same questions are then asked of them as of a lake.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ _MESSAGES_COLUMNS = (
     "prepared_transaction_offset", "properties", "origin_topic", "producer_group",
 )  # fmt: skip
 _KINDS_WITH_PROPERTIES = {Kind.HALF, Kind.DELAY, Kind.TIMER}
-"""Kinds of messages of which rates, and what is said of delayed messages, need properties."""
+"""Kinds of messages whose properties are needed for rates and for delayed messages."""
 _MAX_BYTES = 64 << 20
-"""Of messages in memory that are counted, or written as rows, at once; by each worker."""
+"""Size of messages in memory that are counted, or written as rows, at once; for each worker."""
 _ROW_GROUP_ROWS = 1 << 17
 _STATISTICS = ("broker", "topic", "kind", "store_timestamp")
-_ANY_STEP_MS = 1 << 45  # wider than any step of a clock, so that no segment is without bounds
+_ANY_STEP_MS = 1 << 45  # larger than any clock step, so that every segment has bounds
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which messages of a log are read.
+    """Messages of a log to read.
 
     Attributes:
-        start: of their store time; None for no limit, as for what follows.
-        end: of their store time, exclusive.
-        topics: only these; all where empty.
-        queue_id: only this one.
-        columns: what tables of messages have besides what rates need.
+        start: first store time; None for no limit, as for the following attributes.
+        end: end of the store time, exclusive.
+        topics: topics to read; all if empty.
+        queue_id: queue to read.
+        columns: columns of a table of messages in addition to those for rates.
     """
 
     start: datetime.datetime | None = None
@@ -83,11 +83,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class StoreTables:
-    """What was read.
+    """Result of reading logs.
 
     Attributes:
-        coverage: the times that the logs tell of.
-        damaged: ranges of each store that hold no intact record.
+        coverage: time ranges that the logs cover.
+        damaged: number of ranges of each store that hold no intact record.
     """
 
     coverage: Coverage
@@ -96,14 +96,14 @@ class StoreTables:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Counts or writes the messages of ranges; it can be pickled."""
+    """Counts or writes the messages of ranges; picklable."""
 
     lake: LakePaths
     table: str
     request: Request
 
     def run(self, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
-        """Return the files that were written, and how many ranges of each store are damaged."""
+        """Return the files that were written, and the number of damaged ranges of each store."""
         name = f"part-{_RUN_ID}-{secrets.token_hex(8)}"
         damaged: Counter[str] = Counter()
         if self.table == MINUTES.name:
@@ -138,14 +138,14 @@ class _Tasks:
 
 
 class StoreLogs:
-    """The logs of some stores as they are when this is made.
+    """Logs of some stores, as they are when the object is created.
 
     Args:
         stores: from `find_stores`.
-        wanted: which messages are read.
+        wanted: messages to read.
 
     Attributes:
-        size: bytes that are going to be read.
+        size: number of bytes to read.
 
     Raises:
         CommitLogError: if a store cannot be read.
@@ -175,13 +175,13 @@ class StoreLogs:
         runner: Runner = HERE,
         advance: Callable[[int], None] = lambda _: None,
     ) -> StoreTables:
-        """Fill a table that rates are counted from.
+        """Fill a table for rates.
 
         Args:
-            table: which table.
-            lake: where it is made; nothing is there yet.
-            runner: what reads the logs.
-            advance: is told how many bytes more are done.
+            table: the table.
+            lake: location of the table, which must not exist.
+            runner: runs the tasks that read logs.
+            advance: called with the number of bytes that were done.
 
         Raises:
             CommitLogError: if a log cannot be read.
@@ -199,7 +199,7 @@ class StoreLogs:
             advance(sum(split.size for split in groups[number]))
         made = TOPIC_MINUTES if table is MINUTES else StructType([*columns, STORE_DATE])
         append_files(getattr(lake, table.name), made, files, 1)
-        if table is MINUTES:  # a folder without messages is no lake
+        if table is MINUTES:  # a folder without a table of messages would be no lake
             open_or_create(lake.messages, MESSAGES)
         return StoreTables(self._coverage(dict(_read_spans(lake, table))), damaged)
 
@@ -218,7 +218,7 @@ def _run(tasks: _Tasks, splits: Sequence[Split]) -> tuple[list[DataFile], Counte
 
 
 def _intact(batch: pa.RecordBatch, broker: str, damaged: Counter[str]) -> pa.RecordBatch:
-    """Return the messages of a batch, and count the ranges that hold none; a missing segment is a gap instead."""
+    """Return the messages of a batch, and count ranges without messages, except missing segments, which are gaps."""
     sizes = batch.column("size")
     if sizes.null_count:
         reasons = pc.struct_field(batch.column(CORRUPT_RECORD).filter(pc.is_null(sizes)), "reason")
@@ -232,7 +232,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
 
 
 def _without_needless_properties(rows: pa.Table) -> pa.Table:
-    """Keep the properties of `_KINDS_WITH_PROPERTIES` alone."""
+    """Keep properties only in messages of `_KINDS_WITH_PROPERTIES`."""
     place = rows.schema.get_field_index("properties")
     kinds = rows.column("kind").chunk(0)
     has_needed = np.array([name in _KINDS_WITH_PROPERTIES for name in kinds.dictionary.to_pylist()], bool)
@@ -245,7 +245,7 @@ def _with_date(rows: pa.Table) -> pa.Table:
 
 
 def _log_times(store: Store, store_range: StoreRange) -> tuple[Span | None, list[Span]]:
-    """Return the time from a log's first record to its last one, and the times of its missing segments."""
+    """Return the time range from a log's first record to its last one, and the time ranges of its missing segments."""
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     found = [
         Span(_minute(bounds.low + _ANY_STEP_MS), _minute(bounds.high - _ANY_STEP_MS) + MINUTE)
@@ -268,7 +268,7 @@ def _united(spans: Iterable[Span]) -> Span | None:
 
 
 def _read_spans(lake: LakePaths, table: CountedTable) -> Iterator[tuple[str, Span]]:
-    """Yield the time from the first message that was read of each store to the last one."""
+    """Yield the time range of the messages that were read from each store."""
     sql = (
         f"SELECT broker, min({table.time}) AS first, max({table.time}) AS last FROM {table.name} "
         f"WHERE {table.time} IS NOT NULL GROUP BY broker"

@@ -1,4 +1,4 @@
-"""Tasks that read bodies: first the places of all bodies, divided by pack; then the packs of one part, each once."""
+"""Tasks that read bodies: first the locations of all bodies, divided by pack; then each pack once."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, STORE_DATE
 COLUMNS = (*KEPT, "body_size", "body_crc", BODY_REF.name, STORE_DATE.name)
 _PLACE = BODY_PLACE.names
 _BATCH_ROWS = 1 << 15
-_DATED = "store_date="  # as names of packs begin
-_UNDATED = f"{_DATED}__"  # what stands in a name for no date, and sorts after every date
+_DATED = "store_date="  # prefix of the names of packs with a date
+_UNDATED = f"{_DATED}__"  # placeholder in a name without a date; sorts after every date
 BodyErrors = list[tuple[str, int, str]]
-"""Broker and physical offset of messages whose bodies cannot be had, and why."""
+"""Broker and physical offset of messages whose bodies cannot be read, with the reason."""
 
 
 @dataclass(frozen=True)
 class BodyPlaces:
-    """Where the bodies of messages are; it can be pickled.
+    """Locations of the bodies of messages; picklable.
 
     Attributes:
-        rows: of `messages`, with `COLUMNS`.
+        rows: rows of `messages`, with `COLUMNS`.
         kept_since: bodies of earlier dates are left out; None for none.
-        folder: for the files that the tasks write.
-        partitions: how many parts there are.
-        erased: messages whose bodies are erased; they are left out.
+        folder: folder for the files that the tasks write.
+        partitions: number of partitions.
+        erased: messages with erased bodies, which are left out.
     """
 
     rows: MessageRows
@@ -51,7 +51,7 @@ class BodyPlaces:
 
 
 def find_places(places: BodyPlaces, file: AddedFile) -> tuple[pa.Table, list[Path]]:
-    """Count the messages of a data file by window, and write where their bodies are, divided by pack."""
+    """Count the messages of a data file by window, and write the locations of their bodies, divided by pack."""
     windows, paths = [], []
     for rows in places.rows.read(file):
         rows = places.erased.without(rows)  # noqa: PLW2901 (batch by batch)
@@ -64,7 +64,7 @@ def find_places(places: BodyPlaces, file: AddedFile) -> tuple[pa.Table, list[Pat
 
 
 def _kept(rows: pa.Table, since: datetime.date) -> pa.Table:
-    """Keep the messages whose bodies cannot have expired, as `transforms.kept_bodies` says."""
+    """Keep the messages whose bodies cannot have expired, by the rule of `transforms.kept_bodies`."""
     packs = pc.struct_field(rows.column(BODY_REF.name), "pack").cast(pa.string())
     is_dated_since = pc.greater_equal(packs, f"{_DATED}{since.isoformat()}")
     is_stored_since = pc.greater_equal(rows.column(STORE_DATE.name), pa.scalar(since)).fill_null(False)
@@ -74,7 +74,7 @@ def _kept(rows: pa.Table, since: datetime.date) -> pa.Table:
 
 
 def _with_flat_places(rows: pa.Table) -> pa.Table:
-    """Rows with the fields of `body_ref` as columns, by which they can be divided and sorted."""
+    """Return rows with the fields of `body_ref` as columns, by which they can be divided and sorted."""
     places = rows.column(BODY_REF.name)
     columns = {name: rows.column(name) for name in (*KEPT, "body_size", "body_crc")}
     columns |= {name: pc.struct_field(places, name) for name in _PLACE}
@@ -82,20 +82,20 @@ def _with_flat_places(rows: pa.Table) -> pa.Table:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column without a dictionary: the batches of one file of Arrow's have to share theirs."""
+    """Decode a dictionary column. Arrow requires all batches of a file to share their dictionaries."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
 def check_packs(location: PackLocation, paths: Sequence[Path], number: int) -> tuple[pa.Table, BodyErrors]:
-    """Read the bodies of one part.
+    """Read the bodies of one partition.
 
     Args:
-        location: where the packs lie.
+        location: location of the packs.
         paths: from `find_places`.
-        number: of the part.
+        number: index of the partition.
 
     Returns:
-        A table of `AUDIT` of the messages, with the bodies' sizes and CRCs as found, and the first errors.
+        A table of `AUDIT` with the sizes and CRCs of the bodies that were read, and the first errors.
     """
     rows = pa.concat_tables(read_partition(paths, number))
     order = [(name, "ascending") for name in ("pack", "frame_offset", "offset")]
@@ -127,10 +127,10 @@ def _errors_of(found: pa.Table) -> Iterator[tuple[str, int, str]]:
 
 
 def _first(errors: BodyErrors) -> BodyErrors:
-    """Return the first errors, by broker and offset; one without an offset comes first."""
+    """Return the first errors, by broker and offset. Errors without an offset come first."""
     return sorted(errors, key=lambda error: [(value is not None, value) for value in error])[:SHOWN]
 
 
 def error_sentences(errors: BodyErrors) -> list[str]:
-    """Return sentences on the first errors of all parts."""
+    """Return sentences on the first errors of all partitions."""
     return [body_error(*error) for error in _first(errors)]

@@ -1,4 +1,4 @@
-"""Tasks that count what HBase holds: one salt of the table each."""
+"""Tasks that count the messages in HBase, one for each salt of the table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def salts_of(options: Options) -> range:
 
 
 def count_salt(options: Options, wanted: Wanted, salt: int) -> pa.Table:
-    """Count the messages of a salt by window: a table of `AUDIT`."""
+    """Count the messages of a salt by window. Returns a table of `AUDIT`."""
     with Client(options.connected()) as client:
         batches = read_salt(client, salt, MESSAGES.names)
         return merge_windows([to_windows(wanted.of(pa.Table.from_batches([batch]))) for batch in batches])

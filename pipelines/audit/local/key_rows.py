@@ -1,4 +1,4 @@
-"""The keys that only one of `messages` and `message_keys` has, or has more often."""
+"""Keys that only one of `messages` and `message_keys` has, or that one has more often."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COUNT = "count"
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts whose rows are wanted, and where files with them go."""
+    """Partitions to compare, and the folder for their files."""
 
     keys: KeyFiles
     parts: int
@@ -33,7 +33,7 @@ class _Parts:
     folder: Path
 
     def write(self, file: AddedFile) -> list[Path]:
-        """Write the wanted keys of a file, divided by part."""
+        """Write the keys of a file that are in these partitions, divided by partition."""
         paths = []
         place = np.full(self.parts, -1)
         place[list(self.wanted)] = np.arange(len(self.wanted))
@@ -49,13 +49,13 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner, folder: 
     """Compare two tables of keys.
 
     Args:
-        expected: what should be there.
-        found: the other.
-        runner: what reads the files.
-        folder: for files with the keys of the parts that differ.
+        expected: the expected keys.
+        found: the other keys.
+        runner: runs the tasks that read the files.
+        folder: folder for files with the keys of differing partitions.
 
     Returns:
-        How many rows differ, and sentences on the first.
+        The number of rows that differ, and sentences on the first ones.
     """
     parts = partition_count(expected.rows + found.rows)
     sums = [sum_keys(keys, runner, parts) for keys in (expected, found)]
@@ -79,7 +79,7 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner, folder: 
 
 
 def _compare_part(expected: Sequence[Path], found: Sequence[Path], number: int) -> pa.Table:
-    """List the rows of one part that only one side has, and how many more the first one has."""
+    """Return the rows of one partition that differ, with their number in the first side minus that in the second."""
     signed = [
         rows.append_column(_COUNT, pa.array(np.full(rows.num_rows, sign, np.int64)))
         for paths, sign in ((expected, 1), (found, -1))

@@ -1,4 +1,4 @@
-"""Rows of `messages` as far as an audit wants them, and tasks that count those of one data file."""
+"""Reads the rows of `messages` that an audit needs, and counts those of one data file."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ DICTIONARIES = (
     "producer_group", "body_ref.pack",
 )  # fmt: skip
 _TIME = "store_timestamp"
-_MARGIN = datetime.timedelta(seconds=1)  # writers of Delta's statistics cut times to milliseconds
+_MARGIN = datetime.timedelta(seconds=1)  # writers of Delta's statistics truncate times to milliseconds
 _Bounds = Mapping[str, tuple[Array, Array]]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which messages are counted.
+    """Criteria for the messages to count.
 
     Attributes:
-        span: by time.
-        stretches: by their place in the brokers' logs; None for all. They do not overlap.
+        span: time range.
+        stretches: ranges of the brokers' logs, which do not overlap; None for all.
     """
 
     span: Span
     stretches: Sequence[Stretch] | None = None
 
     def may_hold(self, file: AddedFile) -> bool:
-        """Return whether a data file can hold some of them, by the times that its table's log knows."""
+        """Return whether a data file may have such messages, by its times in the table's log."""
         first, last = self.span.first, self.span.last
         is_late = last is not None and file.first_time is not None and file.first_time >= last + _MARGIN
         is_early = first is not None and file.last_time is not None and file.last_time < first - _MARGIN
         return not is_late and not is_early
 
     def of(self, messages: pa.Table) -> pa.Table:
-        """Return those of some messages.
+        """Return the messages that meet the criteria.
 
         Args:
-            messages: at least `store_timestamp`; with stretches also `broker` and `physical_offset`.
+            messages: has `store_timestamp`; with ranges also `broker` and `physical_offset`.
         """
         masks = []
         if (self.span.first, self.span.last) != (None, None):
@@ -64,7 +64,7 @@ class Wanted:
 
 
 def is_within(span: Span, times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return whether times are in a span with bounds; null for a null."""
+    """Return whether times are in a time range; null for null."""
     wanted = pc.is_valid(times)
     if span.first is not None:
         wanted = pc.and_(wanted, pc.greater_equal(times, pa.scalar(span.first, times.type)))
@@ -74,7 +74,7 @@ def is_within(span: Span, times: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _bounds_of(stretches: Sequence[Stretch]) -> _Bounds:
-    """Return the first and the end offsets of each broker's stretches, in order."""
+    """Return the sorted starts and ends of each broker's ranges."""
     by_broker: dict[str, list[tuple[int, int]]] = {}
     for broker, first, last in stretches:
         by_broker.setdefault(broker, []).append((first, last))
@@ -103,18 +103,18 @@ def _in_stretches(messages: pa.Table, bounds: _Bounds) -> Array:
 
 @dataclass(frozen=True)
 class MessageRows:
-    """Rows of `messages` that are wanted; it can be pickled.
+    """Reader of wanted rows of `messages`; picklable.
 
     Attributes:
         table: the columns.
-        wanted: the rows.
+        wanted: criteria for the rows.
     """
 
     table: TableRows
     wanted: Wanted
 
     def read(self, file: AddedFile) -> Iterator[pa.Table]:
-        """Read those of a data file."""
+        """Yield the wanted rows of a data file."""
         for rows in self.table.read(file):
             chosen = self.wanted.of(rows)
             if chosen.num_rows:
@@ -122,5 +122,5 @@ class MessageRows:
 
 
 def count_file(rows: MessageRows, file: AddedFile) -> pa.Table:
-    """Count the messages of a data file by window: a table of `AUDIT`."""
+    """Count the messages of a data file by window. Returns a table of `AUDIT`."""
     return merge_windows([to_windows(part) for part in rows.read(file)])

@@ -1,7 +1,7 @@
-"""Rows on this machine's disk, in partitions of which each fits into memory.
+"""Rows on this machine's disk, in partitions that fit into memory.
 
-A file is one of Arrow's (IPC file format), with a record batch for each partition, in order. Tasks write such files,
-and others read one partition of all of them. It is what a shuffle is to Spark.
+A file has Arrow's IPC file format, with one record batch for each partition, in order. Some tasks write such files;
+others read one partition from all of them. This replaces Spark's shuffle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def partition_count(rows: int) -> int:
-    """Return into how many partitions so many rows are divided: few, or as many as are bounded in memory.
+    """Return the number of partitions for a number of rows, so that each fits into memory.
 
     >>> partition_count(1000), partition_count(1_000_000), partition_count(1_000_000_000)
     (1, 50, 5000)
@@ -30,24 +30,24 @@ def partition_count(rows: int) -> int:
 
 
 def partition_numbers(rows: pa.Table, columns: Iterable[str], count: int) -> Array:
-    """Return the partition of each row, the same in every process for the same values.
+    """Return the partition of each row. Equal values have the same partition in every process.
 
     Args:
         rows: has the columns, each in one chunk.
-        columns: what decides.
-        count: of the partitions.
+        columns: columns that determine the partition.
+        count: number of partitions.
     """
     return part_numbers(column_hashes(rows, columns), count)
 
 
 def write_partitions(rows: pa.Table, numbers: Array, count: int, folder: Path) -> Path:
-    """Write rows as a new file.
+    """Write rows to a new file.
 
     Args:
         rows: each column in one chunk.
-        numbers: the partition of each row.
-        count: of the partitions.
-        folder: where the file is made.
+        numbers: partition of each row.
+        count: number of partitions.
+        folder: folder of the file.
     """
     counts = np.bincount(numbers, minlength=count)
     ordered = rows.take(pa.array(np.argsort(numbers, kind="stable"))).combine_chunks()
@@ -68,11 +68,11 @@ def _empty_batch(rows: pa.Table) -> pa.RecordBatch:
 
 
 def read_partition(paths: Sequence[Path], number: int) -> list[pa.Table]:
-    """Read one partition of each of some files.
+    """Read one partition from each file.
 
     Args:
         paths: from `write_partitions`.
-        number: of the partition.
+        number: index of the partition.
     """
     tables = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""Windows of many tasks as one profile, in bounded memory: what is too much waits on disk, in partitions."""
+"""Merges windows of many tasks into one profile, in bounded memory; the rest is on disk, in partitions."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from commitlake.pipelines.audit.sides import SHOWN, Differences, Profile, Totals
 from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS, OPTIONAL_CHECKSUMS
 
 MAX_ROWS = 1 << 20
-"""Windows of a profile that are held in memory, some 150 MB; more are written to disk."""
+"""Number of windows in memory, some 150 MB; more are written to disk."""
 _PARTITIONS = 64
 
 
 class LocalProfile(Profile):
-    """A profile that grows by `add`.
+    """Profile to which windows are added.
 
     Args:
-        scratch: a folder for what is too much for memory.
-        max_rows: windows that are held in memory.
+        scratch: folder for windows that do not fit into memory.
+        max_rows: number of windows in memory.
     """
 
     def __init__(self, scratch: Path, max_rows: int = MAX_ROWS) -> None:
@@ -48,7 +48,7 @@ class LocalProfile(Profile):
         self._files: list[Path] = []
 
     def add(self, windows: pa.Table) -> None:
-        """Add a table of `AUDIT`; windows may be there already."""
+        """Add a table of `AUDIT`; its windows may be there already."""
         self._held.append(windows)
         self._rows += windows.num_rows
         if self._rows <= self._max_rows:
@@ -60,23 +60,23 @@ class LocalProfile(Profile):
         self._held, self._rows = [merged], merged.num_rows
 
     def correct(self, windows: pa.Table) -> None:
-        """Add differences to its figures, as `Profile.correct` says."""
+        """Add differences to the figures; see `Profile.correct`."""
         self.add(windows)
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether some of its windows are on disk."""
+        """True if some windows are on disk."""
         return bool(self._files)
 
     def close(self) -> None:
-        """Delete what is on disk."""
+        """Delete the files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def parts(self, *, divided: bool) -> Iterator[pa.Table]:
-        """Give all windows, merged.
+        """Yield all windows, merged.
 
         Args:
-            divided: in partitions, which are the same for every profile; else in one table.
+            divided: True to yield partitions, which are the same for every profile; else one table.
         """
         held = merge_windows(self._held)
         self._held, self._rows = [held], held.num_rows
@@ -90,7 +90,7 @@ class LocalProfile(Profile):
             yield merge_windows([mine, *read_partition(self._files, number)])
 
     def totals(self) -> Totals:
-        """Count its windows and messages."""
+        """Count windows and messages."""
         windows = messages = 0
         for part in self.parts(divided=self.is_on_disk):
             windows += part.num_rows
@@ -98,7 +98,7 @@ class LocalProfile(Profile):
         return Totals(windows, messages)
 
     def differences(self, found: LocalProfile, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
-        """Compare it with another, as `Profile.differences` says."""
+        """Compare with another profile; see `Profile.differences`."""
         counts: Counter[tuple[str, str]] = Counter()
         rows: list[Mapping[str, Any]] = []
         divided = self.is_on_disk or found.is_on_disk
@@ -138,7 +138,7 @@ def _first_of_each(differing: pa.Table, limit: int) -> pa.Table:
 def _to_rows(
     differing: pa.Table, expected: pa.Table, found: pa.Table, columns: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """Give the rows of `Differences`."""
+    """Yield the rows of `Differences`."""
     differing = differing.set_column(
         differing.schema.get_field_index("window_start"),
         "window_start",

@@ -1,4 +1,4 @@
-"""What the archive's runs said that they took: their rows in `profiles`, and which of them have none."""
+"""Counts that archive runs recorded of their messages in `profiles`, and runs without such counts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from commitlake.pipelines.audit.sides import Counted, Stretch
 from commitlake.pipelines.audit.span import Span
 
 COLUMNS = pa.schema([*SCHEMA, pa.field("run_id", pa.string())])
-"""Of `profiles`."""
+"""Columns of `profiles`."""
 RUN_COLUMNS = pa.schema(
     [pa.field("sequence", pa.int64()), pa.field("run_id", pa.string()), pa.field("messages", pa.int64())]
 )
-"""Of `archive_runs`."""
+"""Columns of `archive_runs`."""
 TAKEN = pa.schema(
     [
         pa.field("run_id", pa.string()),
@@ -35,11 +35,11 @@ _RUN = ["run_id", "broker"]
 
 @dataclass(frozen=True)
 class RunProfiles:
-    """The rows of `profiles` of the runs up to a moment; it can be pickled.
+    """Rows of `profiles` of the runs up to a moment; picklable.
 
     Attributes:
-        table: with `COLUMNS`.
-        later: runs that are left out.
+        table: the table with `COLUMNS`.
+        later: ids of later runs, which are left out.
     """
 
     table: TableRows
@@ -50,7 +50,7 @@ class RunProfiles:
         return rows.filter(pc.invert(is_later)) if self.later else rows
 
     def windows(self, span: Span, file: AddedFile) -> pa.Table:
-        """Return what the runs of a data file have counted: a table of `AUDIT`."""
+        """Return the counts of the runs in a data file, as a table of `AUDIT`."""
         parts = []
         for rows in self.table.read(file):
             kept = self._without_later(rows)
@@ -60,7 +60,7 @@ class RunProfiles:
         return merge_windows(parts)
 
     def taken(self, file: AddedFile) -> pa.Table:
-        """Return the first and the last physical offset that each run of a data file took of each broker."""
+        """Return the first and last physical offset of each run and broker in a data file."""
         return _merged([self._without_later(rows).select(TAKEN.names) for rows in self.table.read(file)])
 
 
@@ -74,16 +74,16 @@ def _merged(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def counted_of(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_expired: bool) -> Counted | None:
-    """Return which runs said what they took.
+    """Return the part of the log for which runs recorded counts.
 
     Args:
-        runs: `archive_runs`, with `RUN_COLUMNS`.
-        taken: what `RunProfiles.taken` gave.
-        sequence: of the newest run that counts.
-        has_expired: whether rows of `profiles` or `archive_runs` may be gone.
+        runs: rows of `archive_runs`, with `RUN_COLUMNS`.
+        taken: results of `RunProfiles.taken`.
+        sequence: sequence of the newest run that counts.
+        has_expired: True if rows of `profiles` or `archive_runs` may have expired.
 
     Returns:
-        None where none of the runs that took something did.
+        None if no run with messages has counts.
     """
     ranges = _merged(taken)
     took = pc.and_(pc.less_equal(runs.column("sequence"), sequence), pc.greater(runs.column("messages"), 0))
@@ -98,7 +98,7 @@ def counted_of(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_
 
 
 def _stretches(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> list[Stretch]:
-    """Join what the runs with a profile took, as `transforms.log_stretches.to_counted_stretches` does.
+    """Join the ranges of the runs with a profile, as `transforms.log_stretches.to_counted_stretches` does.
 
     Between two runs without a profile, all of each log is counted. A run without a sequence is older than all others.
     """

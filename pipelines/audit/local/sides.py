@@ -1,6 +1,6 @@
-"""The sides of an audit by tasks of a runner, without Spark.
+"""Sides of an audit by tasks of a runner, without Spark.
 
-A task reads a data file, a split of a log, a salt of HBase's table, or the packs of one part.
+A task reads a data file, a split of a log, a salt of HBase's table, or the packs of one partition.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ _SPLIT_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class LocalSides(Sides):
-    """The sides of an audit by tasks.
+    """Sides of an audit by tasks.
 
     Attributes:
-        runner: what runs them.
-        scratch: a folder on this machine, for what is too much for memory; the tasks must find it.
+        runner: runs the tasks.
+        scratch: folder for data that does not fit into memory; the tasks must be able to read it.
     """
 
     runner: Runner
     scratch: Path
 
     def messages(self, within: Sequence[Stretch] | None = None) -> LocalProfile:
-        """Profile the table, as `Sides.messages` says."""
+        """Profile the table; see `Sides.messages`."""
         names = {field.name for field in delta_table(self.lake.messages, self.lake.s3).schema().fields}
         columns = pa.schema([field for field in _MESSAGES if field.name in names])
         rows, files = self._message_rows(columns, within)
         return self._profile(partial(count_file, rows), files)
 
     def archived(self) -> LocalProfile:
-        """Profile what the runs said that they took."""
+        """Profile the counts that runs recorded."""
         profiles, files = self._run_profiles(run_counts.COLUMNS)
         return self._profile(partial(profiles.windows, self.span), files)
 
     def counted(self) -> Counted | None:
-        """Return which runs said what they took, as `Sides.counted` says."""
+        """Return the runs with counts; see `Sides.counted`."""
         runs = _all_rows(*self._table(self.lake.archive_runs, run_counts.RUN_COLUMNS))
         profiles, files = self._run_profiles(run_counts.TAKEN)
         taken = [table for _, table in self.runner.run(profiles.taken, files)]
@@ -77,7 +77,7 @@ class LocalSides(Sides):
 
     @contextmanager
     def with_bodies(self, kept_since: datetime.date | None) -> Iterator[Bodies]:
-        """Read the bodies, as `Sides.with_bodies` says."""
+        """Read the bodies; see `Sides.with_bodies`."""
         rows, files = self._message_rows(pa.schema([_MESSAGES.field(name) for name in body_tasks.COLUMNS]))
         partitions = partition_count(sum(file.rows or 0 for file in files))
         with (
@@ -100,13 +100,13 @@ class LocalSides(Sides):
     def store(
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
     ) -> LocalProfile:
-        """Profile what the stores hold, as `Sides.store` says."""
+        """Profile the stores; see `Sides.store`."""
         splits = store_tasks.splits_of(path, broker, ranges, layout, _SPLIT_BYTES)
         masks = masks_of_lake(self.moment.commit.masks, os.environ)
         return self._profile(partial(store_tasks.count_split, Wanted(self.span), masks), splits)
 
     def hbase(self, options: HBaseOptions) -> LocalProfile:
-        """Profile what HBase holds, as `Sides.hbase` says."""
+        """Profile HBase; see `Sides.hbase`."""
         from commitlake.pipelines.audit.local import hbase_tasks  # noqa: PLC0415 (happybase, only where it is wanted)
 
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
@@ -114,13 +114,13 @@ class LocalSides(Sides):
         return self._profile(partial(hbase_tasks.count_salt, options, wanted), hbase_tasks.salts_of(options))
 
     def different_keys(self, version: int) -> tuple[int, Sequence[str]]:
-        """Compare `message_keys` with the keys of all messages, as `Sides.different_keys` says."""
+        """Compare `message_keys` with the keys of all messages; see `Sides.different_keys`."""
         expected, found = keys_of_messages(self.lake, self.moment.version), keys_of_table(self.lake, version)
         with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
             return different_keys(expected, found, self.runner, Path(folder))
 
     def _profile(self, count: Callable[[Task], pa.Table], tasks: Sequence[Task]) -> LocalProfile:
-        """Put the windows that tasks count together."""
+        """Combine the windows that tasks count into a profile."""
         profile = LocalProfile(self.scratch)
         try:
             for _, windows in self.runner.run(count, tasks):
@@ -133,7 +133,7 @@ class LocalSides(Sides):
     def _message_rows(
         self, columns: pa.Schema, within: Sequence[Stretch] | None = None
     ) -> tuple[MessageRows, Sequence[AddedFile]]:
-        """Return the messages of the span, and the data files that can hold some."""
+        """Return a reader of the wanted messages, and the data files that may have some."""
         wanted = Wanted(self.span, within)
         table, files = self._table(self.lake.messages, columns, self.moment.version, DICTIONARIES)
         return MessageRows(table, wanted), [file for file in files if wanted.may_hold(file)]
@@ -160,15 +160,15 @@ def _all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
 def local_sides(
     runner: Runner, lake: LakePaths, bodies: str, span: Span, moment: Moment, erased: Erased
 ) -> Iterator[LocalSides]:
-    """Open the sides of a lake, with a folder for what is too much for memory, which is deleted at the end.
+    """Open the sides of a lake, with a folder for data that does not fit into memory; it is deleted at the end.
 
     Args:
-        runner: what runs the tasks; they must find this machine's folder for temporary files.
-        lake: where the tables lie.
-        bodies: root of the packs.
-        span: which messages.
-        moment: of the lake.
-        erased: the messages that are erased by then.
+        runner: runs the tasks, which must be able to read this machine's folder for temporary files.
+        lake: locations of the tables.
+        bodies: root folder of the packs.
+        span: time range of messages.
+        moment: moment of the lake.
+        erased: messages that are erased at that moment.
     """
     with tempfile.TemporaryDirectory(prefix="commitlake-audit-") as scratch:
         yield LocalSides(lake, bodies, span, moment, erased, runner, Path(scratch))

@@ -1,4 +1,4 @@
-"""Tasks that count what a store holds: one split of a log each."""
+"""Tasks that count the messages in a store, one for each split of a log."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
 _PART_ROWS = 1 << 16
-_MAX_BATCHES = 8  # each keeps all of the kernel's buffers, however little it fills of them
+_MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
 
 
 def splits_of(
     path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice, split_bytes: int
 ) -> Sequence[Split]:
-    """Plan the read of these ranges of the brokers' logs.
+    """Plan the reading of ranges of the brokers' logs.
 
     Args:
         path: stores, as for `find_stores`.
-        broker: the store's name, where the path does not tell it.
-        ranges: of each broker's log.
-        layout: which stores of the path are meant.
-        split_bytes: how large a split may be.
+        broker: name of the store, if the path does not have it.
+        ranges: range of each broker's log.
+        layout: formats of stores to take from the path.
+        split_bytes: maximum size of a split.
     """
     given = {"path": path, "snapshot": Snapshot(ranges).to_json(), "maxPartitionBytes": str(split_bytes)}
     options = Options.parse(given | ({} if broker is None else {"broker": broker}), layout)
@@ -45,12 +45,12 @@ def splits_of(
 
 
 def count_split(wanted: Wanted, masks: ArchiveMasks | None, split: Split) -> pa.Table:
-    """Count the messages of a split by window: a table of `AUDIT`. Bad ranges count for nothing.
+    """Count the messages of a split by window, without bad ranges. Returns a table of `AUDIT`.
 
     Args:
-        wanted: which messages.
-        masks: by which the lake's messages were masked; None for none.
-        split: a part of a store's log.
+        wanted: criteria for the messages.
+        masks: rules by which the lake's messages are masked; None for none.
+        split: part of a store's log.
     """
     return merge_windows([to_windows(wanted.of(rows)) for rows in _read(split, masks)])
 

@@ -1,7 +1,7 @@
-"""Messages counted by window, as Arrow tables of `AUDIT`: made of rows, merged, and compared.
+"""Counts messages by window as Arrow tables of `AUDIT`: builds, merges and compares them.
 
-A profile of the archive's tasks (`pipelines.quality.profile`) has more columns, needs all columns of `messages`, and
-cannot say that a checksum is unknown: an audit also counts rows of HBase, and rows with the bodies that were found.
+The profile of archive tasks (`pipelines.quality.profile`) is different: it has more columns, needs all columns of
+`messages`, and has no unknown checksums. An audit also counts rows of HBase, and rows with the bodies that were read.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def to_windows(messages: pa.Table) -> pa.Table:
     """Count, sum and hash messages by queue and window.
 
     Args:
-        messages: at least `broker`, `topic`, `queue_id`, `queue_offset`, `physical_offset`, `size`, `body_size`,
-            `body_crc` and `store_timestamp`, each in one chunk; rows without a size, which are bad ranges, are left
-            out. The checksums of `OPTIONAL_CHECKSUMS` are null where a column of theirs is not there.
+        messages: has `broker`, `topic`, `queue_id`, `queue_offset`, `physical_offset`, `size`, `body_size`, `body_crc`
+            and `store_timestamp`, each in one chunk. Rows without a size are bad ranges and are left out. A checksum of
+            `OPTIONAL_CHECKSUMS` is null if one of its columns is missing.
 
     Returns:
-        A table of `AUDIT`, a row per window.
+        A table of `AUDIT`, one row per window.
     """
     if messages.column("size").null_count:
         messages = messages.filter(pc.is_valid(messages.column("size"))).combine_chunks()
@@ -61,7 +61,7 @@ def to_windows(messages: pa.Table) -> pa.Table:
 
 
 def _hashes(messages: pa.Table, checksum: ColumnChecksum) -> pa.Array:
-    """Return the hash of each message for a checksum, null where it is not known."""
+    """Return the hash of each message for a checksum; null where it is not known."""
     unknown = pa.nulls(messages.num_rows, pa.int64())
     if not {name.split(".")[0] for name in checksum.columns} <= set(messages.column_names):
         return unknown
@@ -72,20 +72,20 @@ def _hashes(messages: pa.Table, checksum: ColumnChecksum) -> pa.Array:
 
 
 def merge_windows(parts: Iterable[pa.Table]) -> pa.Table:
-    """Put the parts of windows together.
+    """Merge parts of windows.
 
     Args:
         parts: tables with the columns of `AUDIT`, in which a window may have any number of rows.
 
     Returns:
-        A table of `AUDIT`, a row per window; an optional checksum is null where one of the window's parts has none.
+        A table of `AUDIT`, one row per window. An optional checksum is null if it is null in a part of the window.
     """
     tables = list(parts)
     if not tables:
         return SCHEMA.empty_table()
     table = join_rows(tables) if len(tables) > 1 else tables[0]
     texts = {}
-    for name in _NAMES:  # numbers are grouped much faster than texts
+    for name in _NAMES:  # integers are grouped much faster than strings
         codes, texts[name] = _encoded(table.column(name))
         table = table.set_column(table.schema.get_field_index(name), name, codes)
     grouped = table.group_by(_KEYS, use_threads=False).aggregate(
@@ -111,14 +111,14 @@ def _aggregation(name: str) -> tuple[str, str] | tuple[str, str, pc.ScalarAggreg
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
-    """Return the numbers of a column's texts, null where the text is, and the texts."""
+    """Return a column's dictionary codes, null for null, and its distinct texts."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     encoded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
     return encoded.indices, encoded.dictionary.cast(pa.string())
 
 
 def window_starts(times: pa.ChunkedArray) -> pa.Array:
-    """Return the start of the window of each time; null for a null."""
+    """Return the start of the window of each time; null for null."""
     micros = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).combine_chunks()
     starts = micros.fill_null(0).to_numpy() // _WINDOW_US * _WINDOW_US
     absent = pc.is_null(micros).to_numpy(zero_copy_only=False) if micros.null_count else None
@@ -126,16 +126,16 @@ def window_starts(times: pa.ChunkedArray) -> pa.Array:
 
 
 def differing_windows(expected: pa.Table, found: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """List the windows in which two profiles differ.
+    """Return the windows in which two profiles differ.
 
     Args:
-        expected: a table of `AUDIT`, a row per window.
-        found: another.
-        columns: what is compared.
+        expected: a table of `AUDIT`, one row per window.
+        found: another such table.
+        columns: columns to compare.
 
     Returns:
-        The key's columns, `DIFFERENCE` ("missing", "unexpected" or "different"), and the numbers of the window's row in
-        the two tables, null where there is none: one row per window that differs, in no order.
+        One row per differing window, in no order: the key's columns, `DIFFERENCE` ("missing", "unexpected" or
+        "different"), and the window's row numbers in the two tables, null if there is none.
     """
     sides = [
         _numbered(expected, EXPECTED_ROW).append_column(FOUND_ROW, pa.nulls(expected.num_rows, pa.int64())),
@@ -157,7 +157,7 @@ def _numbered(windows: pa.Table, name: str) -> pa.Table:
 
 
 def _differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return whether figures differ; a side that does not know an optional checksum does not differ in it."""
+    """Return whether figures differ. An optional checksum that one side does not know is not a difference."""
     unequal = pc.not_equal(expected, found).fill_null(False)
     if name in OPTIONAL_CHECKSUMS:
         return unequal
@@ -165,6 +165,6 @@ def _differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.
 
 
 def count_messages(windows: pa.Table) -> int:
-    """Return how many messages are in some windows."""
+    """Return the number of messages in some windows."""
     counts: Array = windows.column("messages").to_numpy()
     return int(counts.sum())

@@ -243,7 +243,7 @@ def test_what_expired_and_what_was_never_counted_is_no_difference(
     assert [verdict["messages"] for verdict in verdicts.values()] == [30, 60, 90]
     assert verdicts["runs-messages"]["notes"] == [
         "messages that were stored before 2023-11-16 have expired, and are left out",
-        "60 messages are left out: 2 runs have no profile of what they took, as with --no-quality, or it has expired",
+        "60 messages are left out: 2 runs have no profile of their messages (--no-quality, or expired)",
     ]
     lost = min((tmp_path / "lake" / "bodies").rglob("*.zst"))
     assert "store_date=2023-11-17" in str(lost)
@@ -254,4 +254,4 @@ def test_what_expired_and_what_was_never_counted_is_no_difference(
 
 def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.main(["--lake", str(tmp_path)]) == 2
-    assert "nothing was archived into it yet" in capsys.readouterr().err
+    assert "nothing is archived in it yet" in capsys.readouterr().err

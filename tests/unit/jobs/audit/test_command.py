@@ -94,7 +94,7 @@ def test_a_run_that_is_not_finished_is_told(growing: GrowingLake, capsys: pytest
     growing.archive(finish=False)
     assert audit.main(["--lake", growing.lake.root]) == ExitCode.FAILED
     told = capsys.readouterr().err
-    assert "run 3 is not finished" in told
+    assert "run 3, or one before it, is not finished" in told
     assert "'commitlake archive' finishes it" in told
     growing.write(shop_messages(10, seed=6))
     growing.archive()
@@ -119,7 +119,7 @@ def test_hbase_must_have_followed(growing: GrowingLake) -> None:
 
 
 def test_a_folder_without_a_lake_has_no_moment(tmp_path: Path) -> None:
-    with pytest.raises(LakeError, match="nothing was archived into it yet"):
+    with pytest.raises(LakeError, match="nothing is archived in it yet"):
         read_moment(LakePaths(str(tmp_path)))
 
 
@@ -127,20 +127,20 @@ def test_brokers_that_only_one_side_has_are_told(growing: GrowingLake) -> None:
     progress = {"broker-a": StoreProgress(500), "broker-c": StoreProgress(9)}
     ranges, notes = ranges_in_store(str(growing.store), None, progress)
     assert ranges == {"broker-a": StoreRange(0, 500)}
-    assert notes == ["broker-c: in the lake, and not among the stores"]
+    assert notes == ["broker-c: in the lake, but not among the given stores"]
     ranges, notes = ranges_in_store(str(growing.store), "broker-b", progress)
     assert ranges == {}
     assert notes[0] == "broker-b: nothing of this store is in the lake"
     assert ranges_in_store(str(growing.store), None, {"broker-a": StoreProgress(0)}) == (
         {},
-        ["broker-a: its store begins at 0, and the lake ends at 0"],
+        ["broker-a: its store starts at 0, but the lake ends at 0"],
     )
 
 
 def test_a_store_of_another_broker_is_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.main(["--lake", growing.lake.root, "--store", str(growing.store), "--broker", "broker-b"]) == 2
     told = capsys.readouterr().err
-    assert "have nothing in common: broker-b: nothing of this store is in the lake; broker-a: in the lake, and" in told
+    assert "have nothing in common: broker-b: nothing of this store is in the lake; broker-a: in the lake, but" in told
 
 
 def test_bodies_in_a_place_that_cannot_be_are_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:

@@ -201,8 +201,8 @@ def test_an_orders_life_is_told_in_words_that_its_tables_have(outputs: Mapping[s
     printed = outputs["an_orders_life"].text
     assert "key order-1: 1 step; 2 " in printed
     assert "sent to orders" in table(printed, "Steps")[0]
-    assert "Passed by billing before 06:00:00 (offset 0, group at 8): consumed, or stepped over." in printed
-    assert "the lake has no table of edges" in printed
+    assert "Passed by billing before 06:00:00 (offset 0, group at 8): consumed, or skipped." in printed
+    assert "the lake has no table edges" in printed
 
 
 def test_how_keys_flow_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:

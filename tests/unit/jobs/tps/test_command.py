@@ -266,7 +266,7 @@ def test_too_many_rows_are_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(rates, "MAX_CELLS", 50)
     code, _, said = ask("--window", "1m")
     assert code == ExitCode.USAGE
-    assert "ask for longer windows" in said
+    assert "use longer windows" in said
 
 
 @pytest.mark.parametrize(

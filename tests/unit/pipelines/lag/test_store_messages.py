@@ -151,7 +151,7 @@ def test_messages_from_before_a_topic_was_made_again_do_not_count(
     new, old, other = rows["topic-1", "new"], rows["topic-1", "old"], rows["topic-2", "new"]
     sent = [number for number in range(300, 600) if number % 3 == 1 and number % 20 and number // 20 % 3 == 0]
     assert (new["end"], new["messages_max"]) == (len(sent), len(sent) - 3)
-    assert "were stored before do not count: the topic was deleted and made again" in new["notes"][-1]
+    assert "were stored before do not count: the topic was deleted and created again" in new["notes"][-1]
     assert (old["messages_max"], old["verdict"]) == (0, "ahead")
     assert other["messages_max"] == other["end"] - 3 > len(sent)
 
