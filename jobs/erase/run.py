@@ -25,9 +25,9 @@ from commitlake.pipelines.erasure.facts import erasure_facts, purge_facts
 from commitlake.pipelines.erasure.ledger import ErasureState, read_states
 from commitlake.pipelines.erasure.purge import Purged
 from commitlake.pipelines.erasure.run import (
+    ErasurePlan,
     Outcome,
     Place,
-    Plan,
     due_erasures,
     finish_erasures,
     plan_erasure,
@@ -122,7 +122,7 @@ def _row(state: ErasureState) -> Row:
     return {**facts, **shown, "older_versions_until": until}
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: ErasurePlan) -> Iterator[str]:
     """Return what would be done, in words."""
     yield f"{plan.messages:,} messages, with the copies that brokers made of them"
     if plan.selection.unmatched:

@@ -20,7 +20,7 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.runtime.runner import Runner
-    from commitlake.pipelines.grep.planning import Plan
+    from commitlake.pipelines.grep.planning import SearchPlan
     from commitlake.pipelines.grep.run import Read
 
 
@@ -100,7 +100,7 @@ def _runner(arguments: argparse.Namespace) -> Runner:
     return ThreadRunner()
 
 
-def _summary(count: int, read: Read, plan: Plan, arguments: argparse.Namespace, seconds: float) -> Iterator[str]:
+def _summary(count: int, read: Read, plan: SearchPlan, arguments: argparse.Namespace, seconds: float) -> Iterator[str]:
     rate = f"{read.bytes / max(seconds, 1e-9) / 1e9:.2f} GB/s"
     yield (
         f"{count:,} messages match; read {read.messages:,} bodies ({size_text(read.bytes)}) in {read.packs:,} packs "

@@ -68,7 +68,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ErasurePlan:
     """Work that an erasure would do.
 
     Attributes:
@@ -115,7 +115,7 @@ class Outcome:
         return {"messages": self.state.messages, "tables": tables, "packs": asdict(self.packs), "hbase": self.hbase}
 
 
-def plan_erasure(place: Place, wanted: Wanted) -> Plan:
+def plan_erasure(place: Place, wanted: Wanted) -> ErasurePlan:
     """Find the work that an erasure would do.
 
     Raises:
@@ -131,10 +131,12 @@ def plan_erasure(place: Place, wanted: Wanted) -> Plan:
     works = [find_texts(place.lake, table, selection.texts) for table in TABLES]
     works += [find_work(place.lake, table, selection.places) for table in CHANGES]
     packs = measure_packs(bodies_of(selection.rows), place.packs)
-    return Plan(selection, [work for work in works if work is not None], packs)
+    return ErasurePlan(selection, [work for work in works if work is not None], packs)
 
 
-def run_erasure(place: Place, plan: Plan, reason: str, retention: datetime.timedelta, on_step: OnStep) -> Outcome:
+def run_erasure(
+    place: Place, plan: ErasurePlan, reason: str, retention: datetime.timedelta, on_step: OnStep
+) -> Outcome:
     """Erase the data that a plan has found.
 
     Args:
@@ -200,7 +202,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
         hbase = follow_hbase(place)
     outcomes = [Outcome(state, works, packs, hbase) for state in states]
     for outcome in outcomes:
-        # Also of an erasure that a repair has undone: the retention begins anew with the version that it is done in.
+        # Also for an erasure that a repair has undone: the retention begins anew with the version that it is done in.
         add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
     return outcomes
 

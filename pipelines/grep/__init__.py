@@ -1,9 +1,10 @@
-"""Bodies of messages searched by a regular expression, pack by pack.
+"""Search of message bodies by a regular expression, pack by pack.
 
-pattern     the expression, and what it finds in arrays of bodies
-planning    which packs hold the bodies that are to be read, and the tasks to read them
-search      one task: the bodies of some packs, and the messages that match
-run         all tasks, in order, and what was read
+pattern     the regular expression, and its matches in arrays of bodies
+planning    the packs with the bodies to read, and the tasks that read them
+search      one task: reads the bodies of some packs and returns the messages that match
+run         all tasks in order, and counts of what was read
 
-The rows of `messages` say where bodies are. Tasks run wherever `connectors.runtime` runs them, with the same results.
+The rows of `messages` give the places of the bodies. Tasks run wherever `connectors.runtime` runs them, with the same
+results.
 """

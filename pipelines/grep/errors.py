@@ -1,6 +1,6 @@
-"""What can go wrong in a search of bodies.
+"""Errors of a search in bodies.
 
-GrepError   the message is for a user
+GrepError   its message is written for users
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class GrepError(CommitLakeError):
-    """A search that cannot be done as it was asked for."""
+    """A search that cannot be done as requested."""
 
     exit_code = ExitCode.USAGE

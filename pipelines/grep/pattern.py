@@ -1,12 +1,12 @@
-r"""A regular expression over bytes, and what it finds in bodies.
+r"""A regular expression over bytes, and its matches in bodies.
 
-The engine is RE2, as pyarrow has it: its time grows linearly with the size of the body, whatever the expression is.
-Look-around and back-references do not exist in it. It searches bytes, so that bodies may be of any encoding or of none:
+The engine is RE2 from pyarrow: its time grows linearly with the size of the body, whatever the expression is. It has no
+look-around and no back-references. It searches bytes, so bodies may have any encoding or none:
 
-    .       one byte but a line feed; (?s) lets it match that, too
-    \xNN    this byte; text of the expression itself is searched in UTF-8
+    .       any byte except a line feed; with (?s) also a line feed
+    \xNN    this byte; the text of the expression itself is searched in UTF-8
     ^ $     beginning and end of the body; with (?m), of each line
-    (?i)    without regard to the case of ASCII letters
+    (?i)    ignores the case of ASCII letters
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_CONTINUATIONS = 3
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression that the engine takes.
+    """A regular expression that the engine accepts.
 
     Attributes:
         expression: in the engine's syntax.
@@ -39,7 +39,7 @@ class Pattern:
     expression: bytes
 
     def matches(self, bodies: pa.Array) -> Array:
-        """Return for each body whether the expression is found in it."""
+        """Return for each body whether it matches."""
         found = pc.match_substring_regex(bodies, self.expression)
         return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), bool)
 
@@ -47,7 +47,7 @@ class Pattern:
         r"""Return where the first match of each body begins, and that place as text.
 
         Args:
-            bodies: binary; each of them matches.
+            bodies: binary; all of them match.
 
         Returns:
             Bytes before the match, int64, and the match with the bytes around it: what is not UTF-8 as `\xNN`, and
@@ -64,10 +64,10 @@ class Pattern:
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Read an expression as it comes from a command line.
+    """Parse a regular expression from a command line.
 
     Raises:
-        GrepError: if the engine does not take it.
+        GrepError: if the engine does not accept it.
     """
     expression = os.fsencode(text)
     if not 1 <= len(expression) <= MAX_PATTERN_BYTES:
@@ -91,7 +91,7 @@ def _excerpt(body: pa.Buffer, start: int, end: int) -> str:
 
 
 def _whole_characters(piece: bytes, *, at_start: bool, at_end: bool) -> str:
-    """Decode a piece of a body, without the parts of characters that it begins and ends with."""
+    """Decode a piece of a body, without incomplete characters at its ends."""
     begin = 0
     while not at_start and begin < min(len(piece), _MAX_CONTINUATIONS) and piece[begin] in _CONTINUATION:
         begin += 1
@@ -105,5 +105,5 @@ def _whole_characters(piece: bytes, *, at_start: bool, at_end: bool) -> str:
 
 
 def _size_of(lead: int) -> int:
-    """Return how many bytes a character has that begins with this one."""
+    """Return the number of bytes of a character that begins with this byte."""
     return 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2

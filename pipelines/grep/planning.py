@@ -1,4 +1,4 @@
-"""The bodies that a search has to read, by pack, and the tasks that read them."""
+"""The bodies that a search must read, by pack, and the tasks that read them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 
 TASK_BYTES = 128 << 20
-"""Bodies of one task, unless a pack has more."""
+"""Size of the bodies of one task, unless a single pack has more."""
 MAX_TASK_PACKS = 64
 _PACK = "body_ref['pack']"
 
 
 @dataclass(frozen=True, slots=True)
 class PackPart:
-    """The bodies of one pack that are to be read.
+    """The bodies in one pack that a search must read.
 
     Attributes:
-        pack: its name.
-        broker: whose messages they are.
-        start: smallest offset of the messages.
-        end: largest offset of the messages.
-        messages: how many.
-        bytes: of these bodies, as the broker stored them.
+        pack: name of the pack.
+        broker: broker of the messages.
+        start: smallest physical offset of the messages.
+        end: largest physical offset of the messages.
+        messages: number of messages.
+        bytes: size of the bodies, as stored by the broker.
     """
 
     pack: str
@@ -39,12 +39,12 @@ class PackPart:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a search has to read.
+class SearchPlan:
+    """The packs and bodies that a search must read.
 
     Attributes:
         tasks: packs of each task, in the order of their oldest message.
-        without_body: messages of which the lake holds no body.
+        without_body: number of messages without a body in the lake.
     """
 
     tasks: Sequence[Sequence[PackPart]]
@@ -52,29 +52,29 @@ class Plan:
 
     @property
     def messages(self) -> int:
-        """How many messages have a body."""
+        """Number of messages with a body."""
         return sum(part.messages for task in self.tasks for part in task)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the bodies."""
+        """Total size of the bodies."""
         return sum(part.bytes for task in self.tasks for part in task)
 
     @property
     def packs(self) -> int:
-        """How many packs hold them."""
+        """Number of packs with these bodies."""
         return len({part.pack for task in self.tasks for part in task})
 
 
-def plan_search(table: DeltaTable, conditions: Sequence[str]) -> Plan:
-    """Find the packs that hold the bodies of messages.
+def plan_search(table: DeltaTable, conditions: Sequence[str]) -> SearchPlan:
+    """Find the packs that contain the bodies of messages.
 
     Args:
         table: `messages`.
-        conditions: SQL; all of them must hold for a message.
+        conditions: SQL conditions that a message must match.
 
     Raises:
-        QueryError: if the engine cannot understand or answer them.
+        QueryError: if a condition is invalid, or the engine fails.
     """
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     sql = (
@@ -86,7 +86,7 @@ def plan_search(table: DeltaTable, conditions: Sequence[str]) -> Plan:
     with_body = [row for row in rows if row["pack"] is not None]
     with_body.sort(key=lambda row: (row["oldest"] is None, row["oldest"] or 0, str(row["broker"]), row["first"]))
     parts = [_part(row) for row in with_body]
-    return Plan(list(_tasks(parts)), sum(row["messages"] for row in rows if row["pack"] is None))
+    return SearchPlan(list(_tasks(parts)), sum(row["messages"] for row in rows if row["pack"] is None))
 
 
 def _part(row: dict[str, Any]) -> PackPart:
@@ -108,9 +108,9 @@ def _tasks(parts: Sequence[PackPart]) -> Iterator[Sequence[PackPart]]:
 
 
 def rows_of(parts: Sequence[PackPart]) -> list[str]:
-    """Return the conditions under which a row of `messages` has its body in one of the packs.
+    """Return conditions for the rows of `messages` with their bodies in one of the packs.
 
-    Offsets are among them, by which the engine passes over most data files.
+    The conditions include offsets, so that the engine skips most data files.
     """
     packs = ", ".join(text_literal(part.pack) for part in parts)
     ranges = []

@@ -1,4 +1,4 @@
-"""All tasks of a search, with their matches in order and the sum of what was read."""
+"""Runs all tasks of a search, and returns the matches in order and counts of what was read."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import pyarrow as pa
 from commitlake.connectors.lake.packs.errors import PackNameError
 from commitlake.connectors.lake.packs.names import parse_pack_name
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.grep.planning import Plan
+from commitlake.pipelines.grep.planning import SearchPlan
 from commitlake.pipelines.grep.search import MAX_NAMED, Found, Search, search_packs
 
 
 @dataclass
 class Read:
-    """What a search has read so far.
+    """Counts of what a search has read so far.
 
     Attributes:
-        messages: messages whose bodies were read.
-        bytes: of these bodies, as the producers gave them.
-        packs: packs that were read.
-        tasks: tasks that were done.
-        expired: bodies whose packs were dropped for their age.
-        unreadable: bodies that could not be read.
-        reasons: why, of the first of these.
-        is_cut: whether a limit has ended the search before all was read.
+        messages: number of messages whose bodies were read.
+        bytes: size of these bodies, as sent by the producers.
+        packs: number of packs that were read.
+        tasks: number of finished tasks.
+        expired: number of bodies whose packs were deleted by retention.
+        unreadable: number of bodies that could not be read.
+        reasons: why the first of these could not be read.
+        is_cut: true if a limit has ended the search early.
     """
 
     messages: int = 0
@@ -41,7 +41,7 @@ class Read:
     is_cut: bool = False
 
     def add(self, found: Found, expired_before: datetime.date | None) -> None:
-        """Add what a task has read."""
+        """Add the counts of a task."""
         self.messages += found.messages
         self.bytes += found.bytes
         self.packs += found.packs
@@ -67,7 +67,7 @@ def _is_expired(pack: str, before: datetime.date | None) -> bool:
 
 def run_search(
     search: Search,
-    plan: Plan,
+    plan: SearchPlan,
     runner: Runner,
     read: Read,
     *,
@@ -78,16 +78,16 @@ def run_search(
     """Run a search.
 
     Args:
-        search: what is searched; its limit is one more than `limit`.
-        plan: what has to be read.
-        runner: what runs the tasks.
-        read: takes the counts.
-        limit: at most so many matches; 0 for no limit.
-        expired_before: first date of which all bodies are kept; None where none has ever expired.
-        advance: is told how many bytes of bodies more are done.
+        search: the search; its limit is one more than `limit`.
+        plan: the packs to read.
+        runner: runs the tasks.
+        read: receives the counts.
+        limit: maximum number of matches; 0 for no limit.
+        expired_before: first date whose bodies are all kept; None if none has ever expired.
+        advance: called with the size of the bodies of each finished task.
 
     Yields:
-        The matches: task by task in the order of their oldest message, by store time in each.
+        The matches: The matches: task by task in the order of their oldest message, and by store time within a task.
 
     Raises:
         PackStoreError: if the place of all packs cannot be read.

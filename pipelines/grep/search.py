@@ -1,4 +1,4 @@
-"""One task of a search: the bodies of some packs in their order, each frame read once, and the messages that match."""
+"""A task of a search: reads the bodies of some packs in order, each frame once, and returns the messages that match."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from commitlake.pipelines.grep.planning import PackPart, rows_of
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 
 MATCH_COLUMNS = ("match_offset", "excerpt")
-"""Columns of a match: bytes of the body before it, and the match with what is around it."""
+"""Columns of a match: the number of bytes before it in the body, and the match with the text around it."""
 MAX_NAMED = 3
-"""Bodies of one task that are named where they cannot be read."""
+"""Maximum number of unreadable bodies that a task names."""
 _NEEDED = ("store_timestamp", "broker", "physical_offset", "msg_id", "body_ref", "body_crc", "body_codec")
 _ORDER = [("store_timestamp", "ascending"), ("broker", "ascending"), ("physical_offset", "ascending")]
 _SQL_ORDER = "body_ref['pack'], body_ref['frame_offset'], body_ref['offset']"
-_WAITING_BYTES = 64 << 20  # of decompressed bodies
+_WAITING_BYTES = 64 << 20  # size of the decompressed bodies
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched; it can be pickled.
+    """A search; can be pickled.
 
     Attributes:
-        lake: where the tables lie.
-        version: of `messages`.
-        bodies: where the packs lie.
-        pattern: what is looked for.
-        conditions: SQL; all of them must hold for a message.
-        columns: of `messages`, in the answer.
-        limit: at most so many matches of a task, one more than is shown; 0 for no limit.
-        with_excerpts: whether `MATCH_COLUMNS` are wanted.
+        lake: where the tables are.
+        version: version of `messages`.
+        bodies: where the packs are.
+        pattern: the regular expression.
+        conditions: SQL conditions that a message must match.
+        columns: columns of `messages` in the answer.
+        limit: maximum number of matches of a task, one more than is shown; 0 for no limit.
+        with_excerpts: true to add `MATCH_COLUMNS`.
     """
 
     lake: LakePaths
@@ -64,16 +64,16 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a task has read and found.
+    """The result of a task.
 
     Attributes:
-        rows: the messages that match, with the columns that are wanted and `MATCH_COLUMNS`; by store time.
-        messages: messages whose bodies were read.
-        bytes: of these bodies, as the producers gave them.
-        packs: packs that were read.
-        unreadable: bodies that could not be read.
-        reasons: of the first of these, each with its message.
-        missing: packs that are not there, with the number of bodies in each.
+        rows: the messages that match, with the requested columns and `MATCH_COLUMNS`, by store time.
+        messages: number of messages whose bodies were read.
+        bytes: size of these bodies, as sent by the producers.
+        packs: number of packs that were read.
+        unreadable: number of bodies that could not be read.
+        reasons: why the first of these could not be read, each with its message.
+        missing: missing packs, with the number of bodies in each.
     """
 
     rows: pa.Table
@@ -106,7 +106,7 @@ def search_packs(search: Search, parts: Sequence[PackPart]) -> Found:
     """Read the bodies of some packs, and return the messages that match.
 
     Args:
-        search: what is searched.
+        search: the search.
         parts: the packs.
 
     Raises:
@@ -138,7 +138,7 @@ def search_packs(search: Search, parts: Sequence[PackPart]) -> Found:
 
 @lru_cache(maxsize=2)
 def _open(lake: LakePaths, version: int) -> DeltaTable:
-    """The table, as it was when the search was planned; opened once for the tasks of a process."""
+    """Open the table in the version for which the search was planned, once for the tasks of a process."""
     return DeltaTable(lake.messages, version=version, storage_options=storage_options(lake.messages, lake.s3))
 
 
@@ -151,7 +151,7 @@ def _matches(search: Search, batch: pa.RecordBatch) -> pa.Table:
 
 
 def _bodies(search: Search, answer: Iterator[pa.RecordBatch], counts: _Counts) -> Iterator[pa.RecordBatch]:
-    """Rows with their bodies as producers gave them, in batches of bounded size."""
+    """Yield rows with their bodies as sent by the producers, in batches of limited size."""
     store, cache = open_store(search.bodies), FrameCache()
     for views in answer:
         batch = views.cast(pa.schema([field.with_type(_without_views(field.type)) for field in views.schema]))
@@ -166,7 +166,7 @@ def _bodies(search: Search, answer: Iterator[pa.RecordBatch], counts: _Counts) -
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Return the type that holds the same values, and that all functions of Arrow take."""
+    """Return the type with the same values that all functions of Arrow support."""
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
@@ -179,7 +179,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_there(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts) -> bool:
-    """Look for a pack once; rows of one that is gone as a whole are not tried one by one."""
+    """Return whether a pack exists, and look for it once only: rows of a missing pack are counted together."""
     if pack in counts.packs:
         return True
     if pack not in counts.missing:
@@ -197,7 +197,7 @@ def _is_there(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts
 
 
 def _readable(rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts) -> Iterator[pa.RecordBatch]:
-    """Rows of one pack with their bodies as stored; what cannot be read is counted, and left out."""
+    """Yield rows of one pack with their stored bodies; unreadable bodies are counted and left out."""
     done = 0
     try:
         for part in batches_with_bodies(rows, store, cache, DEFAULT_MAX_BYTES):
@@ -220,7 +220,7 @@ def _readable(rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts:
 
 
 def _frames(rows: pa.RecordBatch) -> list[int]:
-    """Numbers of the rows with which frames begin."""
+    """Return the numbers of the rows at which frames begin."""
     offsets = rows.column("body_ref").field("frame_offset").fill_null(-1).to_numpy(zero_copy_only=False)
     return [0, *(np.flatnonzero(offsets[1:] != offsets[:-1]) + 1).tolist()]
 
@@ -228,7 +228,7 @@ def _frames(rows: pa.RecordBatch) -> list[int]:
 def _readable_of_frame(
     rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts, error: str
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one frame: where that cannot be read for the body that needs the least of it, it is for none."""
+    """Yield the readable rows of one frame: none, if even the body that needs the least of it is unreadable."""
     refs = rows.column("body_ref")
     ends = pc.add(refs.field("offset").cast(pa.int64()), refs.field("length").cast(pa.int64())).fill_null(0)
     is_needed = pc.greater(refs.field("length"), 0).fill_null(True).to_numpy(zero_copy_only=False)
@@ -254,7 +254,7 @@ _FRAME = ("frame_offset", "frame_length")
 
 
 def _decompressed(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.RecordBatch]:
-    """The same rows with bodies as producers gave them, those that are compressed one by one within their limits."""
+    """Yield the same rows with decompressed bodies; each compressed body is decompressed alone, within its limit."""
     is_plain = _is_plain(rows.column("body_codec"))
     if is_plain.all():
         yield _counted(rows, counts)

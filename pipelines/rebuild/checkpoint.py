@@ -7,14 +7,14 @@ from pathlib import Path
 from commitlake.connectors.formats.small_files import CHECKPOINT, RebuiltLog
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.parts import Totals
-from commitlake.pipelines.rebuild.plan import Plan
+from commitlake.pipelines.rebuild.plan import RebuildPlan
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import list_queues
 from commitlake.schemas.store_files import read_file
 
 
-def new_checkpoint(plan: Plan, totals: Totals, index_time: int) -> bytes:
+def new_checkpoint(plan: RebuildPlan, totals: Totals, index_time: int) -> bytes:
     """Return the checkpoint's bytes.
 
     Args:

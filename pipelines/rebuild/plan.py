@@ -27,7 +27,7 @@ PLAN, _VERSION = "plan.json", 1
 
 
 @dataclass(frozen=True)
-class Plan:
+class RebuildPlan:
     """The plan of one run.
 
     Attributes:
@@ -87,7 +87,7 @@ def begin_or_resume(
     partition_bytes: int = PARTITION_BYTES,
     *,
     is_live: bool = False,
-) -> Plan:
+) -> RebuildPlan:
     """Write the plan of a new run, or read that of an interrupted one.
 
     Raises:
@@ -95,7 +95,7 @@ def begin_or_resume(
         UnsafeFileError: if it holds a link in the place of a run's file, or another user's unfinished run.
     """
     now = log_range(store, is_live=is_live)
-    plan = Plan(root, out, now.start, now.end, settings, partition_bytes)
+    plan = RebuildPlan(root, out, now.start, now.end, settings, partition_bytes)
     check_own_folder(plan.work)
     check_own_folder(plan.parts)
     known = _read(plan.work / PLAN)
@@ -111,7 +111,7 @@ def begin_or_resume(
         raise RebuildError(
             f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another"
         )
-    return Plan(root, out, now.start, known["end"], settings, partition_bytes)
+    return RebuildPlan(root, out, now.start, known["end"], settings, partition_bytes)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, name_files, plan_index
 from commitlake.pipelines.rebuild.parts import Queue, Totals
-from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, Plan, begin_or_resume
+from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, RebuildPlan, begin_or_resume
 from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
 from commitlake.pipelines.rebuild.settings import Settings, Wanted, find_settings
 from commitlake.pipelines.rebuild.topics import topics_of, unlikely_queues
@@ -127,12 +127,12 @@ def rebuild_store(
     return _build(plan, collected, counts, _part_paths(plan, splits), runner)
 
 
-def _part_paths(plan: Plan, splits: Sequence[Split]) -> list[str]:
+def _part_paths(plan: RebuildPlan, splits: Sequence[Split]) -> list[str]:
     return [str(plan.parts / f"{number:08d}.part") for number in range(len(splits))]
 
 
 def _collect(
-    plan: Plan, splits: Sequence[Split], runner: Runner, advance: Advance | None
+    plan: RebuildPlan, splits: Sequence[Split], runner: Runner, advance: Advance | None
 ) -> tuple[list[Collected], dict[Queue, int]]:
     """Run the first pass, and return a summary of each part, and the number of entries by queue."""
     paths = _part_paths(plan, splits)
@@ -173,7 +173,7 @@ def _topics_shown_to_hold_batches(
 
 
 def _build(
-    plan: Plan,
+    plan: RebuildPlan,
     collected: list[Collected],
     counts: dict[Queue, int],
     parts: list[str],

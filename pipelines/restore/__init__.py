@@ -1,20 +1,21 @@
-"""Restore of a store that a broker can start from: metadata from the lake's table `messages`, bodies from the packs.
+"""Restores a store that a broker can start from: metadata from the table `messages` of a lake, bodies from its packs.
 
-What
-    plan       a run: which lake, which broker, which range of its log; kept beside what is made, so that it can go on
-    rows       the questions to the lake: where the range lies, its records, its queues' ends
-    run        all of it: `restore_store`
+The run
+    plan       options of a run, kept in the output folder so that an interrupted run can be resumed
+    rows       queries to the lake: the range of the log, its records, the ends of its queues
+    run        entry point: `restore_store`
 
-One segment after the other
-    segment    reads its rows, and writes its file
-    records    rows in any order, each to its record's place (serialize, parts; kernel: compiled)
-    bodies     bodies to their places, pack by pack
-    stretches  what stands between records: fillers, and the BLANK at the end
+The log, segment by segment
+    segment    reads the rows of a segment and writes its file
+    records    writes each record at its offset, from rows in any order (serialize, parts; kernel: compiled)
+    bodies     copies bodies into the segment, pack by pack
+    stretches  fills the ranges without a record: fillers, and the BLANK at the end of a segment
 
-Behind the log
-    config     groups' offsets, delays that are done, groups; all else is rebuilt from the log (pipelines.rebuild)
+All other files
+    config     consumer offsets, finished delays and groups; the rest is rebuilt from the log (pipelines.rebuild)
 
-A record comes out byte for byte as the broker stored it. The table tells of it all but the text of its properties: that
-follows from the map, as brokers write it, and its length says whether it does. Where it does not (a key was repeated,
-an entry had no value), a text is made that says the same, and decoders pass over what fills it up: see `serialize`.
+A restored record is byte for byte what the broker stored. The table has every field of it except the text of the
+properties. That text follows from the map of properties, and the size of the record shows whether it does. If it does
+not (a key was repeated, or an entry had no value), the restore writes a text with the same properties and pads it with
+an entry that decoders skip: see `serialize`.
 """

@@ -16,7 +16,7 @@ def numbers(column: pa.Array) -> Array:
 
 
 def milliseconds(column: pa.Array) -> Array:
-    """Return a column of times as ms since 1970; nulls are 0."""
+    """Return a column of times as milliseconds since 1970; nulls are 0."""
     times: Array = numbers(column.cast(pa.timestamp("us", "UTC"))) // 1000
     return times
 
@@ -37,7 +37,7 @@ def read_only(data: Any) -> Array:
 
 
 def coded(column: pa.Array) -> tuple[Array, list[str | None]]:
-    """Return a column of repeating strings as codes, one for each row, and the string of each code."""
+    """Return a column of repeating strings as one code per row, and the string of each code."""
     encoded = column.cast(pa.large_string()).dictionary_encode()
     values: list[str | None] = [*encoded.dictionary.to_pylist(), None]
     return np.array(encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False), np.int64), values

@@ -1,7 +1,7 @@
-"""Copies bodies from packs into a segment. Each pack is read once, from start to end.
+"""Copies bodies from packs into a segment, reading each pack once from start to end.
 
-Rows of a file are sorted by topic, and so lie all over their packs; those of a segment are sorted by pack first, so
-that a pack's frames are read once for each segment, many together.
+The rows of a table file are sorted by topic, so their bodies are spread over many packs. The rows of a segment are
+therefore sorted by pack first: each pack is then read once for the segment, many frames at a time.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from commitlake.pipelines.restore.found import Records
 from commitlake.pipelines.restore.kernel import place_spans
 
 _BATCH_BYTES = 32 << 20
-"""Of bodies in memory at a time, for each thread; one that is larger is alone."""
+"""Size of the bodies that a thread holds in memory at a time; a larger body is read alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """The location of bodies, and what to do where one is missing.
+    """The location of bodies, and the rule for missing ones.
 
     Attributes:
-        store: of the packs.
-        skip: go on without the records whose bodies are gone or damaged; else the first is an error.
-        threads: packs that are read at the same time.
+        store: where the packs are.
+        skip: leave out the records whose bodies are missing or damaged; otherwise the first one is an error.
+        threads: how many packs are read at the same time.
     """
 
     store: PackStore
@@ -48,21 +48,21 @@ _NO_BODY = (
 
 
 def place_bodies(bodies: Bodies, records: Records, packs: Sequence[str], out: Array, base: int) -> dict[int, str]:
-    """Copy the bodies of records into a segment, and compare them with their CRC.
+    """Copy the bodies of records into a segment and check their CRC.
 
     Args:
         bodies: where they are.
-        records: which, all of them within the segment.
-        packs: names of the packs, by the records' numbers of them.
+        records: the records, all within the segment.
+        packs: names of the packs, by their numbers in `records`.
         out: uint8, the segment.
-        base: its first physical offset.
+        base: physical offset of the start of the segment.
 
     Returns:
-        The records whose bodies cannot be had, by index, each with the reason; none without `skip`.
+        The records whose bodies cannot be read, by index, each with the reason; empty without `skip`.
 
     Raises:
-        MissingBodyError: for the first body that cannot be had, without `skip`.
-        PackStoreError: where the place of all packs cannot be read.
+        MissingBodyError: for the first body that cannot be read, without `skip`.
+        PackStoreError: if the place of all packs cannot be read.
     """
     wanted = np.flatnonzero(records.body_sizes)
     lost = {int(row): "the lake has no body of this message" for row in wanted[records.packs[wanted] < 0]}
@@ -92,7 +92,7 @@ def _place_pack(bodies: Bodies, records: Records, rows: Array, pack: str, out: A
     cache = FrameCache(1)
     try:
         if bodies.skip:
-            bodies.store.size(pack)  # one request, in place of one for each body of a pack that is gone
+            bodies.store.size(pack)  # one request instead of one for each body of a missing pack
     except PackStoreError:
         raise
     except PackError as error:
@@ -112,7 +112,7 @@ def _place_pack(bodies: Bodies, records: Records, rows: Array, pack: str, out: A
 def _place_singly(
     store: PackStore, records: Records, rows: Array, pack: str, out: Array, base: int
 ) -> dict[int, str]:  # fmt: skip
-    """Read bodies one by one; return those that can be read, and those that cannot."""
+    """Copy bodies one by one, and return those that cannot be read, each with the reason."""
     lost: dict[int, str] = {}
     cache = FrameCache(1)
     for at in range(len(rows)):

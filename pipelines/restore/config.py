@@ -1,13 +1,13 @@
 """Files in `config/` that do not follow from the log: offsets of consumer groups and delay levels.
 
-    consumerOffset.json     of a file that is given: what the restored queues have; empty without one
-    delayOffset.json        delays that were due when the log ends are done, those of the last ten seconds are not
-    subscriptionGroup.json  the groups that the lake knows, with their settings; of others that offsets or retries
-                            name, a broker's own settings
-    timercheck              timers before the first that was not due when the log ends are done
+    consumerOffset.json     from a given file, limited to the restored queues; empty without one
+    delayOffset.json        delays that were due ten seconds before the end of the log are done; later ones are not
+    subscriptionGroup.json  the groups in the lake with their settings; other groups that have offsets or retries get
+                            the default settings of a broker
+    timercheck              timers before the first one that was not due at the end of the log are done
 
-A message whose delay ended in the last ten seconds may be delivered a second time: a broker writes down every ten
-seconds how far it has come, and one that was killed does the same. topics.json is the rebuild's.
+A message whose delay ended in the last ten seconds may be delivered a second time. The same happens after a broker was
+killed, because it saves its progress every ten seconds only. The rebuild writes topics.json.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
 DELIVERY_MS = 10_000
-"""How often a broker writes down which delays are done."""
+"""Interval at which a broker saves which delays are done."""
 _OFFSETS = "offsetTable"
 _GROUP = {
     "brokerId": 0, "consumeBroadcastEnable": True, "consumeEnable": True, "consumeFromMinEnable": True,
@@ -41,9 +41,9 @@ class GroupOffsets:
     """Offsets of consumer groups for a restored store.
 
     Attributes:
-        table: for each `topic@group` and queue, the next message.
-        set_back: how many lay behind their queues' ends, and are these now.
-        left_out: how many were of queues of which the log has no message.
+        table: for each `topic@group` and queue, the offset of the next message.
+        set_back: how many offsets were after the ends of their queues and are now at those ends.
+        left_out: how many offsets belonged to queues without a message in the log.
     """
 
     table: Table
@@ -52,7 +52,7 @@ class GroupOffsets:
 
     @property
     def groups(self) -> set[str]:
-        """The groups that have an offset."""
+        """All groups with an offset."""
         return {split_offset_key(key)[1] for key in self.table}
 
 
@@ -60,7 +60,7 @@ def parse_offsets(data: bytes, name: str) -> Table:
     """Parse a consumerOffset.json of RocketMQ or BoltMQ.
 
     Raises:
-        RestoreError: if it is none.
+        RestoreError: if the text is not a consumerOffset.json.
     """
     try:
         table = offsets_from_boltmq(parse_fastjson(data))[_OFFSETS]
@@ -79,10 +79,10 @@ def parse_offsets(data: bytes, name: str) -> Table:
 
 
 def _queue_id(key: object) -> int:
-    """Return the number of a queue, which JSON has as a number or as text.
+    """Return a queue number, which may be a number or a text in JSON.
 
     Raises:
-        NumberError: if it is none.
+        NumberError: if it is neither.
     """
     return require_int(str(key), "queue", INT32_MIN, INT32_MAX)
 
@@ -92,7 +92,7 @@ def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffse
 
     Args:
         table: from `parse_offsets`.
-        ends: of each topic and queue with a message: the number behind its last.
+        ends: for each topic and queue with a message, the offset after its last message.
     """
     fitting: Table = {}
     set_back = left_out = 0
@@ -109,11 +109,11 @@ def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffse
 
 
 def timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
-    """Return config/timercheck of a store without a timer log: a broker enters the messages from a number on anew.
+    """Return config/timercheck for a store without a timer log: a broker reads the timer topic from an offset on.
 
     Args:
-        queue_offset: the first message of the timer topic that may wait.
-        timestamp: of the newest record, ms; the file's version.
+        queue_offset: offset of the first message of the timer topic that may still be waiting.
+        timestamp: store time of the newest record, ms; it becomes the version of the file.
     """
     checkpoint = TimerCheckpoint(
         last_timer_queue_offset=queue_offset, master_timer_queue_offset=queue_offset, timestamp=timestamp, counter=1
@@ -131,11 +131,11 @@ def config_files(
     """Return the content of the files by name.
 
     Args:
-        offsets: of groups.
-        topics: that have a message.
-        delays: by delay level: the first message that is still to be delivered.
-        timestamp: of the newest record, ms; the files' version.
-        known_groups: the groups' own settings, as far as the lake has them.
+        offsets: offsets of the consumer groups.
+        topics: all topics with a message.
+        delays: for each delay level, the offset of the first message that is still to be delivered.
+        timestamp: store time of the newest record, ms; it becomes the version of the files.
+        known_groups: settings of the groups in the lake.
     """
     groups = offsets.groups | {topic.removeprefix(RETRY_PREFIX) for topic in topics if topic.startswith(RETRY_PREFIX)}
     version = {"counter": 1, "stateVersion": 0, "timestamp": timestamp}

@@ -1,4 +1,4 @@
-"""Facts about rows of the table: the place of records and bodies, and rows that are not records."""
+"""Facts about rows of the table: where their records and bodies are, and which rows cannot become records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = (*NEEDED, "unique_key", "body_ref")
 
 
 class Refusal(IntEnum):
-    """The reason why a row is not a record."""
+    """The reason why a row cannot become a record."""
 
     NONE = 0
     NO_VALUE = 1
@@ -37,12 +37,12 @@ class Refusal(IntEnum):
 
 _WORDS = {
     Refusal.NONE: "",
-    Refusal.NO_VALUE: "a column without a value that every record has",
-    Refusal.HOST: "a host that is no ip:port, or not of the kind that sys_flag says",
-    Refusal.TOPIC: "a topic that no record has room for",
-    Refusal.SIZE: "a size that is less than what the record holds",
-    Refusal.PROPERTIES: "properties that the table does not have as they were stored",
-    Refusal.BODY_PLACE: "a body_ref that is not of a body of body_size bytes",
+    Refusal.NO_VALUE: "a required column without a value",
+    Refusal.HOST: "a host that is not ip:port, or not of the IP version in sys_flag",
+    Refusal.TOPIC: "a topic that is too long for a record",
+    Refusal.SIZE: "a size smaller than the fields of the record",
+    Refusal.PROPERTIES: "properties whose stored form is not in the table",
+    Refusal.BODY_PLACE: "a body_ref to a body with another size than body_size",
 }
 
 
@@ -52,15 +52,15 @@ class Records:
 
     Attributes:
         starts: physical offsets.
-        sizes: bytes.
+        sizes: sizes of the records in bytes.
         times: store times, ms.
         refusals: see `Refusal`.
-        made_up: whether the properties' text is not the broker's, or may not be.
-        by_rule: whether the properties' text repeats a batch's UNIQ_KEY, CLUSTER or WAIT by the broker's rule.
+        made_up: true if the text of the properties is not, or may not be, the broker's.
+        by_rule: true if the text of the properties repeats UNIQ_KEY, CLUSTER or WAIT of a batch, as brokers do.
         body_at: physical offsets of the bodies.
-        body_sizes: bytes.
-        crcs: of the bodies.
-        packs: numbers of the packs, -1 where the row has no `body_ref`.
+        body_sizes: sizes of the bodies in bytes.
+        crcs: CRC-32 of the bodies.
+        packs: numbers of the packs; -1 for rows without `body_ref`.
         frame_offsets: see `connectors.lake.packs.frames.PackRefs`.
         frame_lengths: likewise.
         offsets: likewise.

@@ -1,6 +1,6 @@
 """Compiled loops that copy parts of records from buffers into a segment.
 
-Nothing is checked here: the caller vouches for every range.
+These functions check nothing: the caller must pass valid ranges only.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def place_spans(source: Array, starts: Array, lengths: Array, out: Array, target
     """Copy values into a segment.
 
     Args:
-        source: uint8, read-only, where they are.
-        starts: int64, where each begins there.
-        lengths: int64, of each.
-        out: uint8, what gets them.
-        targets: int64, where each goes.
+        source: uint8, read-only, the values.
+        starts: int64, where each value begins in the source.
+        lengths: int64, the length of each value.
+        out: uint8, the segment.
+        targets: int64, where each value is copied to.
     """
     for row in range(len(starts)):
         copy(out, targets[row], source, starts[row], lengths[row])
@@ -34,17 +34,17 @@ def place_properties(
     out: Array, targets: Array, lengths: Array, firsts: Array, names: Array, name_starts: Array, values: Array,
     value_starts: Array,
 ) -> None:  # fmt: skip
-    """Write each record's properties after their length; the last separator only where the length has room for it.
+    """Write the properties of each record after their length. The last separator is left out if the length has no room.
 
     Args:
-        out: uint8, what gets them.
-        targets: int64, where the lengths go.
-        lengths: int64, bytes of each record's properties: just what its entries take, or a byte less.
-        firsts: int64[rows, 2], each record's first entry, and the one behind its last.
-        names: uint8, read-only, of all entries.
-        name_starts: int64[entries + 1], where each begins.
-        values: uint8, read-only, of all entries.
-        value_starts: int64[entries + 1], likewise.
+        out: uint8, the segment.
+        targets: int64, where the lengths are written.
+        lengths: int64, size of the properties of each record: that of its entries, or one byte less.
+        firsts: int64[rows, 2], the first entry of each record, and the one after its last.
+        names: uint8, read-only, the names of all entries.
+        name_starts: int64[entries + 1], where each name begins.
+        values: uint8, read-only, the values of all entries.
+        value_starts: int64[entries + 1], where each value begins.
     """
     for row in range(len(targets)):
         length = lengths[row]

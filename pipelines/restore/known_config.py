@@ -1,4 +1,4 @@
-"""The store's configuration at the time that is restored, as the lake has it."""
+"""The configuration that a store had at the restored time, from the lake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 
 @dataclass(frozen=True, slots=True)
 class KnownConfig:
-    """The configuration of a store, as far as the lake has it.
+    """The configuration of a store, as far as it is in the lake.
 
     Attributes:
         topics: Entries of topics.json by topic.
@@ -35,7 +35,7 @@ class KnownConfig:
 
     @property
     def segment_size(self) -> int | None:
-        """Size of a CommitLog segment in bytes; None where the lake does not have it."""
+        """Size of a CommitLog segment in bytes; None if the lake does not have it."""
         return self._number("segment_size_bytes")
 
     @property
@@ -49,7 +49,7 @@ class KnownConfig:
         )
 
     def complete(self, wanted: Wanted) -> Wanted:
-        """Return settings completed from the lake where the user gave none."""
+        """Return settings, filled in from the lake where the user gave none."""
         return replace(
             wanted,
             queue_file_size=wanted.queue_file_size or self._number("queue_file_size_bytes"),
@@ -63,7 +63,7 @@ class KnownConfig:
         """Return the content of topics.json.
 
         Args:
-            timestamp: Of the newest record, ms; the file's version.
+            timestamp: Store time of the newest record, ms; it becomes the version of the file.
         """
         version = {"counter": 1, "stateVersion": 0, "timestamp": timestamp}
         return serialize_fastjson({"dataVersion": version, TABLE: dict(sorted(self.topics.items()))}).encode()
@@ -79,15 +79,15 @@ def read_known_config(lake: LakePaths, broker: str, at: datetime.datetime | None
     """Read a store's configuration.
 
     Args:
-        lake: Where the tables lie.
-        broker: The store's name.
-        at: The time that is restored; None for the newest configuration.
+        lake: Where the tables are.
+        broker: Name of the store.
+        at: The restored time; None for the newest configuration.
 
     Returns:
-        The configuration; empty where the lake was made without it.
+        The configuration; empty if the lake was created without it.
 
     Raises:
-        RestoreError: The table holds what is not JSON.
+        RestoreError: The table contains invalid JSON.
         QueryError: The table cannot be read.
     """
     config = read_store_config(lake, broker, at)

@@ -1,4 +1,4 @@
-"""Serialized hosts and topics, made once for each distinct value of a batch."""
+"""Serializes hosts and topics, once for each distinct value of a batch."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from commitlake.schemas.layouts.rocketmq.commitlog import MAX_V1_TOPIC_LENGTH, T
 from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE, Host, serialize_host
 
 REPLACED = "\ufffd"
-"""What stands in the table for bytes that are not UTF-8."""
+"""Character in the table for bytes that are not UTF-8."""
 
 
 class Topics(NamedTuple):
     """Serialized topics, each preceded by its length.
 
     Attributes:
-        data: all of them.
-        starts: int64, where each begins.
-        lengths: int64, its bytes, the length included; 0 of one that no record can have.
-        magics: int64, of records with it.
-        replaced: bool, whether it may have been other bytes.
+        data: all topics, one after the other.
+        starts: int64, where each topic begins.
+        lengths: int64, its size in bytes, including the length; 0 for a topic that no record can have.
+        magics: int64, magic number of records with this topic.
+        replaced: bool, true if the topic may have had other bytes.
     """
 
     data: bytes
@@ -42,7 +42,7 @@ def stored_topics(names: Sequence[str | None]) -> Topics:
     magics: list[int] = []
     for name in names:
         topic = (name or "").encode()
-        # As brokers since 5.1.0 choose it; those before have no longer topics.
+        # This is the choice of brokers since 5.1.0; older ones have no longer topics.
         magic = Magic.V2 if len(name or "") > MAX_V1_TOPIC_LENGTH else Magic.V1
         layout = TOPIC_LENGTH[magic]
         fits = name is not None and len(topic) < 1 << 8 * layout.size
@@ -57,8 +57,8 @@ class Hosts(NamedTuple):
     """Serialized hosts.
 
     Attributes:
-        data: of each, `V6_SIZE` bytes, zeros behind those that are shorter.
-        sizes: int64, of each; 0 of what is no host.
+        data: `V6_SIZE` bytes for each host; shorter hosts are followed by zeros.
+        sizes: int64, size of each host; 0 for an invalid one.
     """
 
     data: Array

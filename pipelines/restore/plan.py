@@ -1,4 +1,4 @@
-"""The plan of a run: lake, log, segments. A run that was interrupted is resumed with the same plan."""
+"""The plan of a run: lake, log and segments. An interrupted run is resumed with the same plan."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from commitlake.schemas.store_files import check_folder, check_own_folder, make_
 WORK = ".restore"
 PLAN, _DONE, _VERSION = "plan.json", "done", 1
 _INDEX_BYTES = 100
-"""Of queues and index for each record, about, and generously."""
+"""Disk space for queues and index per record: a generous estimate."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class RestorePlan:
     """The plan of one run.
 
     Attributes:
-        out: the folder that gets the store.
+        out: the folder for the store.
         lake: root of the lake.
-        chosen: what is asked for.
-        log: where that lies.
-        segment_size: bytes of a segment.
-        skip: whether records without bodies are left out.
+        chosen: the requested part of a log.
+        log: its range of physical offsets.
+        segment_size: bytes per segment.
+        skip: true if records without bodies are left out.
     """
 
     out: Path
@@ -45,12 +45,12 @@ class Plan:
 
     @property
     def work(self) -> Path:
-        """The folder of the unfinished log, and of notes on its segments."""
+        """The folder for the unfinished log and for notes on its segments."""
         return self.out / WORK
 
     @property
     def commitlog(self) -> Path:
-        """The folder of segments until all are written."""
+        """The folder of the segments until all are written."""
         return self.work / ROCKETMQ.folder
 
     @property
@@ -60,17 +60,17 @@ class Plan:
         return range(first, self.log.end, self.segment_size)
 
     def task(self, base: int, time: int = 0) -> SegmentTask:
-        """Return the task for a segment.
+        """Return the task for one segment.
 
         Args:
-            base: its first offset.
-            time: store time of the last record in front of it, ms; only a segment without a record needs it.
+            base: physical offset of the start of the segment.
+            time: store time of the last record before it, ms; needed only for a segment without a record.
         """
         start, end = self.log.start, self.log.end
         return SegmentTask(self.chosen.broker, base, self.segment_size, start, end, time, self.commitlog)
 
     def read_done(self, base: int) -> SegmentRestored | None:
-        """Read the result of a segment; None where it is still to be written."""
+        """Read the result of a segment; None if it is not written yet."""
         try:
             known = read_json(self._done(base), below=self.out)
             known["lost"] = tuple(Lost(**each) for each in known["lost"])
@@ -88,7 +88,7 @@ class Plan:
         return self.work / _DONE / f"{segment_name(base)}.json"
 
     def question(self) -> dict[str, Any]:
-        """The options that must be the same for a run to be resumed."""
+        """The options that must stay the same for a run to be resumed."""
         wanted = {name: None if value is None else str(value) for name, value in asdict(self.chosen).items()}
         return {"version": _VERSION, "lake": self.lake, "chosen": wanted, "skip": self.skip}
 
@@ -100,11 +100,11 @@ class Plan:
 
 
 def check_out(out: Path) -> bool:
-    """Return whether the folder has an interrupted run that should be resumed.
+    """Return whether the folder contains an interrupted run to resume.
 
     Raises:
-        RestoreError: if it holds anything else.
-        UnsafeFileError: if it holds a link in the place of what a run makes, or another user's unfinished run.
+        RestoreError: if it contains anything else.
+        UnsafeFileError: if it contains a link in the place of a file of the run, or the unfinished run of another user.
     """
     if check_own_folder(out / WORK):
         check_folder(out / WORK / _DONE)
@@ -119,11 +119,11 @@ def check_out(out: Path) -> bool:
     return False
 
 
-def go_on(plan: Plan) -> Plan:
+def go_on(plan: RestorePlan) -> RestorePlan:
     """Read the plan of the interrupted run in a folder, and check that this run has the same options.
 
     Raises:
-        RestoreError: if it is another's.
+        RestoreError: if the options differ.
     """
     known: dict[str, Any] = {}
     try:
@@ -131,19 +131,19 @@ def go_on(plan: Plan) -> Plan:
         if {name: known[name] for name in plan.question()} == plan.question():
             size = known["segment_size"] if plan.segment_size == 0 else plan.segment_size
             if size == known["segment_size"]:
-                return Plan(plan.out, plan.lake, plan.chosen, LogRange(**known["log"]), size, plan.skip)
+                return RestorePlan(plan.out, plan.lake, plan.chosen, LogRange(**known["log"]), size, plan.skip)
     except (ValueError, KeyError, TypeError):
         pass
     raise RestoreError(
-        f"{plan.out} holds an unfinished run of another lake, or with other options: delete it, or choose another"
+        f"{plan.out} contains an unfinished run with another lake or other options: delete it, or choose another folder"
     )
 
 
-def check_disk(plan: Plan) -> None:
+def check_disk(plan: RestorePlan) -> None:
     """Refuse a run that does not fit on the disk.
 
     Raises:
-        RestoreError: if it has not.
+        RestoreError: if it does not fit.
     """
     folder = next(folder for folder in (plan.out, *plan.out.absolute().parents) if folder.exists())
     done = sum(1 for _ in (plan.work / _DONE).glob("*.json"))
@@ -152,5 +152,5 @@ def check_disk(plan: Plan) -> None:
     if free < needed:
         raise RestoreError(
             f"{plan.out}: expected {needed:,} bytes of free disk for {len(plan.bases):,} segments and their indexes, "
-            f"found {free:,}. Restore a shorter range, or elsewhere"
+            f"found {free:,}. Restore a shorter range, or to another disk"
         )

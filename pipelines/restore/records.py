@@ -1,4 +1,4 @@
-"""Writes the records of a segment from rows in any order, and remembers where they are."""
+"""Writes the records of a segment from rows in any order, and returns where they are."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class RecordWriter:
 
     Args:
         out: uint8, the segment.
-        base: its first physical offset.
+        base: physical offset of the start of the segment.
 
     Attributes:
-        packs: names of the packs, by their numbers.
+        packs: names of the packs, by number.
     """
 
     def __init__(self, out: Array, base: int) -> None:
@@ -36,10 +36,10 @@ class RecordWriter:
         """Write the records of some rows, in any order, and return their size in bytes.
 
         Args:
-            batch: has `COLUMNS`.
+            batch: rows with the columns `COLUMNS`.
 
         Raises:
-            LakeRowsError: for a row that is not within the segment.
+            LakeRowsError: if a row is not within the segment.
         """
         rows = TakenRows(batch)
         self._check_places(rows)
@@ -52,12 +52,12 @@ class RecordWriter:
         """Return all records, ordered by physical offset.
 
         Raises:
-            LakeRowsError: for rows that lie over one another.
+            LakeRowsError: if records overlap.
         """
         joined = Records.joined(self._records)
         self._records.clear()
         records = joined.take(np.argsort(joined.starts, kind="stable"))
-        # Another tool's OPTIMIZE beside maintain's can leave a row twice.
+        # An OPTIMIZE by another program at the same time as maintain's can leave a row twice.
         twice = np.flatnonzero(np.diff(records.starts) == 0) + 1
         if (
             len(twice)
@@ -69,8 +69,8 @@ class RecordWriter:
         if len(over := np.flatnonzero(ends[:-1] > records.starts[1:])):
             row = int(over[0])
             raise LakeRowsError(
-                f"the record at {records.starts[row]} ends at {ends[row]}: expected the next one there or behind it, "
-                f"found it at {records.starts[row + 1]}. The lake holds two logs under one name, or is damaged"
+                f"the record at {records.starts[row]} ends at {ends[row]}: expected the next one there or later, "
+                f"found it at {records.starts[row + 1]}. The lake contains two logs under one name, or is damaged"
             )
         return records
 

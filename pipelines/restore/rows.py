@@ -1,4 +1,4 @@
-"""Queries to the table `messages`: the range of a log, its records, the ends of its queues."""
+"""Queries to the table `messages`: the range of a log, its records, and the ends of its queues."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Chosen:
 
     Attributes:
         broker: the store's name.
-        start_offset: the log begins there, or behind; None for all.
-        end_offset: what begins there, or behind, is left out.
-        start: the log begins with the first record that was stored then or later.
-        end: it ends with the last record that was stored before.
+        start_offset: the log begins at the first record at or after this offset; None for the beginning.
+        end_offset: records at or after this offset are left out; None for the end.
+        start: the log begins with the first record stored at or after this time.
+        end: the log ends with the last record stored before this time.
     """
 
     broker: str
@@ -50,10 +50,10 @@ class LogRange:
     """The physical offsets of the chosen part of a log.
 
     Attributes:
-        start: physical offset of the first.
-        end: behind the last.
-        records: how many rows there are.
-        bytes: of these.
+        start: physical offset of the first record.
+        end: offset after the last record.
+        records: number of rows.
+        bytes: size of their records.
         last_time: store time of the last record, ms.
     """
 
@@ -67,11 +67,12 @@ class LogRange:
 def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     """Find the chosen part of the log by its first and last record.
 
-    A broker's clock may step: whatever lies between the first and the last record of a time is of the range.
+    The clock of a broker may be set back or forward. The range therefore includes every record between the first and
+    the last one of the given time.
 
     Raises:
-        RestoreError: where there is nothing, or what is there is from a JMQ store.
-        LakeRowsError: for offsets that no log has.
+        RestoreError: if there is no record, or the records are from a JMQ store.
+        LakeRowsError: if the offsets are not those of a log.
     """
     conditions = [f"broker = {text_literal(chosen.broker)}"]
     if chosen.start_offset is not None:
@@ -79,7 +80,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     if chosen.end_offset is not None:
         conditions.append(f"physical_offset < {chosen.end_offset}")
     within = list(conditions)
-    # The partition column is named as well: files of other dates are then not even looked at.
+    # The condition on the partition column lets the query skip files of other dates.
     if chosen.start is not None:
         within += [
             f"store_timestamp >= {timestamp_literal(chosen.start)}",
@@ -89,25 +90,26 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
         within += [f"store_timestamp < {timestamp_literal(chosen.end)}", f"store_date <= {date_literal(chosen.end)}"]
     first, last = _one(table, "min(physical_offset), max(physical_offset)", within)
     if first is None:
-        raise RestoreError(f"the lake has no record of the broker {chosen.broker!r} in what is asked for")
+        raise RestoreError(f"the lake has no record of the broker {chosen.broker!r} in the chosen range")
     between = [f"broker = {text_literal(chosen.broker)}", f"physical_offset >= {first}", f"physical_offset <= {last}"]
     count, size = _one(table, "count(*), sum(size)", between)
-    # Of any other record the time may be later by a damage, which no checksum tells: all delays would seem to be done.
+    # Any other record may have a later time because of damage, which no checksum shows: all delays would then seem
+    # done.
     of_last = [f"broker = {text_literal(chosen.broker)}", f"physical_offset = {last}"]
-    behind, time = _one(table, "max(size), max(store_timestamp)", of_last)
+    last_size, time = _one(table, "max(size), max(store_timestamp)", of_last)
     log_format = _format_of(table, of_last)
     if log_format is not None and not log_format.can_be_restored:
         raise RestoreError(
             f"the records of {chosen.broker!r} are from a {log_format.title} store: expected RocketMQ's or BoltMQ's, "
             "as a log of RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
         )
-    if first < 0 or behind is None or not 0 < behind <= _LAST_OFFSET - last:
+    if first < 0 or last_size is None or not 0 < last_size <= _LAST_OFFSET - last:
         raise LakeRowsError(f"the lake has records from {first} to {last}: expected physical offsets of a log")
-    return LogRange(first, last + behind, count, size or 0, _milliseconds(time))
+    return LogRange(first, last + last_size, count, size or 0, _milliseconds(time))
 
 
 def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
-    """Return the format of a record's log; None where the row does not tell."""
+    """Return the format of the log of a record; None if the row does not show it."""
     if "format" in {field.name for field in table.schema().fields}:
         (name,) = _one(table, "max(format)", of_last)
         if name is not None:
@@ -118,25 +120,25 @@ def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
                     f"the lake's rows are of a log of the format {name!a}, which this version does not know: expected "
                     f"{' or '.join(known.name for known in all_formats())}"
                 ) from None
-    (own_id,) = _one(table, "max(msg_id)", of_last)  # of an earlier version's row
+    (own_id,) = _one(table, "max(msg_id)", of_last)  # a row of an earlier version
     return None if own_id is None else format_of_id(own_id)
 
 
 def brokers_of(table: DeltaTable) -> list[str]:
-    """Return the brokers whose records the lake has."""
+    """Return the brokers with records in the lake."""
     answer = run_sql(table, _NAME, f"SELECT DISTINCT broker FROM {_NAME}").read_all()
     return sorted(name for name in answer.column(0).to_pylist() if name is not None)
 
 
 def rows_of_segment(table: DeltaTable, broker: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Return rows of `found.COLUMNS` for the records that begin in a range, in no order."""
+    """Return the rows of the records that begin in a range, in no particular order, with `found.COLUMNS`."""
     columns = ", ".join(COLUMNS)
     wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     yield from run_sql(table, _NAME, f"SELECT {columns} FROM {_NAME} WHERE {wanted}")
 
 
 def extents(table: DeltaTable, broker: str, start: int, end: int) -> tuple[Array, Array]:
-    """Return physical offsets and sizes of the records that begin in a range, in no order."""
+    """Return the physical offsets and sizes of the records that begin in a range, in no particular order."""
     wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     answer = run_sql(table, _NAME, f"SELECT physical_offset, size FROM {_NAME} WHERE {wanted}").read_all()
     offsets, sizes = (numbers(column.combine_chunks()) for column in answer.columns)
@@ -164,10 +166,10 @@ def first_undelivered(
 
 
 def first_waiting_timer(table: DeltaTable, broker: str, log: LogRange, until_ms: int) -> int | None:
-    """Return the number of the first message of the timer topic that was not due at a time.
+    """Return the offset of the first message of the timer topic that was not due at a time.
 
     Returns:
-        The number after the last one where all were due; None where the range has no such message.
+        The offset after the last one if all were due; None if the range has no such message.
     """
     topic = f"topic = {text_literal(TIMER_TOPIC)}"
     due = f"coalesce(try_cast(properties['{TIMER_OUT}'] AS BIGINT), 0) >= {until_ms}"

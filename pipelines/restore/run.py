@@ -1,6 +1,6 @@
-"""The entry point of a restore: the log segment by segment, then configuration files, then a rebuild of the indexes.
+"""Entry point of a restore: the log segment by segment, then configuration files, then a rebuild of the indexes.
 
-Run again after it was interrupted, it goes on with the segments that are not whole yet.
+An interrupted run that is started again continues with the segments that are not complete.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from commitlake.pipelines.restore.config import (
 )
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.known_config import KnownConfig, read_known_config
-from commitlake.pipelines.restore.plan import PLAN, Plan, check_disk, check_out, go_on
+from commitlake.pipelines.restore.plan import PLAN, RestorePlan, check_disk, check_out, go_on
 from commitlake.pipelines.restore.rows import (
     Chosen,
     LogRange,
@@ -71,23 +71,23 @@ class Restored:
     """Result of a run.
 
     Attributes:
-        out: where it is.
-        broker: the store's name.
+        out: the folder of the store.
+        broker: name of the store.
         log: the range of the log.
-        segment_size: bytes of a segment.
-        segments: how many.
-        records: that are in the log.
-        made_up: of these, whose properties' text is not the broker's, or may not be.
-        by_rule: of these, whose properties repeat those of a batch, as brokers 4.9.4 to 5.3.3 write them.
-        lost: rows of the lake that are no records.
-        lost_bodies: of these, the ones whose bodies could not be had.
-        lacking: stretches of the range of which the lake has no record.
-        lacking_bytes: how long they are together.
-        offsets: of groups; None where no file was given.
-        rebuilt: queues, index and the rest.
-        has_config: whether the lake has the configuration of the store: its topics and groups.
-        compacted_topics: topics with messages that a broker serves from compaction/, which is not there.
-        boltmq_delays: whether messages are where BoltMQ parks them, out of which RocketMQ delivers nothing.
+        segment_size: bytes per segment.
+        segments: number of segments.
+        records: number of records in the log.
+        made_up: how many of them have a text of properties that is not, or may not be, the broker's.
+        by_rule: how many of them repeat the properties of a batch, as brokers 4.9.4 to 5.3.3 write them.
+        lost: rows of the lake that did not become records.
+        lost_bodies: how many of them lack only their body.
+        lacking: number of ranges without a record in the lake.
+        lacking_bytes: total size of these ranges.
+        offsets: offsets of the consumer groups; None if no file was given.
+        rebuilt: result of the rebuild of queues, index and other files.
+        has_config: true if the lake has the configuration of the store: its topics and groups.
+        compacted_topics: topics whose messages a broker reads from compaction/, which is not restored.
+        boltmq_delays: true if messages are in BoltMQ's topic for delays, from which RocketMQ delivers nothing.
     """
 
     out: Path
@@ -123,39 +123,40 @@ def restore_store(
     begin: Begin | None = None,
     runner: Runner | None = None,
 ) -> Restored:
-    """Restore a store from the messages that a lake has of a broker.
+    """Restore a store from the messages of a broker in a lake.
 
     Args:
         lake: where the tables are.
         bodies: where the packs are.
-        out: the folder that gets the store: new, or with an interrupted run of the same.
-        chosen: which log, and which part of it; a broker without a name is the lake's only one.
-        settings: the broker's, for queues and index; its defaults where not given.
-        segment_size: bytes of a segment; found where not given.
-        offsets: of groups, from `parse_offsets`.
-        skip: leave records out whose bodies cannot be had; else the first is an error.
-        threads: packs that are read at the same time.
-        begin: is told once how many bytes of records there are, and gives what is told how many more are read.
-        runner: what restores segments and rebuilds; on other machines it needs the same folder. Where not given,
+        out: the folder for the store: new, or with an interrupted run with the same options.
+        chosen: the log and the part of it; an empty broker name stands for the only broker of the lake.
+        settings: settings of the broker for queues and index; its defaults for those not given.
+        segment_size: bytes per segment; detected if not given.
+        offsets: offsets of consumer groups, from `parse_offsets`.
+        skip: leave out the records whose bodies cannot be read; otherwise the first one is an error.
+        threads: how many packs are read at the same time.
+        begin: called once with the total bytes of records; returns the function that is called with each number of
+            bytes read.
+        runner: runs the restore of segments and the rebuild; on other machines it needs the same folder. By default,
             this process restores one segment after the other.
 
     Raises:
         RestoreError: see `errors`.
-        RebuildError: for settings that no broker has.
-        LakeError: where there is no lake.
-        QueryError: where the table cannot be read.
-        PackStoreError: where the place of all packs cannot be read.
+        RebuildError: if no broker accepts the settings.
+        LakeError: if there is no lake.
+        QueryError: if the table cannot be read.
+        PackStoreError: if the place of all packs cannot be read.
     """
     is_begun = check_out(out)
     location = bodies if isinstance(bodies, PackLocation) else pack_location(bodies)
-    open_store(location)  # a place that cannot be one is told first
+    open_store(location)  # an invalid place is reported first
     table = open_messages(lake)
     if not chosen.broker:
         chosen = replace(chosen, broker=_only_broker(table))
-    plan = Plan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip)
+    plan = RestorePlan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip)
     known = read_known_config(lake, chosen.broker, chosen.end)
     settings = known.complete(settings or Wanted())
-    find_settings(out, settings, ROCKETMQ)  # refuses what no broker takes
+    find_settings(out, settings, ROCKETMQ)  # refuses settings that no broker accepts
     segment_size = segment_size or known.segment_size
     if is_begun:
         plan = go_on(plan)
@@ -195,7 +196,7 @@ def restore_store(
 
 
 def _segment_size(table: DeltaTable, broker: str) -> int:
-    """Return the segment size by the broker's whole log, because a short range may hold no segment's end."""
+    """Return the segment size, from the whole log of the broker: a short range may contain no end of a segment."""
     return find_segment_size(table, broker, find_range(table, Chosen(broker)))
 
 
@@ -207,7 +208,7 @@ def _only_broker(table: DeltaTable) -> str:
     return found[0]
 
 
-def _restore_log(plan: Plan, source: Source, begin: Begin | None, runner: Runner) -> list[SegmentRestored]:
+def _restore_log(plan: RestorePlan, source: Source, begin: Begin | None, runner: Runner) -> list[SegmentRestored]:
     """Write the segments that do not exist yet, and return the results of all."""
     advance = begin(plan.log.bytes) if begin is not None else None
     known = {base: restored for base in plan.bases if (restored := plan.read_done(base)) is not None}
@@ -218,14 +219,14 @@ def _restore_log(plan: Plan, source: Source, begin: Begin | None, runner: Runner
     for number, restored in runner.run(partial(restore_from, source), tasks):
         base = tasks[number].base
         known[base] = restored
-        if restored.records:  # else it is written once more
+        if restored.records:  # otherwise it is written a second time below
             sync_folder(plan.commitlog)
             plan.write_done(base, restored)
         if advance is not None:
             advance(restored.bytes)
     done = _with_times(plan, source, known, {task.base for task in tasks})
     if not any(each.records for each in done):
-        raise RestoreError(f"none of {plan.log.records:,} records could be restored: there is no log without one")
+        raise RestoreError(f"none of {plan.log.records:,} records could be restored: a log needs at least one")
     if plan.commitlog.exists():
         plan.commitlog.rename(plan.out / ROCKETMQ.folder)
         sync_folder(plan.out)
@@ -233,9 +234,9 @@ def _restore_log(plan: Plan, source: Source, begin: Begin | None, runner: Runner
 
 
 def _with_times(
-    plan: Plan, source: Source, known: Mapping[int, SegmentRestored], new: AbstractSet[int]
+    plan: RestorePlan, source: Source, known: Mapping[int, SegmentRestored], new: AbstractSet[int]
 ) -> list[SegmentRestored]:
-    """Write new segments without a record again, with the time of the previous record for their fillers."""
+    """Write new segments without a record again, with the time of the previous record in their fillers."""
     done: list[SegmentRestored] = []
     time = 0
     for base in plan.bases:
@@ -250,7 +251,7 @@ def _with_times(
 
 
 def _write_config(
-    plan: Plan,
+    plan: RestorePlan,
     table: DeltaTable,
     settings: Wanted,
     offsets: Table | None,
@@ -271,20 +272,20 @@ def _write_config(
     return fitting
 
 
-def _rebuild(plan: Plan, settings: Wanted, runner: Runner, known: KnownConfig) -> Rebuilt:
+def _rebuild(plan: RestorePlan, settings: Wanted, runner: Runner, known: KnownConfig) -> Rebuilt:
     """Rebuild indexes and small files from the restored log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
-        for name in ROCKETMQ.rebuilt_files:  # of a run that was interrupted after its rebuild
+        for name in ROCKETMQ.rebuilt_files:  # from a run that was interrupted after its rebuild
             remove_tree(plan.out / name)
-        if known.topics:  # the rebuild adds the topics of the log that are not in it
+        if known.topics:  # the rebuild adds topics that are only in the log
             write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
     (store,) = find_stores(str(plan.out), plan.chosen.broker)
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
     return rebuild_store(store, plan.out, wanted, runner=runner)
 
 
-def _write_notes(plan: Plan, done: Sequence[SegmentRestored]) -> list[tuple[int, int]]:
-    """Write a line for everything that differs from the broker's store, and return the ranges without a record."""
+def _write_notes(plan: RestorePlan, done: Sequence[SegmentRestored]) -> list[tuple[int, int]]:
+    """Write a line for each difference from the broker's store, and return the ranges without a record."""
     lacking = [
         (max(start, plan.log.start), end) for each in done for start, end in each.filled if end > plan.log.start
     ]  # fmt: skip
@@ -308,8 +309,8 @@ def _write_notes(plan: Plan, done: Sequence[SegmentRestored]) -> list[tuple[int,
     return lacking
 
 
-def _short_ends(plan: Plan, done: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
-    """Return ends of segments with room for the next segment's first record, where a broker would have put it."""
+def _short_ends(plan: RestorePlan, done: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
+    """Return ends of segments with room for the next segment's first record: a broker would have put it there."""
     for (before, after), base in zip(pairwise(done), plan.bases[1:], strict=True):
         if before.blank is None or after.first is None or after.first[0] != base:
             continue

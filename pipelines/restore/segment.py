@@ -1,4 +1,4 @@
-"""Restores one segment: reads rows, writes and fills it under another name, syncs and renames it."""
+"""Restores one segment: reads its rows, writes it under a temporary name, fills the gaps, syncs and renames it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from commitlake.pipelines.restore.records import RecordWriter
 from commitlake.pipelines.restore.rows import rows_of_segment
 from commitlake.schemas.layouts.segments import segment_name
 
-_UNFIT = "no room for a filler beside it"
+_UNFIT = "no room for a filler next to it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class SegmentTask:
     """A segment to restore.
 
     Attributes:
-        broker: the store's name.
-        base: its first physical offset.
-        size: its bytes.
-        start: of the range that is restored.
-        end: of that range.
-        time: store time of the last record in front of it, ms.
-        folder: that gets it.
+        broker: name of the store.
+        base: physical offset of its start.
+        size: its size in bytes.
+        start: start of the restored range.
+        end: end of the restored range.
+        time: store time of the last record before it, ms.
+        folder: the folder for the file.
     """
 
     broker: str
@@ -59,13 +59,13 @@ class SegmentTask:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A row of the lake that is not a record of the log.
+    """A row of the lake that did not become a record of the log.
 
     Attributes:
         start: physical offset.
-        size: bytes.
-        reason: why.
-        is_body: whether it is only the body that is not there.
+        size: size of the record in bytes.
+        reason: the reason in words.
+        is_body: true if only the body is missing.
     """
 
     start: int
@@ -79,15 +79,15 @@ class SegmentRestored:
     """Result of restoring a segment.
 
     Attributes:
-        records: in it.
-        bytes: of these.
-        made_up: offsets of those whose properties' text is not the broker's, or may not be.
-        by_rule: how many have properties that repeat a batch's by the broker's rule.
-        lost: rows that are no records.
-        filled: stretches that became fillers: start, end.
-        first: physical offset of its first record, and its size; None where it has no record.
-        blank: where its BLANK begins; None where it has none.
-        last_time: store time of its last record, ms, or of the one before.
+        records: number of records.
+        bytes: size of the records.
+        made_up: offsets of records with a text of properties that is not, or may not be, the broker's.
+        by_rule: number of records that repeat the properties of a batch, as brokers do.
+        lost: rows that did not become records.
+        filled: ranges that became fillers: start, end.
+        first: physical offset and size of the first record; None if there is no record.
+        blank: physical offset of the BLANK; None if there is none.
+        last_time: store time of the last record, ms; without one, of the last record before the segment.
     """
 
     records: int
@@ -107,12 +107,12 @@ def restore_segment(table: DeltaTable, bodies: Bodies, task: SegmentTask) -> Seg
     Args:
         table: `messages`.
         bodies: where the bodies are.
-        task: which segment.
+        task: the segment.
 
     Raises:
         RestoreError: see `errors`.
-        QueryError: where the table cannot be read.
-        PackStoreError: where the place of all packs cannot be read.
+        QueryError: if the table cannot be read.
+        PackStoreError: if the place of all packs cannot be read.
     """
     with write_sized(task.path, task.size) as descriptor:
         return _write(descriptor, table, bodies, task)
@@ -127,7 +127,7 @@ def _write(descriptor: int, table: DeltaTable, bodies: Bodies, task: SegmentTask
         end = min(task.end, task.base + task.size)
         return SegmentRestored(0, 0, (), 0, (), ((task.base, end),), None, None, task.time)
     try:
-        # What is mapped must have its place: a disk that is full would end the process when it is written to.
+        # Mapped memory needs its disk space now: a full disk would otherwise end the process during a write.
         os.posix_fallocate(descriptor, 0, task.size)
     except OSError as error:
         raise RestoreError(f"{task.path}: expected room for {task.size} bytes: {error.strerror}") from None

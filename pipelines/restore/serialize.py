@@ -1,23 +1,23 @@
 """Serializes rows of `messages` as records at their physical offsets, without bodies.
 
-What of a record the table has
-    as it is       every field of fixed size; topic, hosts, and, in the pack, the body as stored
-    by its rules   the layout's version (by the topic's length), the text of the properties
+Source of the parts of a record in the table
+    direct         every field of fixed size; topic and hosts; the stored body, in a pack
+    derived        version of the layout (from the length of the topic), text of the properties
 
-The properties' text is `name 0x01 value 0x02` for each entry of the map, in its order. What room it has follows from
-the record's size, and tells which of these it is:
+The text of the properties is `name 0x01 value 0x02` for each entry of the map, in its order. The size of the record
+leaves a certain room for it, and that shows which case applies:
 
-    room             what the broker stored                                what is written
-    as the text      just that                                             the same
+    room             stored by the broker                                  written
+    as the text      this text                                             the same
     a byte less      without the last 0x02, as brokers 4.9.1 to 5.1.4 do   the same
-    more             a key twice, or entries that decoders skip            the text, and what makes it as long
+    more             a key twice, or entries that decoders skip            the text and padding
     any other        bytes that are not UTF-8                              nothing: the row is refused
 
-Of a key that stood there twice the map has the last value; of UNIQ_KEY, the row has the first, too, and both are
-written. Brokers 4.9.4 to 5.3.3 put a batch's UNIQ_KEY, CLUSTER and WAIT behind each message's own properties: that is
-tried first, and what fills the room just so is taken for the broker's text (`by_rule`). What still lacks is an entry
-that decoders skip. A record whose text is not the broker's, or may not be, is reported (`made_up`): a client sees the
-same of it, but its bytes may differ.
+If a key was repeated, the map has its last value. For UNIQ_KEY, the row has the first value, too, and both are written.
+Brokers 4.9.4 to 5.3.3 repeat UNIQ_KEY, CLUSTER and WAIT of a batch after the own properties of each message. This is
+tried first, and a text of exactly the right size is accepted as the broker's (`by_rule`). Any room that is left is
+padded with an entry that decoders skip. A record with a text that is not, or may not be, the broker's is reported
+(`made_up`): clients read the same properties from it, but its bytes may differ.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST
 _HEAD_COLUMNS = ("queue_id", "flag", "queue_offset", "physical_offset", "sys_flag", "body_crc")
 _CLUSTER = "CLUSTER"
 _CRC_OF_RECORD = "__CRC32#"
-"""A property that covers the whole record, of brokers with `enabledAppendPropCRC`."""
+"""Property with a CRC of the whole record, written by brokers with `enabledAppendPropCRC`."""
 
 
 class TakenRows:
@@ -76,10 +76,10 @@ class TakenRows:
         self._replaced = self._rows_replaced(entries, firsts)
 
     def records(self, packs: Array) -> Records:
-        """Return facts about the rows. Properties whose original bytes are not in the lake are composed here.
+        """Return facts about the rows, and compose the properties whose original bytes are not in the lake.
 
         Args:
-            packs: numbers of their packs.
+            packs: the number of the pack of each row.
         """
         places = self._batch.column("body_ref")
         frame_offsets, frame_lengths, offsets, lengths = (
@@ -125,7 +125,7 @@ class TakenRows:
         return refusals
 
     def _rows_replaced(self, entries: pa.MapArray, firsts: Array) -> Array:
-        """Return which rows have replacement characters, in place of bytes that are not UTF-8."""
+        """Return which rows contain replacement characters for bytes that are not UTF-8."""
         replaced: Array = self._topics.replaced[self._topic_codes]
         for column in (entries.keys, entries.items):
             marked = np.flatnonzero(
@@ -136,9 +136,9 @@ class TakenRows:
         return replaced
 
     def _text_of(self, row: int) -> tuple[bytes | None, bool]:
-        """Return properties with the row's content and the record's size, and whether a broker's rule gives that size.
+        """Return properties with the content and size of the record, and whether the broker's rule gives that size.
 
-        None stands for properties that do not fit.
+        The text is None if the properties do not fit.
         """
         pairs: list[tuple[str, str]] = self._batch.column("properties")[row].as_py()
         own = self._batch.column("unique_key")[row].as_py()
@@ -146,9 +146,9 @@ class TakenRows:
         if _CRC_OF_RECORD in values:
             return None, False
         if own is not None and values.get(props.UNIQ_KEY, own) != own:
-            behind = len(pairs) - (pairs[-1][0] == _CLUSTER)
+            place = len(pairs) - (pairs[-1][0] == _CLUSTER)
             pairs = [(name, own if name == props.UNIQ_KEY else value) for name, value in pairs]
-            pairs.insert(behind, (props.UNIQ_KEY, values[props.UNIQ_KEY]))
+            pairs.insert(place, (props.UNIQ_KEY, values[props.UNIQ_KEY]))
         text = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
         spare = int(self._rooms[row]) - len(text)
         if spare < 0:
@@ -159,7 +159,7 @@ class TakenRows:
         return text + (b" " * (spare - 1) + b"\x02" if spare else b""), not spare
 
     def write(self, out: Array, base: int, rows: Array) -> None:
-        """Write the records of these rows, without bodies, into the segment that begins at an offset."""
+        """Write the records of these rows, without bodies, into a segment that begins at physical offset `base`."""
         at = self.starts - base
         for born in (V4_SIZE, V6_SIZE):
             for store in (V4_SIZE, V6_SIZE):
@@ -183,7 +183,7 @@ class TakenRows:
             out[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
 
     def _write_fixed(self, out: Array, at: Array, rows: Array, born: int, store: int) -> None:
-        """Write everything before the body, for records whose hosts have the given sizes."""
+        """Write all fields before the body, for records with hosts of the given sizes."""
         kind = np.dtype(
             [*HEAD.numpy_fields, ("born_host", f"V{born}"), *STORED.numpy_fields, ("store_host", f"V{store}"),
              *TAIL.numpy_fields]

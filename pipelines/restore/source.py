@@ -21,11 +21,11 @@ class Source:
 
     Attributes:
         lake: where the tables are.
-        version: of `messages`.
+        version: version of `messages`.
         packs: where the packs are.
-        skip: leave records out whose bodies cannot be had; else the first is an error.
-        threads: packs that are read at the same time, for one segment.
-        run: tells one run from another.
+        skip: leave out the records whose bodies cannot be read; otherwise the first one is an error.
+        threads: how many packs are read at the same time for one segment.
+        run: identifies the run.
     """
 
     lake: LakePaths
@@ -44,7 +44,7 @@ def restore_from(source: Source, task: SegmentTask) -> SegmentRestored:
 
 @lru_cache(1)
 def _table(source: Source) -> DeltaTable:
-    """Open `messages`, once for all segments of a run in a process."""
+    """Open `messages` once for all segments of a run in a process."""
     table = open_messages(source.lake)
     if table.version() != source.version:
         table.load_as_version(source.version)

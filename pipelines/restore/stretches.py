@@ -1,7 +1,7 @@
-"""Ranges of a segment without a record: fillers between records, and a BLANK up to the segment's end.
+"""Ranges of a segment without a record: fillers between records, and a BLANK up to the end of the segment.
 
-A stretch that is smaller than the smallest filler cannot be filled: the record behind it goes, too. No log of a
-broker's has such a stretch; rows that no broker wrote, or another size of segments than was said, can leave one.
+A range smaller than the smallest filler cannot be filled, so the record after it is left out as well. The log of a
+broker has no such range; rows that no broker wrote, or a wrong segment size, can lead to one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Stretch(NamedTuple):
 
     Attributes:
         start: physical offset.
-        end: behind it.
-        time: store time for its fillers, ms.
+        end: offset after it.
+        time: store time of its fillers, ms.
     """
 
     start: int
@@ -30,14 +30,14 @@ class Stretch(NamedTuple):
 
 
 def keep_fitting(starts: Array, ends: Array, base: int, end: int, *, is_closed: bool) -> Array:
-    """Return which records can stay: the gaps between them, and at the segment's end, have room for a filler or BLANK.
+    """Return which records can stay, because the gaps between them and at the segment's end fit a filler or BLANK.
 
     Args:
         starts: physical offsets, in order.
-        ends: behind each.
-        base: the segment's first offset.
-        end: behind its last.
-        is_closed: whether a BLANK comes behind the last record.
+        ends: offset after each record.
+        base: physical offset of the start of the segment.
+        end: offset after the end of the segment.
+        is_closed: true if a BLANK follows the last record.
     """
     kept = np.ones(len(starts), bool)
     reached = np.concatenate([[base], ends[:-1]])
@@ -54,19 +54,19 @@ def keep_fitting(starts: Array, ends: Array, base: int, end: int, *, is_closed: 
 
 
 def stretches(starts: Array, ends: Array, times: Array, base: int) -> list[Stretch]:
-    """Return the ranges between records, and before the first."""
+    """Return the ranges between records, and the one before the first record."""
     if not len(starts):
         return []
     reached = np.concatenate([[base], ends[:-1]])
     found = []
     for row in np.flatnonzero(starts > reached).tolist():
-        time = int(times[max(0, row - 1)])  # brokers find their way by the times of records
+        time = int(times[max(0, row - 1)])  # brokers search records by time
         found.append(Stretch(int(reached[row]), int(starts[row]), time))
     return found
 
 
 def fill(out: Array, base: int, stretch: Stretch) -> None:
-    """Write fillers over a range of the segment that begins at an offset."""
+    """Fill a range with fillers, in the segment that begins at physical offset `base`."""
     at = stretch.start - base
     for record in fillers(stretch.start, stretch.end - stretch.start, stretch.time):
         out[at : at + len(record)] = np.frombuffer(record, np.uint8)
@@ -74,12 +74,12 @@ def fill(out: Array, base: int, stretch: Stretch) -> None:
 
 
 def close(out: Array, at: int) -> None:
-    """Write a BLANK from a position to the segment's end, where the file has zeros."""
+    """Write a BLANK from a position to the end of the segment, where the file has zeros."""
     blank = serialize_blank(len(out) - at)
     out[at : at + len(blank)] = np.frombuffer(blank, np.uint8)
 
 
 def empty_segment(base: int, size: int, time: int) -> bytes:
-    """Return the first bytes of a segment without a record: a filler, as brokers expect a record, and a BLANK."""
+    """Return the first bytes of a segment without a record: a filler, because brokers expect a record, and a BLANK."""
     first = next(fillers(base, MIN_FILLER_BYTES, time))
     return first + serialize_blank(size - len(first))

@@ -103,10 +103,10 @@ def test_an_unfinished_run_with_other_options_is_refused(lake: LakePaths, restor
         {"skip": True}, {"chosen": Chosen("", 5)}, {"segment_size": SEGMENT_BYTES * 2},
     )  # fmt: skip
     for change in changes:
-        with pytest.raises(RestoreError, match="holds an unfinished run of another lake, or with other options"):
+        with pytest.raises(RestoreError, match="contains an unfinished run with another lake or other options"):
             restore(lake, **change)
     (interrupted / WORK / "plan.json").write_text("[")
-    with pytest.raises(RestoreError, match="holds an unfinished run"):
+    with pytest.raises(RestoreError, match="contains an unfinished run"):
         restore(lake)
 
 
