@@ -1,8 +1,8 @@
-"""Evidence: signed JSON on what archive runs, audits and erasures did, chained by hash.
+"""Evidence: signed JSON documents about archive runs, audits and erasures, chained by hash.
 
-documents   one document: signed, read, checked
-keys        Ed25519 keys: made, and read from the environment or a file
-chain       the table `evidence`: the next document, and all of them
-verifying   what is wrong with a chain
-facts       what a document says of an archive run
+documents   a single document: sign, read and check it
+keys        Ed25519 keys: create them, and read them from the environment or a file
+chain       the table `evidence`: add the next document, and read all of them
+verifying   checks of a chain
+facts       facts about an archive run for its document
 """

@@ -1,7 +1,7 @@
-"""The table `evidence` of a lake: its documents in order, and the next one.
+"""The table `evidence` of a lake: read its documents in order, and add the next one.
 
-Two writers at the same time cannot both write number n: the commit is a compare-and-set on the number, and the second
-one signs its document anew, after the first one's.
+Two writers at the same time cannot both write document n: the commit is a compare-and-set on the number. The second
+writer signs its document again, as the successor of the first writer's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from commitlake.pipelines.evidence.errors import EvidenceError
 from commitlake.schemas.tables.evidence import EVIDENCE
 
 APPLICATION_ID = "commitlake.evidence"
-_MOST_TRIES = 50
+_MAX_TRIES = 50
 _SCHEMA = to_arrow_schema(EVIDENCE, timezone="UTC")
 _TEXT = "coalesce(document, '') AS document"
 _STATISTICS = ("number", "at", "kind", "key_id")
@@ -41,7 +41,7 @@ def _open(lake: LakePaths) -> DeltaTable | None:
 
 
 def read_documents(lake: LakePaths) -> Iterator[tuple[int, str]]:
-    """Read the number and the text of each document of a lake, by their numbers."""
+    """Read the number and text of each document of a lake, in the order of the numbers."""
     table = _open(lake)
     if table is not None:
         answer = run_sql(table, "evidence", f"SELECT number, {_TEXT} FROM evidence ORDER BY number", sorts_all=True)
@@ -50,13 +50,13 @@ def read_documents(lake: LakePaths) -> Iterator[tuple[int, str]]:
 
 
 def written_number(lake: LakePaths) -> int:
-    """Return the number of the newest document that was ever added, by the table's log; 0 for none."""
+    """Return the highest number of a document ever added, from the log of the table; 0 if there is none."""
     table = _open(lake)
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
 def newest_document(lake: LakePaths, kind: str | None = None) -> Document | None:
-    """Return the newest document, of a kind or of any; None where there is none.
+    """Return the newest document, of one kind or of any; None if there is none.
 
     Raises:
         EvidenceError: if it cannot be read.
@@ -76,27 +76,27 @@ def _newest(table: DeltaTable | None, kind: str | None = None) -> Document | Non
 def append_evidence(
     lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: dict[str, Any], program: str
 ) -> Document:
-    """Sign the next document, and add it to the lake.
+    """Sign the next document and add it to the lake.
 
     Args:
-        lake: where the tables lie.
-        key: signs it.
+        lake: where the tables are.
+        key: private key for the signature.
         kind: archive, audit, erasure or purge.
-        facts: what was done.
+        facts: facts about the run.
         program: version of CommitLake.
 
     Raises:
-        EvidenceError: if the newest document cannot be read, or others are first again and again.
+        EvidenceError: if the newest document cannot be read, or other writers were first too many times.
     """
     lake_id = str(delta_table(lake.messages, lake.s3).metadata().id)
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         table = _open(lake)
         before = _newest(table)
         number = None if table is None else table.transaction_version(APPLICATION_ID)
         if (before.number if before else 0) != (number or 0):
             raise EvidenceError(
                 f"{lake.evidence}: expected document {number or 0} as the newest, found "
-                f"{before.number if before else 'none'}: some are missing. 'commitlake evidence verify' tells which"
+                f"{before.number if before else 'none'}: some are missing. 'commitlake evidence verify' lists them"
             )
         at = datetime.datetime.now(datetime.UTC)
         document = sign(key, before, kind, facts, lake=lake_id, program=program, at=at)
@@ -106,4 +106,4 @@ def append_evidence(
         file = write_plain_file(rows, lake.evidence, name, s3=lake.s3, statistics=_STATISTICS)
         if advance(lake.evidence, EVIDENCE, [file], APPLICATION_ID, (number, document.number)):
             return document
-    raise EvidenceError(f"{lake.evidence}: others have added documents first {_MOST_TRIES} times. Run it again")
+    raise EvidenceError(f"{lake.evidence}: other processes added documents first {_MAX_TRIES} times. Run it again")

@@ -2,13 +2,13 @@
 
     {"key": KEY_ID, "payload": {…}, "signature": BASE64}
 
-    payload    what is said: `format`, `version`, `number` from 1, `previous` (SHA-256 of the text of the document
-               before, null for the first), `kind`, `at` (UTC), `lake` (id of the table messages), `program`, `facts`
+    payload    the content: `format`, `version`, `number` from 1, `previous` (SHA-256 of the text of the previous
+               document, null for the first), `kind`, `at` (UTC), `lake` (id of the table messages), `program`, `facts`
     key        the first 16 bytes of the SHA-256 of the public key, as 32 hexadecimal digits
-    signature  of `_PREFIX` and the payload's text
+    signature  Ed25519 signature of `_PREFIX` and the text of the payload
 
-Both texts are canonical: keys sorted, no blanks, characters as they are. A document that is written otherwise, or that
-has a key twice, is refused: so a document has one text, and one hash.
+Both texts are canonical: keys are sorted, there are no blanks, and characters are not escaped. A document in another
+form, or with a repeated key, is refused. Each document therefore has exactly one text and one hash.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from commitlake.schemas.times import iso_text
 
 FORMAT, VERSION = "commitlake-evidence", 1
 MAX_BYTES = 4 << 20
-"""Of one document: who can write to a lake can make it long."""
+"""Maximum size of a document: whoever can write to a lake could make it too long to read."""
 _PREFIX = b"commitlake evidence 1\n"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _FIELDS = {"format", "version", "number", "previous", "kind", "at", "lake", "program", "facts"}
@@ -39,17 +39,17 @@ _SHOWN = 60
 
 
 class SignatureError(EvidenceError):
-    """A document that its key has not signed as it is."""
+    """A document whose content does not match its signature."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document, as its text says.
+    """A document of evidence.
 
     Attributes:
         text: the text.
-        payload: what is said.
-        key_id: of the key that signed it.
+        payload: its content.
+        key_id: id of the key that signed it.
         signature: 64 bytes.
     """
 
@@ -60,24 +60,24 @@ class Document:
 
     @property
     def number(self) -> int:
-        """Its place in the chain, from 1."""
+        """Position in the chain, from 1."""
         return int(self.payload["number"])
 
     @property
     def previous(self) -> str | None:
-        """Hash of the document before."""
+        """Hash of the previous document."""
         return None if self.payload["previous"] is None else str(self.payload["previous"])
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the text, by which the next document names it."""
+        """SHA-256 of the text; the next document refers to it."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def check(self, key: Ed25519PublicKey) -> None:
         """Refuse a document that the key has not signed.
 
         Raises:
-            SignatureError: if that is so.
+            SignatureError: if the signature is invalid.
         """
         try:
             key.verify(self.signature, _PREFIX + _canonical(self.payload).encode())
@@ -102,13 +102,13 @@ def sign(
     program: str,
     at: datetime.datetime,
 ) -> Document:
-    """Make the document that comes next.
+    """Create and sign the next document.
 
     Args:
-        key: signs it.
+        key: private key for the signature.
         before: the newest document; None for the first one.
-        kind: what it is about.
-        facts: JSON values, with whole numbers.
+        kind: its subject: archive, audit, erasure or purge.
+        facts: JSON values; numbers are integers.
         lake: id of the table `messages`.
         program: version of CommitLake.
         at: the time, UTC.
@@ -131,10 +131,10 @@ def sign(
 
 
 def parse_document(text: str) -> Document:
-    """Read a document; its signature is not checked.
+    """Read a document without checking its signature.
 
     Raises:
-        EvidenceError: if it is none.
+        EvidenceError: if the text is not a document.
     """
     try:
         size = len(text.encode())
@@ -150,7 +150,9 @@ def parse_document(text: str) -> Document:
     if not isinstance(value, dict) or value.keys() != {"key", "payload", "signature"}:
         raise EvidenceError(f"expected an object with key, payload and signature, found {_shown(text)}")
     if not is_canonical:
-        raise EvidenceError("the document was written again: expected sorted keys without blanks, each of them once")
+        raise EvidenceError(
+            "the document is not in canonical form: expected sorted keys without blanks, each of them once"
+        )
     payload = value["payload"]
     if not isinstance(payload, dict) or payload.keys() != _FIELDS:
         raise EvidenceError(f"expected a payload with {', '.join(sorted(_FIELDS))}, found {_shown(repr(payload))}")

@@ -1,6 +1,6 @@
-"""What can go wrong with evidence.
+"""Errors of evidence.
 
-EvidenceError   the message is for a user
+EvidenceError   its message is written for users
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class EvidenceError(CommitLakeError):
-    """A key that cannot be used, or a document that is none."""
+    """A key that cannot be used, or an invalid document."""
 
     exit_code = ExitCode.USAGE

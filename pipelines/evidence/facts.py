@@ -1,4 +1,4 @@
-"""What evidence says of archive runs: from their commits, and from the profiles of what they took."""
+"""Facts about archive runs for evidence, from their commits and the profiles of their messages."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CHECKSUMS = ("checksum", *OPTIONAL_CHECKSUMS)
 
 
 def archive_facts(lake: LakePaths, after: int) -> Iterator[dict[str, Any]]:
-    """Return what is to be said of each archive run after one, oldest first.
+    """Return the facts of each archive run after a given one, oldest first.
 
     Args:
-        lake: where the tables lie.
-        after: sequence of the newest run of which something is said already.
+        lake: where the tables are.
+        after: sequence of the newest run that has evidence already.
     """
     for commit in commits_after(lake.messages, after):
         yield _facts_of(lake, commit)
@@ -53,7 +53,7 @@ def _digest(commit: ArchiveCommit, broker: str) -> str | None:
 
 
 def _checksums(lake: LakePaths, run_id: str) -> dict[str, str] | None:
-    """The sums of a run's profile, modulo 2^64, in hexadecimal digits; None where it has none."""
+    """Return the checksums of a run's profile, modulo 2^64, in hexadecimal digits; None if it has no profile."""
     try:
         table = delta_table(lake.profiles, lake.s3)
     except TableNotFoundError:

@@ -1,7 +1,8 @@
 """Keys of evidence: Ed25519, as PEM files.
 
-A private key comes from a file that nobody but its owner may read, or, as the same text, from the environment variable
-`COMMITLAKE_EVIDENCE_SECRET`. A file in a work tree of git is refused: it would be committed some day.
+A private key comes from a file that only its owner may read, or, as the same text, from the environment variable
+`COMMITLAKE_EVIDENCE_SECRET`. A file in the work tree of a git repository is refused, because it could be committed by
+mistake.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ SECRET_VARIABLE = "COMMITLAKE_EVIDENCE_SECRET"  # noqa: S105 (the name of a vari
 PUBLIC_SUFFIX = ".pub"
 _MAX_BYTES = 64 << 10
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_MAKE_ONE = "'commitlake evidence key --out FILE' makes one"
+_MAKE_ONE = "'commitlake evidence key --out FILE' creates one"
 
 
 def make_key(path: Path) -> str:
-    """Write a new private key, and beside it, as `PATH.pub`, the public one; its id.
+    """Write a new private key, and its public key next to it as `PATH.pub`; return the key id.
 
     Raises:
-        EvidenceError: if one of the files is there, or the folder is in a work tree of git.
+        EvidenceError: if one of the files exists already, or the folder is in the work tree of a git repository.
     """
     _refuse_work_tree(path)
     key = Ed25519PrivateKey.generate()
@@ -51,20 +52,20 @@ def _write(path: Path, data: bytes, mode: int) -> None:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        raise EvidenceError(f"{path} is there already: a key is never replaced. Name another file") from None
+        raise EvidenceError(f"{path} exists already: a key is never replaced. Name another file") from None
     except OSError as error:
         raise EvidenceError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def private_key(path: str | None, environment: Mapping[str, str]) -> Ed25519PrivateKey | None:
-    """Read the key that signs; None where none is named.
+    """Read the private key for signatures; None if none is configured.
 
     Args:
-        path: of its file; None for none.
-        environment: variables; `COMMITLAKE_EVIDENCE_SECRET` counts where no file is named.
+        path: its file; None for the environment variable.
+        environment: environment variables; `COMMITLAKE_EVIDENCE_SECRET` is used if there is no path.
 
     Raises:
-        EvidenceError: if it cannot be used.
+        EvidenceError: if the key cannot be used.
     """
     if path is not None:
         file = Path(path)
@@ -77,10 +78,10 @@ def private_key(path: str | None, environment: Mapping[str, str]) -> Ed25519Priv
 
 
 def public_key(path: str) -> Ed25519PublicKey:
-    """Read a key that signatures are checked with.
+    """Read a public key to check signatures with.
 
     Raises:
-        EvidenceError: if the file has none.
+        EvidenceError: if the file does not contain one.
     """
     try:
         key = serialization.load_pem_public_key(_read(Path(path)))
@@ -114,7 +115,7 @@ def _refuse_others(path: Path) -> None:
     status = path.stat()
     if status.st_mode & _OTHERS:
         mode = stat.S_IMODE(status.st_mode)
-        raise EvidenceError(f"{path}: expected a file that its owner alone may read, found mode {mode:04o}: chmod 600")
+        raise EvidenceError(f"{path}: expected a file that only its owner may read, found mode {mode:04o}: chmod 600")
     if hasattr(os, "geteuid") and status.st_uid not in (os.geteuid(), 0):
         raise EvidenceError(f"{path}: expected a file of this user, found one of user {status.st_uid}")
 
@@ -123,6 +124,6 @@ def _refuse_work_tree(path: Path) -> None:
     for folder in path.absolute().resolve().parents:
         if (folder / ".git").exists():
             raise EvidenceError(
-                f"{path}: expected a place outside of every repository, found one in {folder}: a key there is "
-                "committed some day"
+                f"{path}: expected a place outside of every repository, found one in {folder}: a key there may be "
+                "committed by mistake"
             )

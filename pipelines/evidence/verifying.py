@@ -1,15 +1,15 @@
-"""What is wrong with a chain of documents: told one by one, with the number of the document.
+"""Checks of a chain of documents. Each finding names the number of its document.
 
-unreadable   no document, or one that was written again
-unknown key  signed by a key that nobody has named
-changed      its signature is not its key's
-missing      numbers are left out
-order        it stands before a document that it comes after
-twice        its number is there again
-chain        it names another document as the one before
-lake         it is of another lake than the first
-place        the table has it under another number
-head         the newest document is not the one that was expected
+unreadable   invalid, or not in canonical form
+unknown key  signed by a key that is not among the given ones
+changed      its signature does not match its content
+missing      numbers are missing
+order        it is stored before a document with a smaller number
+twice        its number appears a second time
+chain        it refers to a different previous document
+lake         it belongs to another lake than the first document
+place        the table stores it under another number
+head         the newest document is not the expected one
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from commitlake.pipelines.evidence.errors import EvidenceError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong.
+    """A problem in a chain of documents.
 
     Attributes:
-        code: see the module.
-        text: in words.
+        code: the first column of the module's docstring.
+        text: description in words.
     """
 
     code: str
@@ -38,13 +38,13 @@ class Finding:
 
 @dataclass
 class Verification:
-    """What came of a look at a chain.
+    """The result of checking a chain.
 
     Attributes:
-        documents: how many were read.
-        findings: what is wrong.
+        documents: number of documents read.
+        findings: all problems.
         head: hash of the newest document.
-        kinds: how many documents there are, by kind.
+        kinds: number of documents of each kind.
     """
 
     documents: int = 0
@@ -65,14 +65,14 @@ def verify_chain(
     first: int | None = 1,
     last: int = 0,
 ) -> Verification:
-    """Check documents in the order in which they are given.
+    """Check documents in the given order.
 
     Args:
-        texts: of each document the number under which it is kept, None for none, and its text.
-        keys: known ones, by their ids.
-        head: hash that the newest document must have; without it, nobody can see that the newest are gone.
-        first: number of the first document; None where it may be any.
-        last: number that the newest document has at least.
+        texts: for each document, the number under which it is stored (None if there is none) and its text.
+        keys: the known keys, by id.
+        head: hash of the newest document; without it, missing documents at the end cannot be detected.
+        first: number of the first document; None if it may be any.
+        last: smallest number that the newest document may have.
     """
     found = Verification()
     before: Document | None = None
@@ -87,14 +87,16 @@ def verify_chain(
         found.kinds[kind] = found.kinds.get(kind, 0) + 1
         _check_signature(found, document, keys)
         if kept_as is not None and kept_as != document.number:
-            found.add("place", f"document {document.number} is kept as document {kept_as}")
+            found.add("place", f"document {document.number} is stored as document {kept_as}")
         _check_place(found, document, before, first)
         if before is None or document.number > before.number:
             before = document
     found.head = before.hash if before else None
     newest = before.number if before else 0
     if last > newest:
-        found.add("missing", f"{_range(newest + 1, last)} missing at the end: the table's log tells of document {last}")
+        found.add(
+            "missing", f"{_range(newest + 1, last)} missing at the end: the log of the table mentions document {last}"
+        )
     if head is not None and found.head != head:
         shown = f"{found.head}, of document {before.number}" if before else "none"
         found.add("head", f"expected the newest document to have the SHA-256 {head}, found {shown}")
@@ -121,22 +123,22 @@ def _check_place(found: Verification, document: Document, before: Document | Non
         if first is not None and number > first:
             found.add("missing", f"{_range(first, number - 1)} missing: the first one is {number}")
         if number == 1 and document.previous is not None:
-            found.add("chain", "document 1 names a document before it, expected none")
+            found.add("chain", "document 1 refers to a previous document, expected none")
         return
     if document.payload["lake"] != before.payload["lake"]:
-        found.add("lake", f"document {number} is of another lake than document {before.number}")
+        found.add("lake", f"document {number} belongs to another lake than document {before.number}")
     if number == before.number:
         same = "the same" if document.hash == before.hash else "another one"
-        found.add("twice", f"document {number} is there twice: the second one is {same}")
+        found.add("twice", f"document {number} appears twice: the second one is {same}")
     elif number < before.number:
-        found.add("order", f"document {number} stands after document {before.number}, which comes after it")
+        found.add("order", f"document {number} is stored after document {before.number}: expected it before")
     elif number > before.number + 1:
         found.add("missing", f"{_range(before.number + 1, number - 1)} missing, between {before.number} and {number}")
     elif document.previous != before.hash:
         found.add(
             "chain",
-            f"document {number} names {document.previous} as the document before, expected {before.hash}, the SHA-256 "
-            f"of document {before.number}",
+            f"document {number} refers to {document.previous} as the previous document, expected {before.hash}, "
+            f"the SHA-256 of document {before.number}",
         )
 
 

@@ -1,8 +1,8 @@
-"""Messages without what must not be in the lake, or must not leave it.
+"""Removal of personal data from messages, before they are archived or after an erasure.
 
-masks         rules for one field of one message, as hash or text; json_values for fields of a JSON body
+masks         rules for one field of one message, such as hash or text; json_values for fields of a JSON body
 mask_columns  the same rules for columns
-archiving     rows and bodies masked before they are archived, and the rules that a lake remembers
-erased_rows   messages that were erased: what is taken out of their rows, and what stays
-tombstones    rows of `erasures`: the proof of what a row was before, and is afterwards
+archiving     masks for rows and bodies before they are archived, and the rules stored in a lake
+erased_rows   removal of data from the rows of erased messages
+tombstones    rows of `erasures`: hashes of each row before and after its erasure
 """

@@ -1,17 +1,17 @@
-"""Rows and bodies masked before they are archived, and the rules that a lake remembers.
+"""Masks for rows and bodies before they are archived, and the rules stored in a lake.
 
-Whatever is written into a lake with masks is masked: packs, `messages`, and what follows from it: `message_keys`,
-HBase, `topic_minutes` (a tag is the masked one) and the profile, with which an audit compares. So the checksums of an
-audit are of rows as they were archived, and `audit --store` masks the store's records by the same rules.
+Everything written into a lake with masks is masked: packs, `messages`, and the data derived from it: `message_keys`,
+HBase, `topic_minutes` (its tags are masked) and the profile that an audit compares with. The checksums of an audit are
+therefore those of the masked rows, and `audit --store` applies the same rules to the records of the store.
 
-    keys         the column, and the property KEYS. Bodies of trace messages, which name keys, are left out
+    keys         the column, and the property KEYS. Bodies of trace messages, which contain keys, are left out
     tags         the column, and the property TAGS
-    property.X   the property; of UNIQ_KEY the column unique_key, too
-    body         the body, compressed again as it was; body_size and body_crc are those of the masked one
+    property.X   the property; for UNIQ_KEY the column unique_key as well
+    body         the body, compressed as before; body_size and body_crc are those of the masked body
 
-A body that cannot be masked (no JSON, no text, damaged) is left out: it becomes empty, and the message gets the
-property COMMITLAKE_MASKED. A lake has one set of rules, and one key, from its first message on: each commit has the
-rules, and a number that follows from the key, but does not tell it.
+A body that cannot be masked (not JSON, not text, damaged) is left out: it becomes empty, and the message gets the
+property COMMITLAKE_MASKED. A lake has one set of rules and one key from its first message on. Each commit contains the
+rules and a number derived from the key, from which the key cannot be computed.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 
 MASKED = "COMMITLAKE_MASKED"
-"""The property of a message whose body could not be masked, and was left out; its value is `body`."""
-_UNMASKED_KINDS = (str(Kind.OP),)  # a broker's own, of offsets alone
+"""Property of a message whose body was left out because it could not be masked; its value is `body`."""
+_UNMASKED_KINDS = (str(Kind.OP),)  # internal messages of a broker, which contain only offsets
 _SALT = b"commitlake masks"
-_ZLIB_LEVEL = 5  # as Java's client has it
+_ZLIB_LEVEL = 5  # the level of the Java client
 _OWN = {KEYS_PROPERTY: KEYS, TAGS_PROPERTY: TAGS}
 
 
 @dataclass(frozen=True)
 class ArchiveMasks:
-    """The rules of a lake; it can be pickled.
+    """The masking rules of a lake; can be pickled.
 
     Attributes:
         masks: the rules.
-        key: of the hashes; empty where no rule needs one.
+        key: key of the hashes; empty if no rule needs one.
     """
 
     masks: tuple[Mask, ...]
@@ -81,21 +81,21 @@ class ArchiveMasks:
 
     @property
     def reads_bodies(self) -> bool:
-        """Whether bodies change."""
+        """True if the rules change bodies."""
         return any(mask.field in {BODY, KEYS} for mask in self.masks)
 
     def to_text(self) -> str:
-        """What the lake remembers: the rules, and a number by which the key is known again."""
+        """Return the text stored in the lake: the rules, and a number that identifies the key."""
         return json.dumps({"rules": [str(mask) for mask in self.masks], "key": _key_id(self.key)}, sort_keys=True)
 
     def mask_rows(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
         """Mask a batch of the source.
 
         Args:
-            rows: with the columns of `messages` but its `body_ref`, and with `body` where `reads_bodies`.
+            rows: rows with the columns of `messages` except `body_ref`, and with `body` if `reads_bodies`.
 
         Returns:
-            The rows, and how many bodies were left out.
+            The masked rows, and the number of bodies that were left out.
         """
         for mask in self.masks:
             rows = self._mask_columns(rows, mask)
@@ -156,11 +156,11 @@ class ArchiveMasks:
         return np.asarray(is_wanted.to_numpy(zero_copy_only=False), bool)
 
     def _masked_body(self, kind: str, codec: str, body: bytes) -> bytes:
-        """Return a stored body with its fields masked, compressed as it was; the very bytes where nothing changes.
+        """Return a stored body with its fields masked and compressed as before; unchanged bodies stay byte for byte.
 
         Raises:
-            MaskError: if it cannot be masked.
-            BodyError: if it cannot be decompressed.
+            MaskError: if the body cannot be masked.
+            BodyError: if the body cannot be decompressed.
         """
         if kind == Kind.TRACE and any(mask.field == KEYS for mask in self.masks):
             raise MaskError("body: a trace message names keys")
@@ -174,7 +174,7 @@ class ArchiveMasks:
 
 @lru_cache(maxsize=8)
 def _key_id(key: bytes) -> str | None:
-    """A number that follows from a key; to try keys takes as long as to try them at the hashes, and more."""
+    """Return a number that identifies a key; guessing the key from it costs at least as much as from the hashes."""
     return hashlib.scrypt(key, salt=_SALT, n=1 << 14, r=8, p=1, dklen=16).hex() if key else None
 
 
@@ -200,14 +200,14 @@ def _with(rows: pa.RecordBatch, **columns: pa.Array) -> pa.RecordBatch:
 
 
 def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) -> ArchiveMasks | None:
-    """Read rules as they come from a command line; None for none.
+    """Parse the rules of a command line; None if there are none.
 
     Args:
-        texts: as for `parse_mask`.
-        environment: variables; `COMMITLAKE_MASK_KEY` is the key.
+        texts: rules for `parse_mask`.
+        environment: environment variables; `COMMITLAKE_MASK_KEY` is the key.
 
     Raises:
-        MaskRuleError: if one is none, needs a key, or is of a property that tables are derived from.
+        MaskRuleError: if a rule is invalid, lacks its key, or masks a property from which tables are derived.
     """
     if not texts:
         return None
@@ -219,7 +219,7 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
                 f"mask {str(mask)!r}: the column has the same texts: name it as {_OWN[name]}={mask.rule}"
             )
         if name in KEPT_PROPERTIES:
-            raise MaskRuleError(f"mask {str(mask)!r}: {name} is a broker's own property, which columns follow from")
+            raise MaskRuleError(f"mask {str(mask)!r}: {name} is a property of brokers, from which columns are derived")
     key = environment.get(KEY_VARIABLE, "").encode("utf-8", "surrogateescape")
     check_key(masks, key)
     needs_key = any(mask.rule == "hash" for mask in masks)
@@ -227,24 +227,24 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
 
 
 def shown_rules(remembered: str) -> str:
-    """Return the rules of a lake in words, for a sentence.
+    """Return the rules of a lake in words, for use in a sentence.
 
     Raises:
-        MaskRuleError: if they cannot be read.
+        MaskRuleError: if the rules cannot be read.
     """
     return ", ".join(_rules_of(remembered))
 
 
 def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: bool) -> None:
-    """Refuse to add to a lake by other rules than its own.
+    """Refuse to archive into a lake with rules other than its own.
 
     Args:
-        remembered: of the newest commit.
-        masks: what a run was told.
-        is_new: whether the lake has no message yet.
+        remembered: rules in the newest commit.
+        masks: rules of this run.
+        is_new: true if the lake has no messages yet.
 
     Raises:
-        MasksChangedError: if they are not the lake's.
+        MasksChangedError: if the rules differ from the lake's.
     """
     given = None if masks is None else masks.to_text()
     if is_new or given == remembered:
@@ -252,27 +252,27 @@ def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: b
     rules, own = _rules_of(remembered), _rules_of(given)
     if rules == own:
         raise MasksChangedError(
-            f"the key in {KEY_VARIABLE} is not the one by which this lake was masked: nothing was archived"
+            f"the key in {KEY_VARIABLE} is not the one with which this lake was masked: nothing was archived"
         )
     expected = " ".join(f"--mask {rule}" for rule in rules) or "no --mask"
     found = " ".join(f"--mask {rule}" for rule in own) or "none"
     raise MasksChangedError(
-        f"this lake's messages were archived with {expected}, found {found}: nothing was archived. Rules are the same "
-        "from a lake's first message on; begin another lake for others"
+        f"this lake's messages were archived with {expected}, found {found}: nothing was archived. A lake keeps "
+        "its rules from its first message on; use another lake for other rules"
     )
 
 
 def masks_of_lake(remembered: str | None, environment: Mapping[str, str]) -> ArchiveMasks | None:
-    """Return the rules of a lake, to apply them to what is compared with it; None for none.
+    """Return the rules of a lake, to apply them to data that is compared with it; None if there are none.
 
     Raises:
-        MaskRuleError: if the key is not there, or is another one.
+        MaskRuleError: if the key is missing, or is a different one.
     """
     if remembered is None:
         return None
     masks = parse_archive_masks(_rules_of(remembered), environment)
     if masks is None or masks.to_text() != remembered:
-        raise MaskRuleError(f"the lake's messages were masked with another key than that in {KEY_VARIABLE}")
+        raise MaskRuleError(f"the lake's messages were masked with a different key than the one in {KEY_VARIABLE}")
     return masks
 
 

@@ -1,12 +1,12 @@
-"""What is taken out of the row of an erased message, and what stays: pure, columns only but for the erased rows.
+"""Removal of data from the rows of erased messages. Each function works on columns and has no side effects.
 
-    taken out    body_ref, unique_key, keys; properties but for those of `KEPT_PROPERTIES`
-    added        the property COMMITLAKE_ERASED: the erasure's id
-    stays        broker, offsets, topics, tag, kind, times, hosts, sizes, flags, CRC-32 of the body
+    removed      body_ref, unique_key, keys; all properties except those in `KEPT_PROPERTIES`
+    added        the property COMMITLAKE_ERASED: the id of the erasure
+    kept         broker, offsets, topics, tag, kind, times, hosts, sizes, flags, CRC-32 of the body
 
-Properties that stay are the broker's own: where a message waited, how often it was tried, what its transaction is.
-Those that a producer sets freely go, whatever their names. An erasure is the same whenever it is done: the same row and
-id give the same result, so that its checksums can be told before.
+The kept properties are those of brokers: where a message waited, how many attempts it had, its transaction. Properties
+that a producer sets freely are removed, whatever their names. The result depends only on the row and the id of the
+erasure, not on the time, so the checksums after an erasure can be computed in advance.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ KEPT_PROPERTIES = frozenset({
     # JMQ
     "jmq.app", "jmq.receive_timestamp",
 })  # fmt: skip
-"""Names of properties that stay; all of them are written by brokers and clients, and tell nothing of a person."""
+"""Names of the kept properties. Brokers and clients write all of them, and none contains personal data."""
 
 
 def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
-    """Take what must go out of those rows that are of erased messages.
+    """Remove the data of erased messages from their rows.
 
     Args:
-        rows: of `messages`, with `broker`, `physical_offset` and `CHANGED_COLUMNS`; texts may be dictionary arrays.
+        rows: rows of `messages` with `broker`, `physical_offset` and `CHANGED_COLUMNS`; texts may be dictionary arrays.
         places: the erased messages.
 
     Returns:
-        The rows in their order, and the numbers of those that have changed: rows that were erased before have not.
+        The rows in their order, and the numbers of those that have changed: The rows in the same order, and the numbers
+        of the changed ones; rows that were erased before do not change.
     """
     rows = rows.combine_chunks()
     ids = places.ids_of_rows(_array(rows, "broker"), _array(rows, "physical_offset"))

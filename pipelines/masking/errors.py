@@ -1,7 +1,7 @@
-"""What can go wrong with masks.
+"""Errors of masks.
 
-MaskRuleError    a rule that is none, or lacks its key; the message is for a user
-└── MasksChangedError   other rules, or another key, than those of the lake
+MaskRuleError    an invalid rule, or one without its key; the message is written for users
+└── MasksChangedError   rules or a key other than those of the lake
 MaskError        a message that cannot be masked
 """
 
@@ -11,18 +11,18 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class MaskRuleError(CommitLakeError):
-    """A rule that cannot be used as it was given."""
+    """A rule that cannot be used."""
 
     exit_code = ExitCode.USAGE
 
 
 class MasksChangedError(MaskRuleError):
-    """Rules that are not those by which the lake's messages were masked."""
+    """Rules that differ from those with which the lake's messages were masked."""
 
     exit_code = ExitCode.REFUSED
 
 
 class MaskError(CommitLakeError):
-    """A message that cannot be masked; the text says why."""
+    """A message that cannot be masked; the text gives the reason."""
 
     exit_code = ExitCode.DAMAGE

@@ -1,4 +1,4 @@
-"""Values in a JSON text, replaced by other ones; all else stays as it is written."""
+"""Replaces values in a JSON text; the rest of the text stays unchanged."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed la
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 Replace = Callable[[str], str | None]
-"""From a value as text to another text; None for null."""
+"""Function from the text of a value to its replacement; None stands for null."""
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)  # numbers may have any length
-_scan = _decoder.scan_once  # type: ignore[attr-defined]  # likewise
+_scan = _decoder.scan_once  # for the same reason
 
 
 class JsonError(CommitLakeError):
-    """A text that is no JSON, or is nested too deeply."""
+    """A text that is not JSON, or is nested too deeply."""
 
     exit_code = ExitCode.DAMAGE
 
 
 class _Number(str):
-    """A number as it is written: it may have more digits than a float has, or than Python reads."""
+    """A number as written in the text: it may have more digits than a float, or than Python can parse."""
 
     __slots__ = ()
 
 
 class _Object(list[tuple[str, object]]):
-    """Names and values in their order; a name may be there twice, and both are replaced."""
+    """Names and values in their order; a repeated name is kept, and both values are replaced."""
 
 
 def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
     """Replace the values at a path.
 
-    Values that are passed over are read by Python's own scanner, a member at a time, and stay byte for byte.
+    Python's own scanner skips the other values one member at a time, and they stay byte for byte.
 
     Args:
         body: JSON, in UTF-8.
-        path: names from the top; in a list, the path is looked for in each element.
-        replace: gets a string's value, the digits of a number, or the JSON of anything else, null excepted.
+        path: names from the top; in a list, the path applies to each element.
+        replace: called with the text of a string, the digits of a number, or the JSON of any other value except null.
 
     Returns:
-        The JSON, in which only the values at the path have changed.
+        The JSON with only the values at the path changed.
 
     Raises:
-        JsonError: if the body is no JSON.
+        JsonError: if the body is not JSON.
     """
     edits: list[tuple[int, int, str]] = []
     try:
@@ -73,12 +73,12 @@ def _check_end(text: str, at: int) -> None:
 
 def _skip(text: str, at: int) -> int:
     found = _BLANKS.match(text, at)
-    assert found is not None  # it matches no blanks, too
+    assert found is not None  # it also matches an empty text
     return found.end()
 
 
 def _read(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
-    """Read a value, and note what becomes of it; where it ends."""
+    """Read a value, add its replacement to the edits, and return where the value ends."""
     first = text[at : at + 1]
     if first == "[":
         return _read_list(text, at, path, replace, edits)
@@ -134,7 +134,7 @@ def _expect(text: str, at: int, character: str) -> int:
 
 
 def _compact(text: str) -> str:
-    """JSON without blanks, so that what says the same has the same hash."""
+    """Return JSON without blanks, so that equal values have the same hash."""
     value = json.loads(text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
     return "".join(_pieces(value))
 

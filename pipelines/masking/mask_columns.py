@@ -1,4 +1,4 @@
-"""Masks over columns: the values that `Mask.value` gives, computed for many rows at a time."""
+"""Masks for columns: the results of `Mask.value`, computed for many rows at a time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _INT32 = np.int32
 
 
 def mask_texts(values: pa.Array, mask: Mask, key: bytes) -> pa.Array:
-    """Mask an array of strings, or a dictionary array of them; a hash is computed once for each distinct text."""
+    """Mask an array of strings or a dictionary array of them; each distinct text is hashed once."""
     if pa.types.is_dictionary(values.type):
         masked = mask_texts(values.dictionary, mask, key).take(values.indices)
-        return masked.dictionary_encode().cast(values.type)  # anew: two texts may have become one
+        return masked.dictionary_encode().cast(values.type)  # encoded again: two texts may have become one
     if mask.rule == "null":
         return pa.nulls(len(values), values.type)
     if mask.rule == "hash":
@@ -33,14 +33,14 @@ def _shortened(values: pa.Array, mask: Mask) -> pa.Array:
     if mask.rule == "truncate":
         return pc.utf8_slice_codeunits(values, 0, shown)
     hidden = pc.max_element_wise(pc.subtract(pc.utf8_length(values), shown), 0)
-    hidden = pc.if_else(pc.is_valid(values), hidden, None)  # the greater of null and 0 would be 0
+    hidden = pc.if_else(pc.is_valid(values), hidden, None)  # the maximum of null and 0 would be 0
     stars = pc.binary_repeat(pa.scalar("*", values.type), hidden)
     last = pc.utf8_slice_codeunits(values, -shown, None) if shown else pc.utf8_slice_codeunits(values, 0, 0)
     return pc.binary_join_element_wise(stars, last, pa.scalar("", values.type))
 
 
 def mask_lists(lists: pa.Array, mask: Mask, key: bytes) -> pa.Array:
-    """Mask the texts in an array of lists; a text of which nothing is left leaves its list; an empty list is null."""
+    """Mask the texts in an array of lists. Empty results are removed from their list; an empty list becomes null."""
     lists = pa.concat_arrays([lists])
     offsets = lists.offsets.to_numpy().astype(np.int64)
     values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
@@ -55,19 +55,19 @@ def mask_lists(lists: pa.Array, mask: Mask, key: bytes) -> pa.Array:
 
 
 def join_lists(lists: pa.Array, separator: str) -> pa.Array:
-    """Return the texts of each list as one text; null for a null."""
-    return pc.binary_join(lists.cast(pa.list_(lists.type.value_type)), separator)  # it takes lists of nullable texts
+    """Join the texts of each list into one text; null stays null."""
+    return pc.binary_join(lists.cast(pa.list_(lists.type.value_type)), separator)  # it needs lists of nullable texts
 
 
 def mask_entries(maps: pa.MapArray, name: str, mask: Mask, key: bytes) -> pa.MapArray:
-    """Mask the values of a name in an array of maps; an entry of which nothing is left leaves its map."""
+    """Mask the values of a name in an array of maps; entries with an empty result are removed."""
     names, items, offsets = _entries(maps)
     chosen = _booleans(pc.equal(names, name).fill_null(False))
     return _with_items(maps, offsets, names, items, chosen, mask_texts(items.filter(pa.array(chosen)), mask, key))
 
 
 def set_entries(maps: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
-    """Replace the values of a name by texts, one a row; an entry leaves its map where the text is null or empty."""
+    """Replace the values of a name by one text per row; entries are removed if the text is null or empty."""
     names, items, offsets = _entries(maps)
     chosen = _booleans(pc.equal(names, name).fill_null(False))
     texts = values.cast(pa.string()).take(pa.array(_parents(offsets)[chosen]))
@@ -86,7 +86,7 @@ def add_entries(maps: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
 
 
 def _entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array, Array]:
-    """Names, values, and where those of each map begin, of this slice alone."""
+    """Return the names, the values and the start of each map in them, of this slice only."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     return maps.keys.slice(first, count), maps.items.slice(first, count), offsets - first
@@ -111,12 +111,12 @@ def _with_items(
 
 
 def _parents(offsets: Array) -> Array:
-    """For each element of lists, the number of its list."""
+    """Return, for each element of the lists, the number of its list."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
 def _is_some(texts: pa.Array) -> Array:
-    """Whether something is left of each text."""
+    """Return which texts are neither null nor empty."""
     return _booleans(pc.greater(pc.binary_length(texts), 0).fill_null(False))
 
 

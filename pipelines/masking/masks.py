@@ -1,15 +1,15 @@
-"""Masks: values of messages that are replaced before the messages are archived, or sent again.
+"""Masks: replacement of values in messages before the messages are archived or sent again.
 
 A mask names a field and a rule, as in `body.customer.email=hash`:
 
     field                          rule
-    body           the whole body  null      the field is left out; in a JSON body, null
+    body           the whole body  null      the field is removed; in a JSON body, it becomes null
     body.a.b       of a JSON body  hash      64 hexadecimal digits, the same for the same value and key
     property.NAME  a property      last:N    all characters but the last N become *
     keys, tags                     text:T    the text T
                                    truncate:N  the first N characters
 
-A message that has the field in a form that cannot be masked is an error: it is not sent, and archived without its body.
+A message with a field that cannot be masked is an error: it is not sent, and it is archived without its body.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _EXAMPLE = "as in body.customer.email=hash, property.phone=last:4, keys=null or 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a mask can change in a message.
+    """The parts of a message that masks can change.
 
     Attributes:
-        body: as its producer gave it.
+        body: the body as its producer sent it.
         keys: business keys.
-        tags: its tag; None for none.
-        properties: the others.
+        tags: its tag; None if it has none.
+        properties: all other properties.
     """
 
     body: bytes
@@ -50,13 +50,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """One field, and what becomes of it.
+    """A field and the rule for its replacement.
 
     Attributes:
         field: `body`, `property`, `keys` or `tags`.
-        path: names in a JSON body, from its top; of a property, its name.
+        path: names in a JSON body from the top; for a property, its name.
         rule: `null`, `hash`, `last`, `truncate` or `text`.
-        argument: the number of `last` and `truncate`, the text of `text`.
+        argument: the number for `last` and `truncate`, the text for `text`.
     """
 
     field: str
@@ -65,7 +65,7 @@ class Mask:
     argument: str = ""
 
     def value(self, value: str, key: bytes) -> str | None:
-        """Return what a value becomes; None where nothing is left."""
+        """Return the replacement of a value; None removes it."""
         if self.rule == "hash":
             return hmac.digest(key, value.encode("utf-8", "surrogatepass"), "sha256").hex()
         if self.rule == "last":
@@ -81,17 +81,17 @@ class Mask:
 
 
 def parse_mask(text: str) -> Mask:
-    """Read a mask.
+    """Parse a mask.
 
     Raises:
-        MaskRuleError: if it is none.
+        MaskRuleError: if the text is not a mask.
     """
     field, equals, rule = text.partition("=")
     named = _FIELD.fullmatch(field)
     name, colon, argument = rule.partition(":")
     is_known = name in (_WITH_ARGUMENT if colon else _ALONE)
     if not equals or named is None or not is_known:
-        raise MaskRuleError(f"{text!r} is no mask: expected FIELD=RULE, {_EXAMPLE}")
+        raise MaskRuleError(f"{text!r} is not a mask: expected FIELD=RULE, {_EXAMPLE}")
     if name in {"last", "truncate"} and parse_int(argument, 0, _MAX_KEPT) is None:
         raise MaskRuleError(f"mask {text!r}: expected {name}:N, with a number of characters from 0 to {_MAX_KEPT}")
     body, path, _, wanted, *_ = named.groups()
@@ -103,10 +103,11 @@ def parse_mask(text: str) -> Mask:
 
 
 def check_key(masks: Sequence[Mask], key: bytes) -> None:
-    """See whether there is a key where a mask needs one.
+    """Check that there is a key if a mask needs one.
 
     Raises:
-        MaskRuleError: if not: without a key, a hash of a telephone number can be found by trying all numbers.
+        MaskRuleError: if there is none. Without a key, the hash of a telephone number can be found by trying all
+            numbers.
     """
     if not key and any(mask.rule == "hash" for mask in masks):
         raise MaskRuleError(f"the rule hash needs a key: set {KEY_VARIABLE} in the environment")
@@ -116,12 +117,12 @@ def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:
     """Return a message with its fields masked.
 
     Args:
-        message: as it was stored, decompressed.
-        masks: what is masked, one after the other.
-        key: of the hashes.
+        message: the message, decompressed.
+        masks: the masks, applied in this order.
+        key: key of the hashes.
 
     Raises:
-        MaskError: if it cannot be masked.
+        MaskError: if the message cannot be masked.
     """
     for mask in masks:
         message = _masked(message, mask, key)

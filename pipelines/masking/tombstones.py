@@ -1,7 +1,7 @@
-"""Rows of `erasures` for erased messages: their places, and the hashes of their rows before and afterwards.
+"""Rows of `erasures` for erased messages: their places, and the hashes of their rows before and after the erasure.
 
-The hashes are those that the profile's `row_checksum` and `lake_checksum` are the sums of. What an audit expects of a
-window with erased messages is what was archived, less the sum of the hashes before, plus the sum of those afterwards.
+The checksums `row_checksum` and `lake_checksum` of a profile are sums of these hashes. For a time window with erased
+messages, an audit expects the archived checksum, minus the sum of the hashes before, plus the sum of those after.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
 
 SCHEMA: pa.Schema = to_arrow_schema(ERASURES, timezone="UTC")
 CHECKSUMS = {"row_checksum": "row", "lake_checksum": "lake"}
-"""By checksum of the profile, the beginning of the names of the columns of `erasures`. No other checksum changes."""
+"""Prefix of the hash columns in `erasures`, by checksum of the profile. An erasure changes no other checksum."""
 _PLACE = ("broker", "physical_offset", "topic", "queue_id", "store_timestamp", "body_ref", "body_crc")
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes rows, and when.
+    """The process that writes rows, and the time.
 
     Attributes:
         at: µs since 1970, UTC.
@@ -42,12 +42,12 @@ def tombstones(
     """Return rows of `erasures` for messages.
 
     Args:
-        before: rows of `messages`, unerased, each column in one chunk; without `store_date`.
-        after: the same rows, erased.
-        erasure_ids: of each row.
-        numbers: of the erasures, likewise.
+        before: rows of `messages` before the erasure, each column in one chunk, without `store_date`.
+        after: the same rows after the erasure.
+        erasure_ids: id of the erasure of each row.
+        numbers: number of the erasure of each row.
         event: `message` or `again`.
-        writer: who writes them.
+        writer: the process that writes them.
     """
     count = before.num_rows
     columns = {name: before.column(name) for name in _PLACE}
@@ -64,7 +64,7 @@ def tombstones(
 
 
 def conform(rows: pa.Table) -> pa.Table:
-    """Return rows with all columns of `erasures`, in its types; those that are missing are null."""
+    """Return rows with all columns and types of `erasures`; missing columns are null."""
     columns = []
     for field in SCHEMA:
         if field.name not in rows.column_names:
@@ -76,5 +76,5 @@ def conform(rows: pa.Table) -> pa.Table:
 
 
 def _plain(places: pa.ChunkedArray) -> pa.Array:
-    """`body_ref` without dictionaries, few as its rows are."""
+    """Return `body_ref` without dictionaries; the rows are few."""
     return pa.array(places.to_pylist(), SCHEMA.field("body_ref").type)

@@ -168,7 +168,7 @@ def test_a_private_key_is_its_owners_alone(tmp_path: Path, key: Path, capsys: py
     arguments = ["--lake", growing.lake.root, "--local", "--threads", "1", "--evidence-key", str(key)]
     key.chmod(0o640)
     assert audit.main(arguments) == ExitCode.USAGE
-    assert "its owner alone may read, found mode 0640" in capsys.readouterr().err
+    assert "only its owner may read, found mode 0640" in capsys.readouterr().err
     key.chmod(0o600)
     (tmp_path / ".git").mkdir()
     assert audit.main(arguments) == ExitCode.USAGE
@@ -205,5 +205,5 @@ def test_what_does_not_go_together_is_refused(given: list[str], said: str, capsy
 def test_a_key_is_never_replaced(key: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = key.read_bytes()
     assert evidence.main(["key", "--out", str(key)]) == ExitCode.USAGE
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert key.read_bytes() == before

@@ -95,13 +95,13 @@ def test_documents_in_another_order_are_named() -> None:
     texts = texts_of(chain(4))
     found = verified([texts[0], texts[2], texts[1], texts[3]]).findings
     assert [finding.code for finding in found] == ["missing", "order"]
-    assert "document 2 stands after document 3" in found[1].text
+    assert "document 2 is stored after document 3" in found[1].text
 
 
 def test_a_document_that_is_there_twice_is_named() -> None:
     texts = texts_of(chain(3))
     assert [finding.text for finding in verified([*texts, texts[2]]).findings] == [
-        "document 3 is there twice: the second one is the same"
+        "document 3 appears twice: the second one is the same"
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_signature_of_one_key_under_the_name_of_another_is_no_signature() -> N
 def test_a_document_that_is_kept_under_another_number_is_told() -> None:
     first, second = chain(2)
     found = verify_chain([(1, first.text), (3, second.text)], KEYS)
-    assert [finding.text for finding in found.findings] == ["document 2 is kept as document 3"]
+    assert [finding.text for finding in found.findings] == ["document 2 is stored as document 3"]
 
 
 @pytest.mark.parametrize(

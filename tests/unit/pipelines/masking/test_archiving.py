@@ -115,7 +115,7 @@ def test_an_audit_needs_the_key_of_the_lake(
     assert "needs a key: set COMMITLAKE_MASK_KEY" in capsys.readouterr().err
     monkeypatch.setenv("COMMITLAKE_MASK_KEY", "another")
     assert audited(growing) == ExitCode.USAGE
-    assert "masked with another key" in capsys.readouterr().err
+    assert "masked with a different key" in capsys.readouterr().err
 
 
 def test_an_audit_finds_a_body_that_was_not_masked_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
