@@ -1,7 +1,7 @@
-"""What is computed: a package for each capability.
+"""Computations of the project: one package for each capability.
 
     transforms     DataFrame to DataFrame, without session, path, clock or action
-    archive        an archive run, from what is new in the stores to the tables
+    transforms     functions from DataFrame to DataFrame, without session, path, clock or action
     quality        profiles of a run, and the suites' judgement on them
     message_keys   the table `message_keys`, which follows `messages`
     edges          the table `edges`, which follows `messages`
@@ -9,10 +9,10 @@
     tps            messages per second of any past time
     maintenance    compaction, vacuum, expiry and repair of a lake
     retention      which segments a broker is going to delete
-    verify         what in a store is not as it must be
-    rebuild        a store's queues and indexes, made again from its log
-    salvage        a clean log from a damaged one
-    restore        a store that a broker starts from, out of a lake
-
+    retention      the segments that a broker is going to delete
+    verify         problems in the files of a store
+    rebuild        queues and indexes of a store, rebuilt from its log
+    salvage        a clean log, recovered from a damaged one
+    restore        a store that a broker can start from, restored from a lake
 An import contract in `pyproject.toml` states the order among these packages.
 """

@@ -1,8 +1,8 @@
-"""Messages that consumer groups gave up: how many, of which group and topic, and why.
+"""Dead letters: messages that consumer groups gave up, by group, topic and cause.
 
-letters      which dead letters are meant, their rows and bodies
+letters      selection of dead letters, their rows and bodies
 shape        the fields of a body's JSON, with their types
 causes       dead letters counted by cause
-narrowing    conditions for one cause, and without what was sent before
-export       dead letters as a file
+narrowing    conditions for one cause, and conditions that leave out letters sent before
+export       dead letters written to a file
 """

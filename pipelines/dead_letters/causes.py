@@ -1,10 +1,10 @@
 """Dead letters of a lake, counted and grouped by cause.
 
-A message is a dead letter in the topic `%DLQ%group`, once its consumer group has failed as often as it may. RocketMQ
-does not store why a consumer failed. What is known, and makes a cause here, is the group, the topic that the message
-was sent to, its tag, the number of attempts, the text of a property where a client sets one of
-`EXCEPTION_PROPERTIES`, and the shape of the body (`shape`). JMQ keeps dead letters in a database of its own, so that
-its journal, and the lake, have none.
+A message becomes a dead letter in the topic `%DLQ%group` after its consumer group has failed the maximum number of
+times. RocketMQ does not store why a consumer failed. A cause is therefore made of the known facts: the group, the topic
+that the message was sent to, its tag, the number of attempts, the text of one of the properties `EXCEPTION_PROPERTIES`
+if a client sets it, and the shape of the body (`shape`). JMQ keeps dead letters in its own database; its journal, and
+therefore the lake, has none.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 from commitlake.schemas.times import EPOCH
 
 MAX_CAUSES = 1000
-"""Causes that an answer has at most; the largest."""
+"""Maximum number of causes in an answer; the largest are kept."""
 MAX_COUNTED_CAUSES = 5000
-"""Causes that are told apart; the letters of those that are found after so many are counted only."""
+"""Maximum number of causes that are counted separately; letters of further causes only add to the total."""
 MAX_HOURS = 500_000
-"""Hours of all causes together that are counted; what exceeds them is counted by cause only."""
+"""Maximum number of hours counted, over all causes; letters of further hours only add to their cause."""
 SAMPLE_BODY_BYTES = 1000
-"""Of a sample's body that are kept."""
+"""Number of bytes kept from the body of a sample."""
 _DIGEST_LENGTH = 10
 _HOUR_US = 3_600_000_000
 _MAX_TIME_US = 253_402_300_799_999_999  # the end of the year 9999
 _KEYS = ("topic", "origin", "tags", "reconsume_times", "reason", "shape")
 _NULL, _NEXT, _OTHER = "\x00", "\x01", "\x02"
-"""In the text that names a cause: for a column without a value, between columns, and for the latter within a value."""
+"""Separators in the text that identifies a cause: for null, between columns, and for the latter within a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class Sample:
         msg_id: its offset message id, for `commitlake query --id`.
         stored_at: when it was stored as a dead letter.
         keys: its business keys.
-        body: the beginning of its body, as the producer gave it; None where there is none, or none was asked for.
-        body_size: bytes of the whole body; None likewise.
+        body: the beginning of its body, as the producer sent it; None if there is none, or bodies were not read.
+        body_size: size of the whole body in bytes; None if there is no body, or bodies were not read.
     """
 
     msg_id: str
@@ -76,23 +76,23 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Dead letters that have one cause.
+    """Dead letters with the same cause.
 
     Attributes:
         group: The group that failed.
-        topic: Where the messages were sent; None where no property tells.
-        tag: Their tag; None where they have none.
-        attempts: How often they were consumed, the first time included.
-        reason: What the client says; None where it says nothing.
-        messages: How many dead letters there are.
-        first: When the first of them was stored.
-        last: And the last.
+        topic: Topic that the messages were sent to; None if no property names it.
+        tag: Their tag; None if they have none.
+        attempts: Number of attempts to consume them, including the first.
+        reason: Exception text from the client; None if there is none.
+        messages: Number of dead letters.
+        first: Time when the first of them was stored.
+        last: Time when the last of them was stored.
         example: Message id of the newest one, for `commitlake query --id`.
-        shape: Of their bodies; None where no body was read.
-        digest: Names the cause: the same in each answer that reads bodies as this one did.
-        replayed: How many of them a replay had sent, and died again.
-        hours: How many were stored in each hour.
-        samples: The newest of them.
+        shape: Shape of their bodies; None if bodies were not read.
+        digest: Short id of the cause, the same in all answers that read bodies, or in all that do not.
+        replayed: Number of letters that a replay had sent and that failed again.
+        hours: Number of letters stored in each hour.
+        samples: The newest letters.
     """
 
     group: str
@@ -117,7 +117,7 @@ class DeadLetters:
 
     Attributes:
         causes: The largest first; at most `MAX_CAUSES`.
-        messages: How many dead letters there are, those of causes that are left out included.
+        messages: Number of dead letters, including those of causes that are left out.
     """
 
     causes: Sequence[Cause]
@@ -125,7 +125,7 @@ class DeadLetters:
 
     @property
     def left_out(self) -> int:
-        """How many dead letters have a cause that is not in `causes`."""
+        """Number of dead letters whose cause is not in `causes`."""
         return self.messages - sum(cause.messages for cause in self.causes)
 
 
@@ -144,28 +144,28 @@ def group_by_cause(
     """Group the dead letters of a lake by cause.
 
     Args:
-        lake: Where the tables lie.
-        choice: Which are meant; None for all.
-        packs: The lake's bodies; None where their shape is not part of a cause.
-        samples: How many dead letters of each cause are kept, at least one.
+        lake: Where the tables are.
+        choice: The dead letters to group; None for all.
+        packs: The lake's bodies; None if the shape should not be part of a cause.
+        samples: Number of dead letters kept for each cause, at least one.
 
     Raises:
         LakeError: There is no lake.
-        QueryError: The table cannot be read, or a condition not be understood.
-        PackStoreError: The packs cannot be reached at all.
+        QueryError: The table cannot be read, or a condition is invalid.
+        PackStoreError: The place of the packs cannot be reached.
     """
     table = open_table(lake, "messages")
     return group_letters(table, letters_condition(table, choice or LetterChoice()), packs, samples=samples)
 
 
 def group_letters(table: DeltaTable, where: str, packs: PackStore | None, *, samples: int) -> DeadLetters:
-    """Group the dead letters that a condition holds for by cause; as `group_by_cause`.
+    """Group the dead letters that match a condition by cause, like `group_by_cause`.
 
     Args:
         table: `messages`.
-        where: from `letters_condition`, or narrower.
-        packs: as `group_by_cause` takes them.
-        samples: likewise.
+        where: the condition, from `letters_condition` or narrower.
+        packs: like in `group_by_cause`.
+        samples: like in `group_by_cause`.
     """
     columns = [
         "topic", f"{origin_sql(table)} AS origin", "tags", "reconsume_times", f"{reason_sql()} AS reason",
@@ -178,10 +178,11 @@ def group_letters(table: DeltaTable, where: str, packs: PackStore | None, *, sam
 
 
 def cause_texts(letters: Letters) -> pa.StringArray:
-    """Return what names the cause of each dead letter.
+    """Return the text that identifies the cause of each dead letter.
 
     Args:
-        letters: `topic`, `origin`, `tags`, `reconsume_times` and `reason`, and the bodies where the shape counts.
+        letters: `topic`, `origin`, `tags`, `reconsume_times` and `reason`, and the bodies if the shape is part of a
+            cause.
     """
     rows = letters.rows
     if letters.stored is None:
@@ -194,13 +195,13 @@ def cause_texts(letters: Letters) -> pa.StringArray:
 
 
 def digest_of(cause_text: str) -> str:
-    """Return a short name of a cause."""
+    """Return the short id of a cause."""
     return hashlib.sha256(cause_text.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
 @dataclass
 class _Count:
-    """What is known of a cause so far; `values` are those of `_KEYS`, and times in microseconds."""
+    """Counts of one cause so far. `values` are those of `_KEYS`; times are in microseconds."""
 
     values: Mapping[str, Any]
     messages: int = 0
@@ -286,7 +287,7 @@ class _Counter:
 
 
 def _newest(codes: Array, times: Array, most: int) -> Array:
-    """Return the rows that are the newest of their code, at most so many of each."""
+    """Return the rows that are the newest of their code, at most `most` for each."""
     order = np.lexsort((-times, codes))
     sorted_codes = codes[order]
     starts = np.flatnonzero(np.append(True, sorted_codes[1:] != sorted_codes[:-1]))
@@ -316,12 +317,12 @@ def _cause(name: str, count: _Count) -> Cause:
 
 
 def _moment(time_us: int) -> datetime.datetime:
-    """Return a time; one that Python has no date for, as of a wrong clock, is the nearest that it has."""
+    """Return a time. If it is outside the range of Python's dates, as from a wrong clock, return the nearest date."""
     return EPOCH + datetime.timedelta(microseconds=min(max(time_us, -_MAX_TIME_US // 10), _MAX_TIME_US))
 
 
 def count_by_group(lake: LakePaths) -> list[GroupCount]:
-    """Count the dead letters of each group and store, from `topic_minutes`, which is small.
+    """Count the dead letters of each group and store, from the small table `topic_minutes`.
 
     Raises:
         LakeError: There is no lake.

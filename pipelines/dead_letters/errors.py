@@ -1,4 +1,4 @@
-"""Why dead letters cannot be chosen or exported."""
+"""Errors of the selection and export of dead letters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class DeadLetterError(CommitLakeError):
-    """A choice that has no meaning, or too much of it; the message is for a user."""
+    """An invalid selection, or one of too many letters; the message is written for users."""
 
     exit_code = ExitCode.USAGE

@@ -1,12 +1,12 @@
 """Dead letters as a file for other programs: CSV, JSON lines or Parquet.
 
-A file is there whole, or not at all, and only its owner and group may read it. Rows are in the order of the log, and
-are written as they are read.
+The file appears complete or not at all, and only its owner and group may read it. Rows are in the order of the log and
+are written while they are read.
 
-A spreadsheet takes a field of CSV that begins with `=`, `+`, `-` or `@` for a formula, and a formula can send what is
-in other cells to a stranger. So each text that begins with one of these, with a tab or a line break, or with a quote
-(`'`) gets a quote in front: without its first quote, such a field is what it was. Numbers and times are not changed.
-JSON lines and Parquet are exact.
+Spreadsheets treat a CSV field that begins with `=`, `+`, `-` or `@` as a formula, and a formula can send the content of
+other cells to a stranger. Each text that begins with one of these, with a tab or line break, or with a quote (`'`)
+therefore gets a quote in front; removing the first quote restores it. Numbers and times are not changed. JSON lines and
+Parquet are exact.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 FORMULA_STARTS = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
-"""First characters that make a text a formula, those of full width too, and the quote that marks a changed text."""
+"""First characters of a formula, including full-width ones, and the quote that marks a changed text."""
 _ROW_GROUP_BYTES = 32 << 20
 _ROW_BYTES = 1000
-"""Of a row without its body, about."""
-_TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"  # of milliseconds, %S has the fraction with it
+"""Estimated size of a row without its body."""
+_TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"  # for milliseconds, %S includes the fraction
 _TIME = pa.timestamp("ms", "UTC")
 _TEXTS = pa.map_(pa.string(), pa.string())
 _COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
@@ -58,7 +58,7 @@ Row = dict[str, Any]
 
 
 class ExportFormat(StrEnum):
-    """The form of a file."""
+    """The format of a file."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -68,15 +68,15 @@ class ExportFormat(StrEnum):
 def export_letters(
     table: DeltaTable, where: str, packs: PackStore | None, path: Path, form: ExportFormat, *, with_bodies: bool
 ) -> int:
-    """Write dead letters to a file; return how many.
+    """Write dead letters to a file, and return their number.
 
     Args:
         table: `messages`.
-        where: which, from `letters.letters_condition`, or narrower.
-        packs: the lake's bodies; None where neither shapes nor bodies are wanted.
-        path: the file; one of that name is replaced.
-        form: its form.
-        with_bodies: whether it has bodies: as text or in base64, in Parquet as bytes.
+        where: the condition, from `letters.letters_condition` or narrower.
+        packs: the lake's bodies; None if neither shapes nor bodies are needed.
+        path: the file; an existing one is replaced.
+        form: its format.
+        with_bodies: true to include bodies: as text or base64, in Parquet as bytes.
 
     Raises:
         DeadLetterError: if the file cannot be written.
@@ -132,10 +132,10 @@ class _Writer(Protocol):
     def __init__(self, file: BinaryIO, *, with_bodies: bool) -> None: ...
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write some rows."""
+        """Write the given rows."""
 
     def close(self) -> None:
-        """Write what is left; the file stays open."""
+        """Write the remaining rows; the file stays open."""
 
 
 class _JsonWriter:
@@ -147,18 +147,18 @@ class _JsonWriter:
         self._file, self._names = file, _names(with_bodies=with_bodies)
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write some rows."""
+        """Write the given rows."""
         for row in rows:
             texts = _with_body_as_text(row) | {"properties": dict(row["properties"] or ())}
             line = json.dumps({name: texts[name] for name in self._names}, ensure_ascii=False)
             self._file.write(line.encode(errors="backslashreplace") + b"\n")
 
     def close(self) -> None:
-        """Write nothing: each line is written at once."""
+        """Do nothing: each line is written immediately."""
 
 
 class _CsvWriter:
-    """Writes CSV with a header; lists and maps are JSON."""
+    """Writes CSV with a header; lists and maps become JSON."""
 
     has_times_as_text = True
 
@@ -169,7 +169,7 @@ class _CsvWriter:
         self._writer.writerow(self._names)
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write some rows."""
+        """Write the given rows."""
         for row in rows:
             texts = _with_body_as_text(row) | {
                 "keys": json.dumps(row["keys"] or [], ensure_ascii=False),
@@ -178,7 +178,7 @@ class _CsvWriter:
             self._writer.writerow([_field(texts[name]) for name in self._names])
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         self._text.flush()
         self._text.detach()
 
@@ -196,7 +196,7 @@ class _ParquetWriter:
         self._bytes = 0
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write some rows, or keep them for the next row group."""
+        """Write the given rows, or keep them for the next row group."""
         for row in rows:
             self._rows.append(row)
             self._bytes += _ROW_BYTES + len(row.get("body") or b"")
@@ -204,7 +204,7 @@ class _ParquetWriter:
                 self._flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         self._flush()
         self._writer.close()
 
@@ -227,7 +227,7 @@ def _names(*, with_bodies: bool) -> list[str]:
 
 
 def _with_body_as_text(row: Row) -> Row:
-    """Return a row with its body as text, where it is UTF-8, or else in base64."""
+    """Return a row with its body as text if it is UTF-8, or else in base64."""
     body: bytes | None = row.get("body")
     if body is None:
         return row | {"body_base64": None}
@@ -238,7 +238,7 @@ def _with_body_as_text(row: Row) -> Row:
 
 
 def _field(value: object) -> object:
-    """Return a field of CSV that no spreadsheet takes for a formula."""
+    """Return a CSV field that spreadsheets do not treat as a formula."""
     if isinstance(value, str) and value[:1] in FORMULA_STARTS:
         return f"'{value}"
     return value

@@ -1,4 +1,4 @@
-"""Dead letters of a lake: which are chosen, and their rows and bodies, batch by batch."""
+"""Dead letters of a lake: their selection, and their rows and bodies batch by batch."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 from commitlake.schemas.tables.messages import MESSAGES
 
 EXCEPTION_PROPERTIES = ("EXCEPTION", "exception", "ERROR", "error")
-"""Properties in which clients state why they failed, by precedence; none of them is RocketMQ's own."""
+"""Properties in which clients store why they failed, by precedence; RocketMQ itself sets none of them."""
 MAX_REASON_LENGTH = 200
-"""Characters of an exception's text that tell causes apart: what follows is often a stack trace with ids."""
+"""Maximum length of an exception's text in a cause: the rest is often a stack trace with ids."""
 BODY_PLACE_COLUMNS = ("body_ref", "body_crc", "body_size", "body_codec")
 SCHEMA = to_arrow_schema(MESSAGES, timezone="UTC")
 SLICE_BYTES = 32 << 20
-"""Of bodies as stored that are in memory at the same time."""
+"""Total size of the stored bodies in memory at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterChoice:
-    """Which dead letters are meant; empty and None are no condition.
+    """A selection of dead letters; empty and None are no condition.
 
     Attributes:
-        groups: of these consumer groups.
-        brokers: of these stores.
-        start: stored as a dead letter then or later.
-        end: and before this time.
-        topics: sent to these topics at first.
+        groups: only these consumer groups.
+        brokers: only these stores.
+        start: stored as a dead letter at or after this time.
+        end: stored as a dead letter before this time.
+        topics: originally sent to one of these topics.
         tags: with one of these tags.
         keys: with one of these business keys.
-        where: SQL about a row of `messages`.
+        where: SQL condition on a row of `messages`.
     """
 
     groups: Sequence[str] = ()
@@ -64,11 +64,11 @@ class LetterChoice:
 
 
 def letters_condition(table: DeltaTable, choice: LetterChoice) -> str:
-    """Return SQL for the rows of `messages` that are these dead letters.
+    """Return SQL for the rows of `messages` that are the selected dead letters.
 
     Args:
-        table: `messages`; rows of earlier versions have fewer columns.
-        choice: which are meant.
+        table: `messages`; tables of earlier versions have fewer columns.
+        choice: the selection.
     """
     asked = Conditions(
         topics=[DLQ_PREFIX + group for group in choice.groups],
@@ -86,21 +86,21 @@ def letters_condition(table: DeltaTable, choice: LetterChoice) -> str:
 
 
 def reason_sql() -> str:
-    """Return SQL for the beginning of what a client says of its failure; null where it says nothing."""
+    """Return SQL for the beginning of the client's exception text; null if there is none."""
     texts = ", ".join(f"properties[{text_literal(name)}]" for name in EXCEPTION_PROPERTIES)
     return f"left(coalesce({texts}), {MAX_REASON_LENGTH})"
 
 
 def replayed_sql() -> str:
-    """Return SQL that tells whether a replay has sent the message, so that it has died again."""
+    """Return SQL that is true if a replay has sent the message, so that it has failed again."""
     return f"array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})"
 
 
 def count_letters(table: DeltaTable, where: str) -> int:
-    """Return how many dead letters a condition holds for.
+    """Return the number of dead letters that match a condition.
 
     Raises:
-        QueryError: if the condition is not understood.
+        QueryError: if the condition is invalid.
     """
     (row,) = (
         run_sql(table, "messages", f"SELECT count(*) AS letters FROM messages WHERE {where}").read_all().to_pylist()
@@ -109,11 +109,11 @@ def count_letters(table: DeltaTable, where: str) -> int:
 
 
 class Body(NamedTuple):
-    """A dead letter's body.
+    """The body of a dead letter.
 
     Attributes:
-        value: as the producer gave it; None where the lake has none, or it cannot be read.
-        error: why it cannot be read.
+        value: the body as the producer sent it; None if the lake has none, or it cannot be read.
+        error: the reason why it cannot be read.
     """
 
     value: bytes | None
@@ -122,12 +122,12 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Some dead letters.
+    """A batch of dead letters.
 
     Attributes:
-        rows: the columns that were asked for.
-        codecs: how each body is compressed; empty where no body was asked for.
-        stored: the bodies as the broker stored them; None where none was asked for.
+        rows: the requested columns.
+        codecs: compression of each body; empty if bodies were not requested.
+        stored: the bodies as stored by the broker; None if they were not requested.
     """
 
     rows: pa.Table
@@ -151,18 +151,18 @@ class Letters:
 def read_letters(
     table: DeltaTable, where: str, columns: Sequence[str], packs: PackStore | None = None, *, in_order: bool = False
 ) -> Iterator[Letters]:
-    """Yield dead letters, as many at a time as may be in memory.
+    """Yield dead letters in batches that fit into memory.
 
     Args:
         table: `messages`.
-        where: from `letters_condition`, or narrower.
-        columns: SQL of each column that is wanted, each with its name: `topic`, or `left(topic, 5) AS start`.
-        packs: the lake's bodies; None where no body is wanted.
-        in_order: by store and place in its log; else in any order.
+        where: the condition, from `letters_condition` or narrower.
+        columns: SQL of each column with its name: `topic`, or `left(topic, 5) AS start`.
+        packs: the lake's bodies; None if no bodies are needed.
+        in_order: true to order by store and physical offset.
 
     Raises:
-        QueryError: if the table cannot be read, or the condition not be understood.
-        PackStoreError: if the packs cannot be reached at all.
+        QueryError: if the table cannot be read, or the condition is invalid.
+        PackStoreError: if the place of the packs cannot be reached.
     """
     order = " ORDER BY broker, physical_offset" if in_order else ""
     places = BODY_PLACE_COLUMNS if packs is not None else ()
@@ -179,14 +179,14 @@ def read_letters(
 
 
 def _plain(name: str, column: pa.Array) -> pa.Array:
-    """Return a column in its type in `messages`: the engine gives texts in a form that not all of Arrow knows."""
+    """Return a column in its type in `messages`: parts of Arrow do not support the engine's type for texts."""
     if name in SCHEMA.names:
         return column.cast(SCHEMA.field(name).type)
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
 def _slices(rows: pa.Table) -> Iterator[pa.Table]:
-    """Yield stretches of rows whose bodies fit into memory together."""
+    """Yield slices of rows whose bodies fit into memory together."""
     sizes: Array = pc.fill_null(rows.column("body_size"), 0).cast(pa.int64()).to_numpy()
     ends = np.cumsum(np.maximum(sizes, 0))
     start = 0

@@ -1,7 +1,7 @@
-"""Dead letters of one cause, and those that no replay has sent before, as conditions in SQL.
+"""Conditions in SQL for dead letters of one cause, and for those that no replay has sent before.
 
-A condition is fixed before anything is sent, and is about columns of `messages`. The shape of a body is none of them,
-and what was sent is in another table: where these matter, the condition lists places in the log.
+A condition is fixed before anything is sent, and uses only columns of `messages`. The shape of a body is not a column,
+and the record of sent letters is in another table. Where these matter, the condition lists physical offsets.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 from commitlake.schemas.tables.replay_messages import Outcome
 
 MAX_LISTED = 50_000
-"""Places that a condition lists at most: a replay's plan has it, and each of its parts asks with it."""
+"""Maximum number of offsets in a condition: the plan of a replay stores it, and each part of the replay uses it."""
 _LIST_LENGTH = 1000
 MIN_NAME_LENGTH = 4
-"""Of the beginning of a cause's name: a shorter one may be meant for a number."""
+"""Minimum length of the beginning of a cause's id: a shorter one may be meant as a number."""
 
 
 def find_cause(causes: Sequence[Cause], name: str) -> Cause:
-    """Return the cause that a user names.
+    """Return the cause that a user specified.
 
     Args:
         causes: the largest first.
-        name: the cause's number, from 1 on, or at least the first four characters of its digest.
+        name: number of the cause, from 1, or at least the first four characters of its digest.
 
     Raises:
-        DeadLetterError: if there is none, or more than one.
+        DeadLetterError: if no cause or more than one matches.
     """
     if not causes:
-        raise DeadLetterError(f"--cause {name}: no dead letter matches, so there is no cause")
+        raise DeadLetterError(f"--cause {name}: no dead letter matches, so there are no causes")
     number = parse_int(name, 1, len(causes))
     if number is not None:
         return causes[number - 1]
@@ -62,13 +62,14 @@ def narrow_to_cause(
 
     Args:
         table: `messages`.
-        where: the condition that the causes were counted with.
-        cause: one of them.
-        causes: all of them.
-        packs: the lake's bodies; None where the causes were counted without them.
+        where: the condition with which the causes were counted.
+        cause: the cause.
+        causes: all causes.
+        packs: the lake's bodies; None if the causes were counted without them.
 
     Raises:
-        DeadLetterError: if it has too many dead letters, and only their bodies tell them from those of another.
+        DeadLetterError: if only the bodies distinguish its dead letters from those of other causes, and there are too
+            many.
     """
     narrowed = f"{where} AND {_columns_sql(table, cause)}"
     if packs is None or sum(_columns(one) == _columns(cause) for one in causes) == 1:
@@ -88,12 +89,12 @@ def narrow_to_cause(
 
 
 def sent_before(lake: LakePaths, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
-    """Return the dead letters that a replay has sent already: their places in the log by store, by replay.
+    """Return the physical offsets of dead letters that replays have already sent, by replay and store.
 
     Args:
         lake: the lake.
         table: `messages`.
-        where: which dead letters are asked about.
+        where: condition for the dead letters.
     """
     try:
         ledger = open_table(lake, "replay_messages")
@@ -117,11 +118,11 @@ def sent_before(lake: LakePaths, table: DeltaTable, where: str) -> dict[str, dic
 
 
 def without_places(where: str, places: Iterable[Mapping[str, Sequence[int]]]) -> str:
-    """Return a condition without some dead letters.
+    """Return a condition that leaves out the given dead letters.
 
     Args:
         where: the condition.
-        places: of these dead letters in the logs, by store.
+        places: physical offsets of these dead letters, by store.
 
     Raises:
         DeadLetterError: if there are too many.
@@ -132,7 +133,7 @@ def without_places(where: str, places: Iterable[Mapping[str, Sequence[int]]]) ->
             merged.setdefault(broker, set()).update(offsets)
     if not merged:
         return where
-    _check_count(merged, "what was redriven before")
+    _check_count(merged, "dead letters redriven before")
     return f"{where} AND NOT {_places_sql({broker: list(offsets) for broker, offsets in merged.items()})}"
 
 
@@ -155,16 +156,16 @@ def _check_count(places: Mapping[str, Iterable[int]], what: str) -> None:
     count = sum(len(list(offsets)) for offsets in places.values())
     if count > MAX_LISTED:
         raise DeadLetterError(
-            f"{what}: expected at most {MAX_LISTED:,} dead letters that only a list of them can tell apart, found "
-            f"more: choose fewer at a time, by --from and --to"
+            f"{what}: expected at most {MAX_LISTED:,} dead letters in a list of offsets, found "
+            f"more: choose fewer at a time with --from and --to"
         )
 
 
 def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
-    """Return SQL for places in the logs, as short lists.
+    """Return SQL for physical offsets, as short lists.
 
-    A list of 16,000 numbers overflows the engine's stack, which ends the process. The ranges keep the engine from
-    making one list of several.
+    A list of 16,000 numbers overflows the engine's stack and ends the process. The ranges stop the engine from merging
+    several lists into one.
     """
     parts = [
         f"(broker = {text_literal(broker)} AND physical_offset BETWEEN {offsets[0]} AND {offsets[-1]} "
@@ -176,6 +177,6 @@ def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
 
 
 def _batched(offsets: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    """Yield stretches of a list, each of a size but the last."""
+    """Yield parts of a list, all of the same size except the last."""
     for start in range(0, len(offsets), size):
         yield offsets[start : start + size]

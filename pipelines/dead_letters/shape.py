@@ -1,12 +1,12 @@
-"""The shape of a message's body: which fields its JSON has, and of which types, without their values.
+"""The shape of a message's body: the names and types of its JSON fields, without their values.
 
     {"id": 7, "customer": {"name": "A"}, "items": [{"sku": "x"}, {"sku": null}]}
     customer.name:string, id:number, items[].sku:null|string
 
-Two bodies of one shape fail a consumer in the same way more often than not. A shape is bounded: fields deeper than
-`MAX_DEPTH` are `object` or `array`, of an array the first `MAX_ITEMS` elements count, and what exceeds `MAX_PATHS`
-fields is counted. A name that is an id, as in an object that maps order numbers to orders, is `*`. A body that is no
-JSON has the shape of its kind: `(empty)`, `(text)`, `(binary)`, `(large)`, `(none)`.
+Two bodies of the same shape usually fail in a consumer for the same reason. A shape is limited in size: fields deeper
+than `MAX_DEPTH` are `object` or `array`, only the first `MAX_ITEMS` elements of an array are used, and fields beyond
+`MAX_PATHS` are counted. A name that is an id, as in an object from order numbers to orders, becomes `*`. Bodies that
+are not JSON have a shape by kind: `(empty)`, `(text)`, `(binary)`, `(large)`, `(none)`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ MAX_PATHS = 40
 MAX_ITEMS = 16
 MAX_NAME_LENGTH = 40
 MAX_BODY_BYTES = 256 << 10
-"""Of a body whose JSON is read; a larger one is `(large)`."""
+"""Maximum size of a body that is parsed; a larger one is `(large)`."""
 
 EMPTY, TEXT, BINARY, LARGE, NONE = "(empty)", "(text)", "(binary)", "(large)", "(none)"
 _ID = re.compile(r"[0-9]+|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|(?=.*[0-9])[0-9a-fA-F]{16,}|(?=.*[0-9]).{41,}")
 _MAX_FIELDS = 10_000
-"""Fields of a body that are looked at: a larger body has the shape of its beginning."""
+"""Maximum number of fields read from a body: the shape of a larger body is that of its beginning."""
 
 
 def body_shape(body: bytes | None) -> str:
     """Return the shape of a body.
 
     Args:
-        body: as the producer gave it; None where there is none.
+        body: the body as the producer sent it; None if there is none.
     """
     if body is None:
         return NONE
@@ -68,7 +68,7 @@ def _shape_of(value: object) -> str:
 
 
 def _fields(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the path and the type of each value that has no parts, or whose parts are too deep."""
+    """Yield the path and type of each value that has no parts, or whose parts are too deep."""
     if isinstance(value, dict):
         if not value or depth == MAX_DEPTH:
             yield path, "object"

@@ -1,1 +1,1 @@
-"""The table `topic_minutes`: counted by the tasks that read a log, or from `messages`. Archive and audit import it."""
+"""The table `topic_minutes`, counted from a log or from `messages`. Archive and audit import this package."""

@@ -1,9 +1,9 @@
-"""`topic_minutes` from `messages`: for lakes that were archived before the table existed, and after damage.
+"""Counts `topic_minutes` from `messages`, for lakes older than the table, and after damage.
 
-Which messages are counted already follows from the table itself: the rows of one run have the first and the last
-physical offset that the run took of each broker. What lies outside these ranges is read from `messages`, and added in
-one commit. That commit carries the version of `messages` as the number of an application's transaction: of two
-backfills at once one commits, and a killed one changes nothing.
+The table itself shows which messages are counted already: the rows of each run contain the first and last physical
+offset that the run took of each broker. Messages outside these ranges are read from `messages` and added in one commit.
+The commit carries the version of `messages` as an application transaction: of two concurrent backfills only one
+commits, and a killed one changes nothing.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 
-_MAX_FILES = 8  # of messages that one task counts
+_MAX_FILES = 8  # number of data files of `messages` per task
 _MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
 Ranges = Mapping[str, Array]
-"""By broker: 2 x n, the beginnings and ends of ranges of physical offsets, in order and apart."""
+"""For each broker a 2 x n array with the starts and ends of ranges of physical offsets, sorted and disjoint."""
 
 
 class ConcurrentBackfillError(CommitLakeError):
-    """Another backfill has changed the table meanwhile; nothing of this one was kept."""
+    """Another backfill changed the table in the meantime; this one kept nothing."""
 
     exit_code = ExitCode.REFUSED
     is_transient = True
@@ -54,11 +54,11 @@ class ConcurrentBackfillError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """What a backfill did.
+    """The result of a backfill.
 
     Attributes:
-        messages: that were counted.
-        rows: added to `topic_minutes`.
+        messages: number of messages counted.
+        rows: number of rows added to `topic_minutes`.
     """
 
     messages: int = 0
@@ -67,14 +67,14 @@ class Backfilled:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Counts messages of data files; it can be pickled."""
+    """Counts messages of data files; can be pickled."""
 
     lake: LakePaths
     run_id: str
     counted: Ranges = field(default_factory=dict)
 
     def run(self, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
-        """Count what is not counted yet: how many messages, and the files that were written."""
+        """Count the messages that are not counted yet; return their number and the files written."""
         minutes = MinutesFiles(self.lake, f"part-{self.run_id}-{secrets.token_hex(8)}", self.run_id)
         schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
         table = TableRows(self.lake.messages, self.lake.s3, schema, REPEATING)
@@ -88,17 +88,17 @@ class _Tasks:
 
 
 def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, anew: bool = False) -> Backfilled:
-    """Count the messages that `topic_minutes` lacks.
+    """Count the messages that are missing in `topic_minutes`.
 
     Args:
-        lake: where the tables lie.
-        runner: what reads `messages` and writes files.
-        anew: whether all of `messages` is counted, and replaces what the table has.
+        lake: where the tables are.
+        runner: runs the tasks that read `messages` and write files.
+        anew: true to count all of `messages` and replace the rows of the table.
 
     Raises:
         ConcurrentBackfillError: if another backfill was first.
-        DataFileError: for a data file of `messages` that cannot be read.
-        LakeError: where nothing was archived yet.
+        DataFileError: if a data file of `messages` cannot be read.
+        LakeError: if nothing has been archived yet.
     """
     table = delta_table(lake.messages, lake.s3)
     newest = newest_commit(table)
@@ -136,9 +136,9 @@ def _progress(lake: LakePaths) -> int | None:
 
 
 def _counted_ranges(lake: LakePaths) -> Ranges:
-    """Return what is counted already, or will be: by rows of the table, and by commits that it does not follow yet."""
+    """Return the ranges that are counted by rows of the table, or by commits that the table has not followed yet."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    # The commits first: what follows meanwhile is in the table, and counts as well.
+    # The commits are read first: any that follow in the meantime are in the table and count as well.
     for commit in commits_after(lake.messages, last_finished(lake.topic_minutes)):
         if commit.files.get("topic_minutes"):
             for broker, part in commit.ranges.items():
@@ -164,7 +164,7 @@ def _rows_of_runs(lake: LakePaths) -> Iterator[Mapping[str, Any]]:
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> Array:
-    """Return ranges in order, those joined that overlap."""
+    """Return the ranges in order, with overlapping ones joined."""
     joined: list[list[int]] = []
     for begin, end in sorted(ranges):
         if joined and begin <= joined[-1][1]:

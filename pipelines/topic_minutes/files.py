@@ -1,4 +1,4 @@
-"""Minutes on their way into data files of `topic_minutes`, a few files for each task."""
+"""Collects counts by minute and writes them to data files of `topic_minutes`, a few files per task."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ENCODINGS = {
 
 
 class MinutesFiles:
-    """Counts messages by minute, and writes what it has counted; files get names that begin with `name`.
+    """Counts messages by minute and writes the counts to files whose names begin with `name`.
 
     Args:
-        lake: where the tables lie.
-        name: of the files.
-        run_id: for the rows.
+        lake: where the tables are.
+        name: beginning of the file names.
+        run_id: id of the run in the rows.
     """
 
     def __init__(self, lake: LakePaths, name: str, run_id: str) -> None:
@@ -46,7 +46,7 @@ class MinutesFiles:
         self._written: list[DataFile] = []
 
     def add(self, messages: pa.Table) -> None:
-        """Count rows of `messages`, as `count_minutes` takes them."""
+        """Count rows of `messages` with the columns of `count_minutes`."""
         minutes = count_minutes(messages, self._run_id)
         self._waiting.append(minutes)
         self._bytes += minutes.nbytes
@@ -54,7 +54,7 @@ class MinutesFiles:
             self._write()
 
     def finish(self) -> list[DataFile]:
-        """Write what waits, and return all files; no table knows of them until they are committed."""
+        """Write the remaining counts and return all files; they are in no table until they are committed."""
         if self._waiting:
             self._write()
         return self._written

@@ -1,7 +1,7 @@
-"""Rows of one key put together, as archive runs and their tasks leave several of one minute.
+"""Joins rows with the same key: archive runs and their tasks leave several rows for the same minute.
 
-Counts add up, extremes are compared, sketches are merged, so that questions have the same answers. A joined row is of
-no run in particular; its `run_id` names the newest archive run up to which the table had counted all messages.
+Counts are added, extremes compared and sketches merged, so that queries have the same results. A joined row belongs to
+no single run; its `run_id` names the newest archive run up to which the table had counted all messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.pipelines.topic_minutes.sketches import merge_sketches
 
 KEY = ("broker", "topic", "queue_id", "tag", "other_tags", "kind", "minute")
-"""What rows that are joined have in common."""
+"""Columns that are equal in rows to be joined."""
 LEAST = ("first_physical_offset",)
 GREATEST = ("last_physical_offset", "max_size", "max_latency_ms", "max_wait_ms", "max_clock_skew_ms")
 SKETCHES = ("size_sketch", "latency_sketch", "wait_sketch")
@@ -26,14 +26,14 @@ _NOTHING = np.iinfo(np.int64).min
 
 
 def join_sorted(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa.Table]:
-    """Join the rows of each key in rows that come sorted by topic and minute.
+    """Join the rows of each key, from rows sorted by topic and minute.
 
     Args:
         batches: rows of `topic_minutes`.
-        run_id: for all rows.
+        run_id: id of the run for all rows.
 
     Yields:
-        Tables, sorted likewise.
+        Tables in the same order.
     """
     held: pa.Table | None = None
     for batch in batches:
@@ -47,7 +47,7 @@ def join_sorted(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa.Table]:
 
 
 def _last_minute(rows: pa.Table) -> int:
-    """Return where the rows of the last topic and minute begin: more of them may follow."""
+    """Return where the rows of the last topic and minute begin, because more of them may follow."""
     if not rows.num_rows:
         return 0
     topics, minutes = (_codes(rows.column(name)) for name in ("topic", "minute"))
@@ -60,10 +60,10 @@ def join_rows(rows: pa.Table, run_id: str) -> pa.Table:
 
     Args:
         rows: of `topic_minutes`.
-        run_id: for all rows.
+        run_id: id of the run for all rows.
 
     Returns:
-        A row for each key, in the order in which the first of each comes.
+        One row for each key, in the order of their first rows.
     """
     order, starts = _grouped(rows)
     firsts = order[starts]
@@ -94,7 +94,7 @@ def _codes(column: pa.ChunkedArray) -> Array:
 
 
 def _grouped(rows: pa.Table) -> tuple[Array, Array]:
-    """Return rows in an order in which those of a key follow one another, and where in it each key begins.
+    """Return an order of the rows in which each key's rows are adjacent, and the positions where keys begin.
 
     Keys come in the order of their first rows.
     """
@@ -127,7 +127,7 @@ def _joined(column: pa.ChunkedArray, name: str, order: Array, starts: Array) -> 
 
 
 def _merged(column: pa.ChunkedArray, order: Array, starts: Array) -> pa.Array:
-    """Return the merged sketches of each group; null where none has one."""
+    """Return the merged sketches of each group; null if none of its rows has one."""
     sketches = column.take(pa.array(order)).to_pylist()
     ends = [*starts[1:].tolist(), len(order)]
     found = []
@@ -138,9 +138,9 @@ def _merged(column: pa.ChunkedArray, order: Array, starts: Array) -> pa.Array:
 
 
 def _busiest_seconds(rows: pa.Table, order: Array, starts: Array) -> tuple[pa.Array, pa.Array]:
-    """Return the second with most messages of each group, the first of several, and these messages.
+    """Return the busiest second of each group, the first one if there are several, and its number of messages.
 
-    Of each row only the busiest second is known. Where one second is the busiest of several rows, its messages add up.
+    Only the busiest second of each row is known. If several rows have the same busiest second, its messages are added.
     """
     seconds = _codes(rows.column(_SECOND))[order]
     counts = pc.fill_null(rows.column(_SECOND_MESSAGES), 0).to_numpy()[order]

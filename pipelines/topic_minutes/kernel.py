@@ -1,4 +1,4 @@
-"""Compiled: messages counted by group, and the sketches of groups that are small.
+"""Compiled loops that count messages by group and write the sketches of small groups.
 
 A group is one broker, topic, queue, kind, minute and tag.
 """
@@ -18,9 +18,9 @@ Doubles = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
 
 NULL_STORE, NULL_BORN = 1, 2
-"""Bits of a row's nulls."""
+"""Bits for null columns of a row."""
 MARK_WAITED, MARK_RECHECKED, MARK_COMMITTED = 1, 2, 4
-"""Bits of a row's marks: stored later on purpose; a half message that was stored again; a committed transaction's."""
+"""Bits for marks of a row: stored later on purpose, a half message stored again, a committed transaction."""
 
 FIELDS = (
     "first_physical_offset",
@@ -43,7 +43,7 @@ FIELDS = (
     "rechecked",
     "committed",
 )
-"""Rows of what `sum_groups` fills."""
+"""Rows of the array that `sum_groups` fills."""
 
 _MINUTE_US = 60_000_000
 _SECOND_US = 1_000_000
@@ -66,23 +66,23 @@ def assign_groups(
     """Number the groups in the order in which they begin.
 
     A stretch is a run of rows of one broker, topic, queue, kind and minute; each tag in it is a group. A minute that
-    comes again later is another stretch, so two groups may have the same key.
+    occurs again later begins another stretch, so two groups may have the same key.
 
     Args:
         brokers: numbers of the names.
         topics: likewise.
         queues: queue ids.
         kinds: numbers of the names.
-        tags: numbers from 0, with one for rows without a tag and one for tags that are not named.
+        tags: numbers from 0; rows without a tag have a number of their own, and so have tags that are not named.
         stores_us: microseconds.
         nulls: bits of each row.
-        stretch_of_tag: for each tag's number, -1; changed.
-        group_of_tag: for each tag's number; changed.
-        groups: out, the number of each row's group.
-        first_rows: out, the first row of each group; with a place for every row.
+        stretch_of_tag: -1 for each tag number; changed.
+        group_of_tag: one value for each tag number; changed.
+        groups: output, the number of each row's group.
+        first_rows: output, the first row of each group; needs the size of the number of rows.
 
     Returns:
-        How many groups there are.
+        The number of groups.
     """
     found = 0
     stretch = np.int64(-1)
@@ -108,12 +108,12 @@ def assign_groups(
 
 @compiled
 def order_by_group(groups: Longs, starts: Longs, order: Longs) -> None:
-    """List the rows of each group, in their order.
+    """List the rows of each group in their order.
 
     Args:
         groups: the number of each row's group.
-        starts: where the rows of each group begin in `order`; changed: where they end.
-        order: out, a place for every row.
+        starts: where the rows of each group begin in `order`; changed to where they end.
+        order: output, one value for each row.
     """
     for row in range(len(groups)):
         group = groups[row]
@@ -144,9 +144,9 @@ def sum_groups(
     """Count the messages of each group, and list the values for its sketches.
 
     Args:
-        starts: where the rows of each group begin in `order`, and the end.
+        starts: where the rows of each group begin in `order`, and the end of the last.
         order: rows, group by group.
-        physical: physical offsets; as in all that follow, 0 where null.
+        physical: physical offsets; here and below, null is 0.
         sizes: bytes of the records.
         body_sizes: bytes of the bodies.
         reconsumed: reconsume_times.
@@ -154,13 +154,13 @@ def sum_groups(
         borns_us: microseconds.
         nulls: bits of each row.
         marks: bits of each row.
-        seconds: 60 numbers to work with.
-        out: FIELDS x groups.
-        size_values: out, with a place for every row: sizes.
-        latency_values: out, likewise: latencies in milliseconds.
-        latency_starts: out: where those of each group begin, and the end.
-        wait_values: out, likewise: times from born to stored of copies that were stored later on purpose.
-        wait_starts: out: where those of each group begin, and the end.
+        seconds: working memory for 60 numbers.
+        out: output, FIELDS x groups.
+        size_values: output, one place for each row: sizes.
+        latency_values: output, one place for each row: latencies in milliseconds.
+        latency_starts: output: where the latencies of each group begin, and the end of the last.
+        wait_values: output, one place for each row: time from born to stored, for copies stored later on purpose.
+        wait_starts: output: where the times of each group begin, and the end of the last.
     """
     latencies = waits = np.int64(0)
     for group in range(len(starts) - 1):
@@ -220,17 +220,17 @@ def sum_groups(
 
 @compiled
 def write_small_sketches(values: Words, starts: Longs, k: int, places: Longs, out: Words) -> None:
-    """Serialize the KLL sketches of groups with at most `k` values, as the library does.
+    """Serialize the KLL sketches of groups with at most `k` values, in the format of the library.
 
-    Such a sketch holds its values as they are, the last one first. All of its parts are multiples of 8 bytes.
+    Such a sketch contains its values unchanged, in reverse order. The size of each part is a multiple of 8 bytes.
 
     Args:
-        values: doubles of at least 0 as words; they then have the order of their words.
-        starts: where the values of each group begin, and the end.
-        k: of the sketches.
-        places: where the sketch of each group begins in `out`, and the end; a group without values, or with more than
-            `k`, is left out.
-        out: words.
+        values: doubles of at least 0 as words; their order as words is the same.
+        starts: where the values of each group begin, and the end of the last.
+        k: size parameter of the sketches.
+        places: where the sketch of each group begins in `out`, and the end of the last; groups without values, or with
+            more than `k`, are left out.
+        out: output, words.
     """
     for group in range(len(starts) - 1):
         begin, end = starts[group], starts[group + 1]
@@ -245,7 +245,7 @@ def write_small_sketches(values: Words, starts: Longs, k: int, places: Longs, ou
             continue
         out[place] = np.uint64(0x0008_0000_000F_0105) | np.uint64(k) << np.uint64(32)
         out[place + 1] = np.uint64(count)
-        # The least k, the number of levels, a byte of 0, and where level 0 begins.
+        # The smallest k, the number of levels, a byte of 0, and where level 0 begins.
         out[place + 2] = np.uint64(k) | np.uint64(1) << np.uint64(16) | np.uint64(k - count) << np.uint64(32)
         least = greatest = values[begin]
         for number in range(count):

@@ -1,4 +1,4 @@
-"""Rows of `messages` counted by minute: columns only, no object per message."""
+"""Counts rows of `messages` by minute, column by column, without an object per message."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.topic_minutes import MAX_TAGS, MINUTE_SECONDS, TOPIC_MINUTES
 
 SCHEMA = to_arrow_schema(TOPIC_MINUTES, timezone="UTC")
-"""Of `topic_minutes`."""
+"""Schema of `topic_minutes`."""
 COLUMNS = (
     "broker", "physical_offset", "size", "topic", "queue_id", "queue_offset", "tags", "kind", "born_timestamp",
     "store_timestamp", "sys_flag", "reconsume_times", "body_size", "properties", "format",
 )  # fmt: skip
-"""Columns of `messages` that are needed."""
+"""Columns of `messages` that are read."""
 REPEATING = ("broker", "topic", "tags", "kind", "properties.key_value.key", "format")
-"""Those that are best read as dictionaries."""
+"""Columns that are best read as dictionaries."""
 _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 _ROLL_TIMES = "TIMER_ROLL_TIMES"
 _DELIVERED = frozenset({DELAY, REAL_TOPIC, TIMER_OUT})  # of a copy in its own topic, and of one that still waits
@@ -43,15 +43,15 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
     """Count messages by broker, topic, queue, tag, kind and minute.
 
     Args:
-        messages: `COLUMNS` of `messages`, times in microseconds, the `REPEATING` ones best as dictionaries. Any order
-            is right; by topic, queue and queue offset, as data files are, is fast.
-        run_id: for the rows.
+        messages: `COLUMNS` of `messages`, times in microseconds, the `REPEATING` columns preferably as dictionaries.
+            Rows may be in any order; sorted by topic, queue and queue offset, as in data files, is fastest.
+        run_id: id of the run in the rows.
 
     Returns:
-        A table of `TOPIC_MINUTES`; each key has one row.
+        A table of `TOPIC_MINUTES` with one row per key.
 
     Raises:
-        ProfileError: for a table without these columns.
+        ProfileError: if a column is missing.
     """
     rows = Rows(messages, COLUMNS)
     brokers, broker_names = rows.codes("broker")
@@ -88,7 +88,7 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
 
 
 def _nulls(rows: Rows) -> Array:
-    """Return bits for the rows that lack a time, as the kernel has them."""
+    """Return bits for rows without a time, in the form for the kernel."""
     bits = rows.null_bits()
     stored, born = bits & NULL_STORE != 0, bits & NULL_BORN != 0
     found: Array = stored * np.uint8(kernel.NULL_STORE) | born * np.uint8(kernel.NULL_BORN)
@@ -96,7 +96,7 @@ def _nulls(rows: Rows) -> Array:
 
 
 def _marks(rows: Rows) -> Array:
-    """Return bits for what a row is in the life of its message, as the kernel has them."""
+    """Return bits for the role of a row in the life of its message, in the form for the kernel."""
     kinds, names = rows.codes("kind")
     parked, failed = (
         np.array([name in chosen for name in names.to_pylist()] + [False]) for chosen in (_PARKED, _FAILED)
@@ -126,7 +126,7 @@ def _codes(codes: Array) -> pa.Array:
 
 
 def _number_tags(topics: Array, tags: Array, names: pa.Array) -> Array:
-    """Number the tags of rows: no tag is one more than the last name, and a tag that is not named one more again."""
+    """Number the tags of rows: no tag has the number after the last name, and a tag without a name the next one."""
     none, other = len(names), len(names) + 1
     tags = np.where(tags < 0, none, tags).astype(np.int32)
     if none <= MAX_TAGS:
@@ -137,7 +137,7 @@ def _number_tags(topics: Array, tags: Array, names: pa.Array) -> Array:
     pair_topics, pair_tags = pairs // (other + 1), pairs % (other + 1)
     ranks = np.empty(none + 1, np.int64)
     ranks[np.argsort(np.array([*names.to_pylist(), ""], object))] = np.arange(none + 1)
-    counts[pair_tags == none] = np.iinfo(np.int64).max  # what has no tag is never among the others
+    counts[pair_tags == none] = np.iinfo(np.int64).max  # rows without a tag are never among the other tags
     order = np.lexsort((ranks[pair_tags], -counts, pair_topics))
     starts = np.flatnonzero(np.diff(pair_topics[order], prepend=pair_topics[order[0]] - 1))
     place_in_topic = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
@@ -149,7 +149,7 @@ def _number_tags(topics: Array, tags: Array, names: pa.Array) -> Array:
 
 
 def _join_same(groups: Array, first_rows: Array, keys: list[Array]) -> tuple[Array, Array]:
-    """Give groups of the same key the same number: a minute that comes again in a queue began another one."""
+    """Give groups with the same key the same number: a minute that occurred again in a queue began another group."""
     if not len(first_rows):
         return groups, first_rows
     keys[-1] = _timeless(keys[-1])

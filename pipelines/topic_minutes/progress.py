@@ -1,4 +1,4 @@
-"""Which messages `topic_minutes` has counted; for questions, too: needs neither a schema nor the compiler."""
+"""Progress of `topic_minutes`: the runs it has counted. Queries use this module without a schema or the compiler."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from commitlake.schemas.layouts.numbers import parse_int64
 
 APPLICATION_ID = "commitlake.topic_minutes"
 BACKFILLED = "backfill-"
-"""Begins the `run_id` of rows that a backfill added; the newest archive commit that it covers follows."""
+"""Prefix of the `run_id` of rows added by a backfill; the newest archive commit that it covers follows."""
 JOINED = "joined-"
-"""Begins the `run_id` of rows that are joined of those of several runs; the newest archive commit follows up to which
-the table had counted all messages."""
+"""Prefix of the `run_id` of rows joined from several runs. The sequence of the newest archive commit follows up to
+which the table had counted all messages."""
 
 
 def covered_sequence(lake: LakePaths) -> int:
-    """Return the newest archive commit that a backfill, or joined rows, cover; 0 where the table has none of these.
+    """Return the newest archive commit covered by a backfill or joined rows; 0 if the table has neither.
 
     Raises:
-        TableNotFoundError: where there is no table.
+        TableNotFoundError: if there is no table.
     """
     return _newest_covered(_run_ids(delta_table(lake.topic_minutes, lake.s3), "topic_minutes"))
 
@@ -41,7 +41,7 @@ def _newest_covered(run_ids: Iterable[str]) -> int:
 
 
 def _run_ids(table: DeltaTable, name: str) -> set[str]:
-    """Return the runs that a table has rows of; of most files the log tells the run."""
+    """Return the runs with rows in a table; for most files the run is in the table's log."""
     told = one_value_each(file_actions(table), "run_id")
     if told is not None:
         return set(told.to_pylist())
@@ -50,10 +50,10 @@ def _run_ids(table: DeltaTable, name: str) -> set[str]:
 
 
 def joined_run_id(lake: LakePaths) -> str | None:
-    """Return the `run_id` for rows that are joined; None where the table has not counted all messages up to some run.
+    """Return the `run_id` for joined rows; None if the table has not counted all messages up to any run.
 
     Raises:
-        TableNotFoundError: where one of the tables is not there.
+        TableNotFoundError: if one of the tables is missing.
     """
     last = last_finished(lake.topic_minutes)
     tables = {table: delta_table(getattr(lake, table), lake.s3) for table in ("archive_runs", "topic_minutes")}
@@ -66,9 +66,9 @@ def count_runs_without_rows(tables: Mapping[str, DeltaTable], table: str, after:
 
     Args:
         tables: `archive_runs` and the table, by name.
-        table: its name.
-        after: runs up to this sequence number are left out.
-        last: and those after this one.
+        table: name of the table.
+        after: only runs after this sequence number are counted.
+        last: only runs up to this sequence number are counted.
     """
     answer = run_sql(
         tables["archive_runs"],
@@ -86,9 +86,9 @@ def count_uncounted_runs(lake: LakePaths) -> int:
     """Count the finished archive runs that took messages and are not in `topic_minutes`.
 
     Raises:
-        TableNotFoundError: where one of the tables is not there.
+        TableNotFoundError: if one of the tables is missing.
     """
-    # In this order: a run that has a row in archive_runs has its minutes by then.
+    # The order matters: a run with a row in archive_runs has its minutes by then.
     tables = {table: delta_table(getattr(lake, table), lake.s3) for table in ("archive_runs", "topic_minutes")}
     last = last_finished(lake.archive_runs)
     return count_runs_without_rows(tables, "topic_minutes", covered_sequence(lake), last)

@@ -1,7 +1,7 @@
 """KLL sketches of groups of numbers, and quantiles of merged sketches.
 
-The bytes are those of Apache DataSketches. A sketch of up to `SKETCH_K` values is written by a compiled loop, byte for
-byte as the library writes it: the library's own calls would take longer than all else that is done for a small group.
+The format is that of Apache DataSketches. A compiled loop writes sketches of up to `SKETCH_K` values, byte for byte
+like the library: for a small group, the calls of the library would take longer than all other work.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _HEADER_WORDS = 5  # before the values: see `kernel.write_small_sketches`
 
 
 def sketch_groups(values: Array, starts: Array) -> pa.Array:
-    """Make a sketch of each group.
+    """Create a sketch of each group.
 
     Args:
         values: doubles of at least 0, group by group.
-        starts: int64, where the values of each group begin, and the end.
+        starts: int64, where the values of each group begin, and the end of the last.
 
     Returns:
-        Binary; null for a group without values.
+        Binary array; null for groups without values.
     """
     counts = np.diff(starts)
     words = np.where(counts == 1, 2, counts + _HEADER_WORDS)
@@ -43,7 +43,7 @@ def sketch_groups(values: Array, starts: Array) -> pa.Array:
 
 
 def _with_large(small: Array, offsets: Array, values: Array, starts: Array) -> tuple[Array, Array]:
-    """Insert the sketches of large groups, which the library makes, between those of the small ones."""
+    """Insert the sketches of large groups, created by the library, between those of the small ones."""
     pieces, added = [], np.zeros(len(offsets), np.int64)
     done = 0
     for group in np.flatnonzero(np.diff(starts) > SKETCH_K).tolist():
@@ -59,7 +59,7 @@ def _with_large(small: Array, offsets: Array, values: Array, starts: Array) -> t
 
 
 def merge_sketches(sketches: Iterable[bytes | None]) -> kll_doubles_sketch:
-    """Merge serialized sketches; null ones have no values."""
+    """Merge serialized sketches; null stands for a sketch without values."""
     merged = kll_doubles_sketch(SKETCH_K)
     for data in sketches:
         if data is not None:
@@ -68,6 +68,6 @@ def merge_sketches(sketches: Iterable[bytes | None]) -> kll_doubles_sketch:
 
 
 def quantiles(sketches: Iterable[bytes | None], ranks: Sequence[float]) -> list[float | None]:
-    """Return quantiles of all values that some sketches were made of, by the nearest rank; None without a value."""
+    """Return quantiles of the values of some sketches, by nearest rank; None if there are no values."""
     merged = merge_sketches(sketches)
     return [None] * len(ranks) if merged.is_empty() else list(merged.get_quantiles(ranks, True))

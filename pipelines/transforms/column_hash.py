@@ -1,6 +1,6 @@
-"""Hashes of columns of `messages` as expressions of Spark's; `pipelines.quality.checksums` computes the same.
+"""Hashes of columns of `messages` as Spark expressions; `pipelines.quality.checksums` computes the same hashes.
 
-What they hash is said in `schemas.tables.profile`.
+`schemas.tables.profile` defines the hashed columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages whose bodies must still be in the packs."""
+"""Messages whose bodies cannot have expired."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-_DATED = "store_date="  # as names of packs begin
-_UNDATED = f"{_DATED}__"  # what stands in a name for no date, and sorts after every date
+_DATED = "store_date="  # names of packs begin with this
+_UNDATED = f"{_DATED}__"  # stands for no date in a name, and sorts after every date
 
 
 def with_kept_bodies(messages: DataFrame, since: datetime.date) -> DataFrame:
@@ -39,10 +39,10 @@ def with_kept_bodies(messages: DataFrame, since: datetime.date) -> DataFrame:
 
     Args:
         messages: at least `body_ref` and `store_date`, as in `messages`.
-        since: bodies of earlier dates may be gone.
+        since: first date whose bodies cannot have expired.
 
     Returns:
-        The columns of `messages`; one row per message whose body must be there, or that has none.
+        The columns of `messages`; one row per message whose body must still exist, or that has no body.
     """
     pack = F.col("body_ref.pack")
     is_dated_since = pack >= F.lit(f"{_DATED}{since.isoformat()}")

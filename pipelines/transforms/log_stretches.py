@@ -1,4 +1,4 @@
-"""Stretches of the brokers' logs: which of them the archive runs have counted, and the rows that lie in them."""
+"""Ranges of the brokers' logs: those that the archive runs have counted, and the rows within them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HAS_PROFILE = "has_profile"
 
 
 def mark_counted_runs(runs: DataFrame, profiles: DataFrame) -> DataFrame:
-    """Tell of each archive run whether it has left a profile of what it took.
+    """Mark each archive run by whether it has a profile.
 
     >>> runs = spark.sql("select * from values ('r1', 1L), ('r2', 2L) as runs(run_id, sequence)")
     >>> profiles = spark.sql("select * from values ('r0'), ('r2'), ('r2') as profiles(run_id)")
@@ -29,8 +29,8 @@ def mark_counted_runs(runs: DataFrame, profiles: DataFrame) -> DataFrame:
         profiles: at least `run_id`, as in `profiles`.
 
     Returns:
-        `run_id`, `sequence` and `has_profile`; one row per run that one of the two has. `sequence` is null for a run
-        whose row in `archive_runs` has expired; `has_profile` is never null.
+        `run_id`, `sequence` and `has_profile`; one row per run in either table. `sequence` is null for a run whose row
+        in `archive_runs` has expired; `has_profile` is never null.
     """
     counted = profiles.select("run_id").distinct().withColumn(HAS_PROFILE, F.lit(True))
     return (
@@ -41,7 +41,7 @@ def mark_counted_runs(runs: DataFrame, profiles: DataFrame) -> DataFrame:
 
 
 def to_counted_stretches(marked_runs: DataFrame, profiles: DataFrame) -> DataFrame:
-    """List the stretches of the brokers' logs that runs with a profile took.
+    """List the ranges of the brokers' logs that runs with a profile took.
 
     Between two runs without a profile, all of each log is counted, so that there are few stretches however many runs
     there are. A run without a `sequence` is older than all others.
@@ -66,8 +66,8 @@ def to_counted_stretches(marked_runs: DataFrame, profiles: DataFrame) -> DataFra
         profiles: at least `run_id`, `broker`, `first_physical_offset` and `last_physical_offset`, as in `profiles`.
 
     Returns:
-        `broker`, `first` and `last`, physical offsets: the first message's, and one more than the last one's. One row
-        per broker and sequence of runs with a profile.
+        `broker`, `first` and `last`: the physical offset of the first message, and one more than that of the last. One
+        row per broker and sequence of runs with a profile.
     """
     order = Window.orderBy(F.coalesce("sequence", F.lit(0)))
     numbered = marked_runs.withColumn("stretch", F.count_if(~F.col(HAS_PROFILE)).over(order))
@@ -83,7 +83,7 @@ def to_counted_stretches(marked_runs: DataFrame, profiles: DataFrame) -> DataFra
 
 
 def within_stretches(messages: DataFrame, stretches: DataFrame) -> DataFrame:
-    """Keep the messages that lie in stretches of the brokers' logs.
+    """Keep the messages within the given ranges of the brokers' logs.
 
     >>> messages = spark.sql("select * from values ('a', 90L), ('a', 191L), ('b', 0L) as m(broker, physical_offset)")
     >>> stretches = spark.sql("select * from values ('a', 0L, 191L), ('a', 300L, 391L) as s(broker, first, last)")
@@ -97,10 +97,10 @@ def within_stretches(messages: DataFrame, stretches: DataFrame) -> DataFrame:
 
     Args:
         messages: at least `broker` and `physical_offset`.
-        stretches: `broker`, `first` and `last`, as from `to_counted_stretches`; few rows, which do not overlap.
+        stretches: `broker`, `first` and `last`, as from `to_counted_stretches`; few rows that do not overlap.
 
     Returns:
-        The columns of `messages`, `broker` first; one row per message that lies in one of the stretches.
+        The columns of `messages`, `broker` first; one row per message within one of the ranges.
     """
     offset = F.col("physical_offset")
     joined = messages.join(F.broadcast(stretches), on="broker", how="inner")

@@ -1,4 +1,4 @@
-"""The keys of messages as rows of `message_keys`, and where two tables of them differ."""
+"""Message keys as rows of `message_keys`, and the differences between two tables of keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def to_message_keys(messages: DataFrame) -> DataFrame:
         messages: at least `broker`, `physical_offset`, `topic`, `store_timestamp`, `keys` and `unique_key`.
 
     Returns:
-        A table of `MESSAGE_KEYS`: one row per message and key; a key that a message has twice is one row.
+        A table of `MESSAGE_KEYS`: one row per message and key, even if a message has the key twice.
     """
     of_business = messages.select(*_PLACE, F.explode(F.array_distinct("keys")).alias("key"), F.lit("key").alias("kind"))
     of_client = messages.where(F.col("unique_key").isNotNull()).select(
@@ -48,7 +48,7 @@ def to_message_keys(messages: DataFrame) -> DataFrame:
 
 
 def to_totals(keys: DataFrame) -> DataFrame:
-    """Count the rows of a table of keys, and sum up their hashes.
+    """Count the rows of a table of keys, and add their hashes.
 
     >>> keys = spark.sql('''
     ...     select 0L as key_hash, key, 'key' as kind, 'a' as broker, 0L as physical_offset, 'orders' as topic,
@@ -68,15 +68,15 @@ def to_totals(keys: DataFrame) -> DataFrame:
         keys: a table of `MESSAGE_KEYS`.
 
     Returns:
-        `rows` and `checksum`, a sum modulo 2^64: one row, the same for the same rows in any order. Without rows the
-        checksum is null.
+        `rows` and `checksum`, a sum modulo 2^64: one row, the same for the same rows in any order. The checksum is null
+        if there are no rows.
     """
     hashed = keys.select(F.xxhash64(*MESSAGE_KEYS.names).alias("hash"))
     return hashed.agg(F.count("*").alias("rows"), wrapped_sum("hash").alias("checksum"))
 
 
 def compare_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
-    """List the rows that only one of two tables of keys has, or has more often.
+    """List the rows that only one of two tables of keys has, or that one has more often.
 
     >>> keys = spark.sql('''
     ...     select 0L as key_hash, key, 'key' as kind, 'a' as broker, 0L as physical_offset, 'orders' as topic,
@@ -93,12 +93,12 @@ def compare_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
     <BLANKLINE>
 
     Args:
-        expected: a table of `MESSAGE_KEYS`; what should be there.
-        found: another.
+        expected: a table of `MESSAGE_KEYS` with the expected rows.
+        found: a table of `MESSAGE_KEYS` to compare with it.
 
     Returns:
-        The columns of `MESSAGE_KEYS`, and `difference`: "missing" where `found` has fewer of such rows, "unexpected"
-        where it has more. One row per row that differs.
+        The columns of `MESSAGE_KEYS`, and `difference`: "missing" if `found` has fewer of these rows, "unexpected" if
+        it has more. One row per row that differs.
     """
     counted = (
         expected.select(*MESSAGE_KEYS.names, F.lit(1).alias("count"))

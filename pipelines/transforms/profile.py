@@ -1,7 +1,7 @@
-"""What any table of messages holds, window by window, and where two of them differ first.
+"""Profiles of any table of messages, by window, and the differences between two profiles.
 
-The columns are `AUDIT` of `schemas.tables.profile`, and the numbers those of a run's own profile: rows of the source,
-of `messages`, of HBase and the rows that an archive's tasks saw give one and the same, if they are the same messages.
+The columns are `AUDIT` of `schemas.tables.profile`. Rows of the source, of `messages`, of HBase and those seen by the
+tasks of an archive run have the same profile if they are the same messages.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def to_profile(messages: DataFrame) -> DataFrame:
             The checksums of `OPTIONAL_CHECKSUMS` are null where a column of theirs is not there.
 
     Returns:
-        A table of `AUDIT`: one row per broker, topic, queue and window. Counts and sums are never null; an extreme is
-        null where all its values are.
+        A table of `AUDIT`: one row per broker, topic, queue and window. Counts and sums are never null; a minimum or
+        maximum is null if all its values are.
     """
     hashed = messages.where(F.col("size").isNotNull()).select(
         *(F.col(name) for name in ("broker", "topic", "queue_id")),
@@ -84,7 +84,7 @@ def to_profile(messages: DataFrame) -> DataFrame:
 
 
 def combine_profiles(profiles: DataFrame) -> DataFrame:
-    """Put the parts of windows together that several runs took.
+    """Combine the parts of windows that several runs took.
 
     >>> profiles = to_profile(spark.sql('''
     ...     select 'a' as broker, 'orders' as topic, 0 as queue_id, number as queue_offset,
@@ -106,7 +106,7 @@ def combine_profiles(profiles: DataFrame) -> DataFrame:
             window may have any number of rows.
 
     Returns:
-        A table of `AUDIT`: one row per broker, topic, queue and window. An optional checksum is null where one of the
+        A table of `AUDIT`: one row per broker, topic, queue and window. An optional checksum is null if one of the
         window's parts has none.
     """
     least = [name for name in FIGURES if name.startswith(("first_", "min_"))]
@@ -126,7 +126,7 @@ def combine_profiles(profiles: DataFrame) -> DataFrame:
 
 
 def compare_profiles(expected: DataFrame, found: DataFrame, *, columns: Sequence[str] = FIGURES) -> DataFrame:
-    """List the windows in which two profiles differ, in the order in which to look at them.
+    """List the windows in which two profiles differ, ordered by key.
 
     >>> expected, found = (
     ...     spark.sql(f'''
@@ -144,9 +144,9 @@ def compare_profiles(expected: DataFrame, found: DataFrame, *, columns: Sequence
     <BLANKLINE>
 
     Args:
-        expected: a table of `AUDIT`, a row per window; what should be there.
-        found: another, or one with some of the columns only.
-        columns: what to compare; what a side has no column of must not be named.
+        expected: a table of `AUDIT` with the expected figures, one row per window.
+        found: a profile to compare with it, possibly with only some of the columns.
+        columns: columns to compare; both profiles must have them.
 
     Returns:
         The key's columns; `difference`, which is "missing" where only `expected` has the window, "unexpected" where
@@ -201,7 +201,7 @@ def count_windows(profile: DataFrame) -> DataFrame:
 
 
 def _differs(name: str, expected: Column, found: Column) -> Column:
-    """Whether two figures differ; what one side does not know is no difference in an optional checksum."""
+    """Return whether two figures differ; in an optional checksum, an unknown value is no difference."""
     differs = ~expected.eqNullSafe(found)
     return differs & expected.isNotNull() & found.isNotNull() if name in OPTIONAL_CHECKSUMS else differs
 
@@ -211,7 +211,7 @@ def _marked(profile: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def _same_key() -> Column:
-    """Keys are equal where both are null, too; said so that Spark joins by sorting or hashing, not by trying all."""
+    """Return the join condition for equal keys, where null equals null; in this form Spark can sort or hash."""
     same = [F.col(f"expected.{name}").eqNullSafe(F.col(f"found.{name}")) for name in KEY_COLUMNS]
     return reduce(and_, same)
 
@@ -233,12 +233,12 @@ def _sum(name: str) -> Column:
 
 
 def _known_sum(name: str) -> Column:
-    """The sum modulo 2^64, or null where one of the values is null."""
+    """Return the sum modulo 2^64, or null if one of the values is null."""
     return F.when(F.count_if(F.col(name).isNull()) == 0, wrapped_sum(name))
 
 
 def wrapped_sum(name: str) -> Column:
-    """Return the sum modulo 2^64 of a column of longs, whose own `sum` fails on an overflow.
+    """Return the sum modulo 2^64 of a column of longs; Spark's own `sum` fails on an overflow.
 
     The halves are summed, and put together.
 
@@ -252,7 +252,7 @@ def wrapped_sum(name: str) -> Column:
     <BLANKLINE>
 
     Args:
-        name: of the column.
+        name: name of the column.
     """
     value = F.col(name)
     low = F.sum(value.bitwiseAND(F.lit(_LOW)))
