@@ -14,7 +14,7 @@ Replace = Callable[[str], str | None]
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)  # numbers may have any length
-_scan = _decoder.scan_once  # for the same reason
+_scan = _decoder.scan_once  # type: ignore[attr-defined]  # the type stubs lack it
 
 
 class JsonError(CommitLakeError):

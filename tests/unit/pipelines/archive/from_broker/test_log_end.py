@@ -48,9 +48,7 @@ def test_the_first_end_counts_once_the_queues_are_there() -> None:
     assert extent(told(7, 100)) == (7, 100)
     assert extent(told(7, 100, 30), told(7, 150, 60), told(7, 200, 100)) == (7, 100)
     assert extent(told(-1, 0)) == (0, 0)
-    with pytest.raises(
-        UnreachableError, match="queues to reach physical offset 100 within 1 s, found them 1 bytes"
-    ):
+    with pytest.raises(UnreachableError, match="queues to reach physical offset 100 within 1 s, found them 1 bytes"):
         extent(told(7, 100, 1))
 
 

@@ -176,9 +176,7 @@ def test_another_broker_of_the_same_name_is_refused(cluster: LiveCluster, lake: 
         create_topic(again.brokers["broker-a"])
         other = PulledLake(again, lake.folder)
         put(again.brokers["broker-a"], 5)
-        with pytest.raises(
-            StoreReplacedError, match=r"expected a log up to \d+ or more, found one that ends"
-        ):
+        with pytest.raises(StoreReplacedError, match=r"expected a log up to \d+ or more, found one that ends"):
             other.pull()
         put(again.brokers["broker-a"], 30, 100)
         with pytest.raises(StoreReplacedError, match=r"expected the last archived record, of "):
