@@ -1,1 +1,1 @@
-"""Command lines: each job reads its configuration, calls connectors and pipelines, and ends with a summary."""
+"""Command lines: each job reads its configuration, calls connectors and pipelines, and prints a summary."""

@@ -55,7 +55,7 @@ notebook.show("Steps", words.step_rows(story))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## How it stands, and what is not known
+# MAGIC ## Outcomes, and what is not known
 
 # COMMAND ----------
 

@@ -1,8 +1,9 @@
 """A connection to HBase's Thrift server that outlives restarts of either, and regions that move.
 
-Every call here may be made twice: rows are always written with the same cells, and reads go on behind the last row that
-arrived. So whatever may pass is tried again, with growing pauses, until `retrySeconds` are over; a broken connection,
-or one that timed out and could still bring an old answer, is replaced first. What will not pass is raised at once.
+Every call here may be made twice: rows are always written with the same cells, and reads continue after the last row
+that arrived. So whatever may pass is tried again, with growing pauses, until `retrySeconds` are over; a broken
+connection, or one that timed out and could still bring an old answer, is replaced first. What will not pass is raised
+at once.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ RANGES = StructType(
     [
         column("broker", StringType(), "the store's name"),
         column("start", LongType(), "physical offset of the first byte"),
-        column("end", LongType(), "physical offset behind the last record, or where the next one begins"),
+        column("end", LongType(), "physical offset after the last record, or where the next one begins"),
         column("last_record", LongType(), "physical offset of the last record; null where it is not known"),
     ]
 )

@@ -1,1 +1,1 @@
-"""`commitlake archive`: take what is new in broker stores into the lake."""
+"""`commitlake archive`: copy new messages from broker stores into the lake."""

@@ -1,4 +1,4 @@
-"""What `archive --backfill` does: it adds to a table what the messages of the lake give and the table lacks."""
+"""`archive --backfill`: add the rows that a table of the lake lacks, computed from the lake's messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from commitlake.schemas.errors import ExitCode
 
 
 def backfill(arguments: argparse.Namespace) -> ExitCode:
-    """Add what the table lacks, and tell how much that was."""
+    """Add the missing rows of a table, and print how many there were."""
     lake = lake_of(arguments)
     open_table(lake, "messages")
     check_writable(lake)

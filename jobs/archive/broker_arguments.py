@@ -1,4 +1,4 @@
-"""The options of `archive` with which messages are pulled from brokers, in place of reading their files."""
+"""The options of `archive` that pull messages from live brokers instead of reading their files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _REQUEST_SECONDS = 10.0
 _WHAT_IS_PULLED = (
     "Pulls every message that a queue leads to, of the system's topics too: delayed ones that wait, and those of "
-    "transactions. It does not get messages of deleted topics, or of queues that may not be read; the summary "
+    "transactions. It does not get messages of deleted topics, or of queues without read permission; the summary "
     "counts the latter."
 )
 _ONLY_PULLED = ("topic", "max-rate")
@@ -30,18 +30,20 @@ def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --from-broker, --topic and --max-rate."""
     group = parser.add_argument_group("from brokers, without their files", _WHAT_IS_PULLED)
     from_help = (
-        "in place of --store: pull from all brokers that these name servers know (several with semicolons between), or "
-        "from the one that --broker names; keys and TLS are the environment's, as for replay"
+        "instead of --store: pull from all brokers that these name servers know (several with semicolons between), or "
+        "only from the one that --broker names; keys and TLS come from the environment, as for replay"
     )
     group.add_argument("--from-broker", metavar="HOST:PORT", help=from_help)
-    topic_help = "only this topic; may be given several times (default: all, those of the system too)"
+    topic_help = "only this topic; may be given several times (default: all topics, including the system's)"
     group.add_argument("--topic", action="append", default=[], help=topic_help)
-    rate_help = "read at most so much in a second from all brokers together: messages as in 2000/s, bytes as in 20MiB/s"
+    rate_help = (
+        "read at most this much per second from all brokers together: messages as in 2000/s, bytes as in 20MiB/s"
+    )
     group.add_argument("--max-rate", type=_rate, metavar="RATE", help=rate_help)
 
 
 def check_broker_arguments(arguments: argparse.Namespace) -> None:
-    """Refuse what does not go together.
+    """Check that the broker options do not conflict with each other or with the other options.
 
     Raises:
         JobError: naming it.
@@ -50,7 +52,7 @@ def check_broker_arguments(arguments: argparse.Namespace) -> None:
     if arguments.from_broker is None:
         return
     if arguments.store is not None:
-        raise JobError("--store reads a broker's files, and --from-broker does without", "leave one of them out")
+        raise JobError("--store and --from-broker cannot be used together", "leave one of them out")
     for option in _OF_FILES:
         if getattr(arguments, option):
             name = option.replace("_", "-")
@@ -81,6 +83,6 @@ def _rate(text: str) -> Rate:
     found = _RATE.fullmatch(text.strip())
     number = parse_decimal(found["number"]) if found else None
     if found is None or not number:
-        raise argparse.ArgumentTypeError(f"{text[:100]!r} is no rate: expected one like 2000/s or 20MiB/s")
+        raise argparse.ArgumentTypeError(f"{text[:100]!r} is not a rate: expected one like 2000/s or 20MiB/s")
     unit = found["unit"]
     return Rate(messages=number) if unit is None else Rate(bytes=number * _BYTES[unit])

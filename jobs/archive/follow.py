@@ -1,11 +1,11 @@
-"""`archive --follow`: the archive as a stream. Each micro-batch is an ordinary run, over what the stream offers it.
+"""`archive --follow`: the archive as a stream, in which each micro-batch is an ordinary archive run.
 
 The lake's end offsets are the truth: a run begins where they are, and ends where the micro-batch does. So a micro-batch
 that was committed before a crash, and is offered again, finds nothing to do; and a checkpoint that is lost or older
 than the lake costs some empty runs, no rows. A new checkpoint begins at the lake's offsets.
 
-Another run over the same stores, a nightly one say, does no harm: what it has left is archived after it. What may go
-well later (an object store that is busy, a planning process that Spark has lost) is tried again after a while.
+Other runs over the same stores, such as a nightly one, may run meanwhile. Transient errors, such as a busy object store
+or a killed planning process of Spark, are retried after a while.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.schemas.errors import CommitLakeError
 
 _POLL_SECONDS = 1
-_MOST_FAILURES = 6  # one behind the other; the waits between them are some two minutes together
+_MAX_FAILURES = 6  # in a row; the waits between them add up to about two minutes
 _FIRST_WAIT_SECONDS = 4
 _LOG = logging.getLogger(__name__)
 _CALLBACK_LOG = "py4j.clientserver"
 
 
 class _StopAskedError(Exception):
-    """Ends the query before a micro-batch has done anything: it is offered again next time."""
+    """The exception that ends the query before a micro-batch has done anything; the next query gets the same batch."""
 
 
 class Follower:
-    """One stream of archive runs.
+    """A stream of archive runs.
 
     Args:
         spark: a session with Delta and the source `commitlog`.
         config: what to archive, and where to.
-        told: is given the result of each run that took something.
+        on_result: is given the result of each run that took something.
         between: is called about once a second.
     """
 
@@ -64,10 +64,10 @@ class Follower:
         self,
         spark: SparkSession,
         config: Config,
-        told: Callable[[Result], None],
+        on_result: Callable[[Result], None],
         between: Callable[[], None] = lambda: None,
     ) -> None:
-        self._spark, self._config, self._told, self._between = spark, config, told, between
+        self._spark, self._config, self._on_result, self._between = spark, config, on_result, between
         self._runner = SparkRunner(spark)
         self._stop = threading.Event()
         self._running = threading.Lock()
@@ -75,7 +75,7 @@ class Follower:
         self._batches = 0
 
     def follow(self, interval: datetime.timedelta | None, max_bytes: int, left: ArchiveWork | None = None) -> None:
-        """Archive until it is told to stop, or all that is there.
+        """Archive until a signal stops it, or, without an interval, until all present messages are archived.
 
         Args:
             interval: how often to look for more; None to end with what is there now.
@@ -86,7 +86,7 @@ class Follower:
             StreamingQueryException: for an error of the source; what `run_archive` raises is raised as it is.
         """
         failures = 0
-        with stop_softly(self._stop.set), self._told_once():
+        with stop_softly(self._stop.set), self._single_traceback():
             if left is not None:
                 self._catch_up(left)
             while not self._stop.is_set():
@@ -95,19 +95,19 @@ class Follower:
                     self._stream(interval, max_bytes)
                 except Exception as error:
                     failures = 1 if self._batches > done else failures + 1
-                    if failures == _MOST_FAILURES or not may_go_well_later(error):
+                    if failures == _MAX_FAILURES or not may_succeed_later(error):
                         raise
                     seconds = _FIRST_WAIT_SECONDS * 2 ** (failures - 1)
-                    _LOG.warning("%s. It is tried again in %d s", _first_line(error), seconds)
+                    _LOG.warning("%s. Next attempt in %d s", _first_line(error), seconds)
                     self._stop.wait(seconds)
                 else:
                     return
 
     def _catch_up(self, left: ArchiveWork) -> None:
-        """Do what runs before have left: where nothing is new, the stream has no micro-batch to do it."""
+        """Finish the work that earlier runs left, because a stream without new messages has no micro-batch to do it."""
         result = run_archive(self._runner, self._config, left)
         if result.recovered or result.hbase or result.keys:
-            self._told(result)
+            self._on_result(result)
 
     def _stream(self, interval: datetime.timedelta | None, max_bytes: int) -> None:
         self._failure = None
@@ -116,7 +116,7 @@ class Follower:
             while not query.awaitTermination(_POLL_SECONDS):
                 self._between()
                 if self._stop.is_set():
-                    with self._running:  # the micro-batch that is under way is finished
+                    with self._running:  # wait until the current micro-batch is finished
                         pass
                     query.stop()
         except StreamingQueryException:
@@ -128,7 +128,7 @@ class Follower:
     def _start(self, interval: datetime.timedelta | None, max_bytes: int) -> StreamingQuery:
         config = self._config
         reader = self._spark.readStream.format("commitlog").option("content", "ranges")
-        # What is gone is the archive's to tell: it writes gaps down, or fails, by its own options.
+        # Gaps are not an error here, because the archive run handles them by its own options.
         reader = reader.option("failOnDataLoss", "false").option("maxBytesPerTrigger", str(max_bytes))
         reader = reader.option("layout", str(config.layout))
         if config.broker is not None:
@@ -147,21 +147,21 @@ class Follower:
             try:
                 self._archive(to_snapshot(batch))
             except BaseException as error:
-                self._failure = error  # with its type: Spark would make text of it
+                self._failure = error  # keep the exception, because Spark passes on only its text
                 raise
             self._batches += 1
 
     def _archive(self, offered: Snapshot) -> None:
-        """Archive what of an offer the lake does not have; what rivals take meanwhile need not be taken."""
+        """Archive the offered messages that the lake lacks; those that other runs archive meanwhile are skipped."""
         config = self._config
         lake, layouts = LakePaths(config.lake), config.layout.formats
         work = find_work(config.store, config.broker, lake, until=offered, formats=layouts)
         if not work.is_nothing:
-            self._told(archive_beside_others(self._runner, config, work, wait=self._stop.wait))
+            self._on_result(archive_beside_others(self._runner, config, work, wait=self._stop.wait))
 
     @contextmanager
-    def _told_once(self) -> Iterator[None]:
-        """While it is open, py4j does not print, with a trace, what `follow` raises."""
+    def _single_traceback(self) -> Iterator[None]:
+        """Stop py4j from also printing a stack trace of the errors that `follow` raises."""
 
         def is_news(record: logging.LogRecord) -> bool:
             error = record.exc_info[1] if record.exc_info else None
@@ -175,18 +175,17 @@ class Follower:
             log.removeFilter(is_news)
 
 
-def may_go_well_later(error: Exception) -> bool:
-    """Whether an error that ended a stream may be gone the next time, with nothing changed.
+def may_succeed_later(error: Exception) -> bool:
+    """Return True if an error that ended a stream may disappear on a retry without any change.
 
-    What ended one of Spark's own processes, and no error of ours, is one of these: a planning process that was killed,
-    or did not answer in time.
+    This includes errors of Spark's own processes, such as a planning process that was killed or did not answer in time.
     """
     raised = raised_in_worker(error) or error
     return raised.is_transient if isinstance(raised, CommitLakeError) else isinstance(error, StreamingQueryException)
 
 
 def find_left(config: Config) -> ArchiveWork | None:
-    """What runs before may have left to do, apart from what is new; None where there was no run yet.
+    """Find unfinished work of earlier runs, without looking at new messages; None before the first run.
 
     Raises:
         CommitLogError: as for `find_work`.
@@ -205,7 +204,7 @@ def _first_line(error: Exception) -> str:
 
 
 def checkpoint_folder(config: Config) -> str:
-    """Where the stream over a path keeps how far it is: in the lake, one for each path."""
+    """Return the folder of the stream's checkpoint, which lies in the lake; each store path has its own."""
     path = config.store if "://" in config.store else str(Path(config.store).absolute())
     layout = "" if config.layout == ANY_FORMAT else f"\n{config.layout}"
     name = hashlib.blake2b(f"{path}\n{config.broker or ''}{layout}".encode(), digest_size=8).hexdigest()
@@ -213,7 +212,7 @@ def checkpoint_folder(config: Config) -> str:
 
 
 def _lake_offsets(config: Config) -> dict[str, int]:
-    """How far the lake is in the stores that are there, for a stream without a checkpoint."""
+    """Return the lake's end offset of each store that exists, for a stream without a checkpoint."""
     last = read_last_commit(LakePaths(config.lake).messages)
     if last is None:
         return {}

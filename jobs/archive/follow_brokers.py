@@ -1,7 +1,7 @@
-"""`archive --from-broker --follow`: a run as often as told, each over what the brokers' queues have then.
+"""`archive --from-broker --follow`: repeated archive runs, each over the messages that the brokers' queues have then.
 
-The offsets that the last commit holds are the truth: a run goes on from there, whoever made it. What may go well later,
-as a broker that does not answer, is tried again for a while.
+The offsets that the last commit holds are decisive: a run continues from there, whichever process made it. What may
+succeed later, as a broker that does not answer, is tried again for a while.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from commitlake.pipelines.archive.concurrent import archive_beside_others
 from commitlake.pipelines.archive.run import Config, Result, plan_work
 from commitlake.schemas.errors import CommitLakeError
 
-_MOST_FAILURES = 6  # one behind the other; the waits between them are some two minutes together
+_MAX_FAILURES = 6  # in a row; the waits between them add up to about two minutes
 _FIRST_WAIT_SECONDS = 4
 _LOG = logging.getLogger(__name__)
 
 
 class BrokerFollower:
-    """Runs one after another.
+    """A series of archive runs, one after another.
 
     Args:
         runner: what runs the tasks.
         config: what to archive, and where to.
-        told: is given the result of each run that took something.
+        on_result: is given the result of each run that took something.
         snapshot_every: how often to keep how far consumers have come.
     """
 
     def __init__(
-        self, runner: Runner, config: Config, told: Callable[[Result], None], snapshot_every: datetime.timedelta
+        self, runner: Runner, config: Config, on_result: Callable[[Result], None], snapshot_every: datetime.timedelta
     ) -> None:
-        self._runner, self._config, self._told = runner, config, told
+        self._runner, self._config, self._on_result = runner, config, on_result
         self._snapshot_seconds = snapshot_every.total_seconds()
         self._next_snapshot = time.monotonic()
         self._stop = threading.Event()
 
     def follow(self, interval: datetime.timedelta) -> None:
-        """Archive until it is told to stop.
+        """Archive until a signal stops it.
 
         Args:
             interval: how often to look for more.
@@ -61,10 +61,10 @@ class BrokerFollower:
                     failures = 0
                 except CommitLakeError as error:
                     failures += 1
-                    if failures == _MOST_FAILURES or not (error.is_transient or isinstance(error, UnreachableError)):
+                    if failures == _MAX_FAILURES or not (error.is_transient or isinstance(error, UnreachableError)):
                         raise
                     seconds = _FIRST_WAIT_SECONDS * 2 ** (failures - 1)
-                    _LOG.warning("%s. It is tried again in %d s", error, seconds)
+                    _LOG.warning("%s. Next attempt in %d s", error, seconds)
                 self._stop.wait(seconds)
 
     def _archive(self) -> None:
@@ -73,7 +73,7 @@ class BrokerFollower:
         work = plan_work(self._config)
         if not work.is_nothing:
             result = archive_beside_others(self._runner, self._config, work, wait=self._stop.wait)
-            self._told(result)
+            self._on_result(result)
         if is_due and (work.last.sequence or work.has_new):
             append_snapshots(self._config, snapshots, work.snapshot.ranges)
             self._next_snapshot = time.monotonic() + self._snapshot_seconds

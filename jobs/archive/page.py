@@ -1,4 +1,4 @@
-"""The page of an archive run: what it took, what was wrong, and the runs before."""
+"""The page of an archive run: messages archived, problems, and earlier runs."""
 
 from __future__ import annotations
 
@@ -47,38 +47,38 @@ _GRAINS = {Grain.WINDOW: "windows of ten minutes of a queue", Grain.TOPIC: "topi
 _ROWS = {suite.name: _GRAINS[suite.grain] for suite in SUITES}
 _LAST_YEAR = 9900
 _FAULTS = {
-    "magic": "Bytes that begin no record",
+    "magic": "Bytes that are not the start of a record",
     "total_size": "Records of an impossible size",
-    "physical_offset": "Records that say they are elsewhere",
+    "physical_offset": "Records whose stored offset differs from their position",
     "part_lengths": "Records whose parts do not add up to their size",
-    "body_crc": "Bodies that do not fit their checksum",
+    "body_crc": "Bodies whose checksum is wrong",
     "blank_size": "Fillers that do not reach their segment's end",
     "hole": "Zeros with records after them",
     "cut": "Files that end within a record",
-    "topic_encoding": "Topics that are no text",
-    "properties_encoding": "Properties that are no text",
-    "timestamp": "Times that no column can hold",
+    "topic_encoding": "Topics that are not valid text",
+    "properties_encoding": "Properties that are not valid text",
+    "timestamp": "Timestamps outside the range of the column",
     "body_compression": "Bodies that cannot be decompressed",
 }
 
 
 def page_writer(file: PageFile) -> RunPage:
-    """Return what shows each run of a job in a file."""
+    """Return a function that writes the page of each run of a job into a file."""
     return RunPage(file.path, lambda run: file.write(run_page(run)))
 
 
 def run_page(run: ShownRun) -> Page:
-    """Return the page of a run that was committed, or stopped by its judgement."""
+    """Return the page of a run that was committed, or that was stopped by its expectations."""
     kind = _KINDS[run.verdict.kind]
     word = _STOPPED if run.sequence is None else _WORDS[kind]
     refused, problem = _read_refused(run)
     groups = [*_refusals(refused, run), *(_unmet(run.report) if run.report else ())]
     if problem:
-        groups.append(FindingGroup(Kind.WARNING, "What could not be read cannot be listed", why=problem))
+        groups.append(FindingGroup(Kind.WARNING, "The refused parts of the log cannot be listed", why=problem))
     sections = [
         Section("run", "This run", _figures(run)),
-        findings_section(groups, "Nothing: all that was read is sound, and all expectations are met."
-                         if run.report else "Nothing: all that was read is sound. No expectations were judged."),
+        findings_section(groups, "No problems: all records are intact, and all expectations are met."
+                         if run.report else "No problems: all records are intact. No expectations were checked."),
         *_pictures(run.figures),
         *_topics(run.figures),
         *_met(run.report),
@@ -161,7 +161,7 @@ def _ranges(ranges: Mapping[str, CommittedRange]) -> Iterator[Html]:
 
 
 def _read_refused(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
-    """Return what a committed run could not read, and why that cannot be told."""
+    """Return the parts of the log that a committed run could not read, or the reason why they cannot be listed."""
     if run.counts is None or not (run.counts.quarantined or run.counts.gaps):
         return (), ""
     try:
@@ -174,14 +174,12 @@ def _refusals(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterator[Findin
     kind = Kind.CRITICAL if run.verdict.is_damage else Kind.WARNING
     for group in refused:
         if group.table == "gaps":
-            title = "Parts of the log that are gone"
-            why = (
-                f"{bytes_text(group.bytes)} of the log were not there: a broker deleted them before they were archived"
-            )
-            action = "archive more often, and let 'commitlake guard' warn: what is gone cannot be archived"
+            title = "Missing parts of the log"
+            why = f"{bytes_text(group.bytes)} of the log were missing: a broker deleted them before they were archived"
+            action = "archive more often, and run 'commitlake guard' to be warned: a deleted segment cannot be archived"
         else:
             title = _FAULTS.get(group.reason, f"Unreadable: {group.reason}")
-            why = f"{bytes_text(group.bytes)} of the log could not be read as they should; every other record was"
+            why = f"{bytes_text(group.bytes)} of the log are damaged; all other records were archived"
             action = (
                 "look for this part of the log in a replica or a backup; its first bytes are in the table quarantine"
             )
@@ -218,7 +216,7 @@ def _unmet(report: QualityReport) -> Iterator[FindingGroup]:
             wanted.action,
             [_judged_example(row) for row in found.examples],
             word="Stops the run" if found.is_critical else "Warning",
-            counted=f"not so in {found.unexpected:,} of {found.judged:,} {_ROWS.get(found.suite, 'rows')}{observed}",
+            counted=f"not met in {found.unexpected:,} of {found.judged:,} {_ROWS.get(found.suite, 'rows')}{observed}",
             code=f"{found.suite}.{wanted.name}",
         )
 
@@ -231,7 +229,7 @@ def _judged_example(row: Mapping[str, object]) -> Example:
 
 
 def _place(key: str, value: object) -> str:
-    """Return a part of a window's key; its time comes as text."""
+    """Return one part of a window's key as text, with its time in ISO form."""
     if key != "window_start":
         return str(value)
     try:
@@ -255,13 +253,13 @@ def _pictures(figures: PageFigures) -> Iterator[Section]:
         windows,
         [Series("messages", values)],
         lambda value: f"{value:,.0f}",
-        note="By the broker's clock; what could not be read is not in it",
+        note="By the broker's clock; damaged records are not counted",
     )
-    yield Section("time", "When they were stored", chart)
+    yield Section("time", "When messages were stored", chart)
 
 
 def _windows(counts: Counts, span: Span, most: int) -> tuple[TimeWindows, list[float | None]]:
-    """Return at most so many windows over a span, and the messages in each."""
+    """Split a span into at most `most` windows, and count the messages in each."""
     windows = _time_windows(span, most)
     values = [0.0] * windows.count
     for begin, count in counts.items():
@@ -274,7 +272,7 @@ def _time_windows(span: Span, most: int) -> TimeWindows:
         windows = TimeWindows.covering(span.begin, span.end, most, _WINDOW)
         if windows.count <= most:
             return windows
-    # Store times were changed, and messages seem to be thousands of years apart.
+    # With wrong clocks, messages may seem to be thousands of years apart.
     length = max(_WINDOW, (span.end - span.begin) // most)
     return TimeWindows(span.begin, length, max(1, (span.end - span.begin) // length))
 
@@ -299,7 +297,7 @@ def _topics(figures: PageFigures) -> Iterator[Section]:
             f"{size_text(others['bytes'])}, {others['missing_offsets']:,} missing."
         )
     rows = [_topic_row(row, figures) for row in shown]
-    caption = "The largest first; missing are queue offsets that are left out within ten minutes"
+    caption = "The largest topics first; missing: queue offsets without a message, within windows of ten minutes"
     yield Section("topics", "Topics", table(caption, columns, rows, rest=rest))
 
 
@@ -325,7 +323,7 @@ def _met(report: QualityReport | None) -> Iterator[Section]:
         rows = [
             [Cell(found.expectation.name.replace("_", " ")), Cell(found.suite), Cell(_severity(found))] for found in met
         ]
-        columns = (Column("expectation"), Column("suite"), Column("if it were not met"))
+        columns = (Column("expectation"), Column("suite"), Column("stops the run if not met"))
         listed = folded(f"{len(met)} expectations are met", table("Expectations that are met", columns, rows))
         yield Section("met", "As expected", listed)
 

@@ -1,4 +1,4 @@
-"""What `archive` does with its arguments; apart from the parser, as loading all of this takes longer than parsing."""
+"""The archive run of the command line; a module of its own because its imports take longer than parsing arguments."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ON_REFUSAL = {
 
 
 def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> ExitCode:
-    """Find out what there is to do, start Spark only where there is something, and tell the result.
+    """Find the new messages, start Spark only if there are any, and print the result.
 
     Args:
         arguments: the job's.
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
 def _archive(
     arguments: argparse.Namespace, lake: LakePaths, judge: JudgeProcess | None, file: PageFile | None
 ) -> ExitCode:
-    evidence_key(arguments)  # one that cannot be used is told before anything is done
+    evidence_key(arguments)  # an unusable key fails before any work is done
     name = _name_of(arguments, lake)
     config = Config(
         store=arguments.store or "",
@@ -96,8 +96,8 @@ def _archive(
         judge=None if judge is None else judge.begin,
         masks=parse_archive_masks(arguments.mask, os.environ),
     )
-    if name.told and not arguments.quiet:
-        print_line(name.told)
+    if name.note and not arguments.quiet:
+        print_line(name.note)
     if arguments.follow and config.source is not None:
         return _follow_brokers(arguments, config)
     if arguments.follow or arguments.available_now:
@@ -121,7 +121,7 @@ def _archive(
 
 
 def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
-    """The store's name, which must stay what it was; brokers tell theirs themselves."""
+    """Return the store's name, which must not change between runs; brokers give their own names."""
     if arguments.from_broker is not None:
         return BrokerName(None)
     last = read_last_commit(lake.messages)
@@ -130,17 +130,17 @@ def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
         return broker_name(
             arguments.store, arguments.broker, arguments.broker_conf, known, layout_of(arguments).formats
         )
-    except EmptyStoreError:  # nothing to archive yet, which is told later, or waited for
+    except EmptyStoreError:  # reported later, or waited for with --follow
         return BrokerName(arguments.broker)
 
 
 def page_in(lake: LakePaths) -> RunPage | None:
-    """Where a run is shown if nothing else is asked for: in the lake, if that is a folder."""
+    """Return where a run's page goes by default: into the lake, if the lake is a folder."""
     return None if lake.s3 else page_writer(PageFile(Path(lake.root) / PAGE))
 
 
 def _page(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None) -> RunPage | None:
-    """Where a run is shown: a file that is given, else, if it is judged, one in the lake, if that is a folder."""
+    """Return where a run's page goes: the given file, otherwise the lake's folder if expectations are checked."""
     if file is not None:
         return page_writer(file)
     return None if arguments.no_quality else page_in(lake)
@@ -155,7 +155,7 @@ def _hbase_options(arguments: argparse.Namespace) -> Options | None:
         given[name] = value
     if arguments.hbase is None:
         if given:
-            raise JobError("--hbase-option goes with --hbase HOST[:PORT]")
+            raise JobError("--hbase-option needs --hbase HOST[:PORT]")
         return None
     from commitlake.connectors.hbase.options import Options
 
@@ -163,7 +163,7 @@ def _hbase_options(arguments: argparse.Namespace) -> Options | None:
 
 
 def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
-    """Archive as messages arrive; the worst that any run came to."""
+    """Archive messages as they arrive, and return the worst exit code of all runs."""
     from commitlake.jobs.archive.follow import Follower, find_left
 
     lake = LakePaths(config.lake)
@@ -184,7 +184,7 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
 
 
 def _follow_brokers(arguments: argparse.Namespace, config: Config) -> ExitCode:
-    """Archive as messages arrive at brokers; the worst that any run came to."""
+    """Archive messages as they arrive at brokers, and return the worst exit code of all runs."""
     from commitlake.jobs.archive.follow_brokers import BrokerFollower
 
     lake = LakePaths(config.lake)
@@ -214,7 +214,7 @@ def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
 
 
 def _sign(arguments: argparse.Namespace, result: Result) -> None:
-    """Sign what the runs did of which no evidence says anything yet; a run that was killed is among them."""
+    """Sign evidence of all runs that have none yet, including earlier runs that were killed."""
     key = evidence_key(arguments)
     if key is None:
         return
@@ -232,5 +232,5 @@ def _sign(arguments: argparse.Namespace, result: Result) -> None:
 
 
 def archive_progress(runner: Runner, log_bytes: int, *, quiet: bool) -> AbstractContextManager[Callable[[int], None]]:
-    """Show how far a run's tasks are."""
+    """Show the progress of a run's tasks."""
     return runner_progress(runner, f"archiving {size_text(log_bytes)}", log_bytes, quiet=quiet)

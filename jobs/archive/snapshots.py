@@ -1,4 +1,4 @@
-"""Snapshots of consumers' offsets that `archive` takes of its stores, see `pipelines.snapshot`."""
+"""Snapshots of consumer offsets that `archive` takes of its stores; see `pipelines.snapshot`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def read_snapshots(config: Config) -> list[Progress]:
-    """Read the offsets of a run's stores, before the run looks for the end of their logs.
+    """Read the consumer offsets of a run's stores, before the run determines the end of their logs.
 
     So the lake has, once the run is done, every message that these offsets count.
     """
@@ -38,7 +38,7 @@ def read_snapshots(config: Config) -> list[Progress]:
 
 
 def _ask_brokers(source: BrokerSource) -> list[Progress]:
-    """Ask brokers for the offsets; a broker that may not be asked, or does not answer, has none this time."""
+    """Ask brokers for consumer offsets; a broker that refuses or does not answer is skipped with a warning."""
     from commitlake.connectors.rocketmq.errors import RocketMQError
     from commitlake.pipelines.snapshot.live import ask_progress
 
@@ -48,12 +48,12 @@ def _ask_brokers(source: BrokerSource) -> list[Progress]:
             try:
                 found.append(ask_progress(admin, name))
             except RocketMQError as error:
-                _LOG.warning("%s: %s; how far its consumers have come is not kept this time", name, error)
+                _LOG.warning("%s: %s; the offsets of its consumers are not saved this time", name, error)
     return found
 
 
 def _list_stores(config: Config) -> list[Store]:
-    """Return a run's stores; none where a broker has not stored a message yet."""
+    """Return a run's stores; an empty list if a broker has not stored a message yet."""
     try:
         return find_stores(config.store, config.broker, config.layout.formats)
     except EmptyStoreError:
@@ -66,7 +66,7 @@ def _read_progress(stores: Sequence[Store]) -> list[Progress]:
 
 
 def append_snapshots(config: Config, snapshots: Sequence[Progress], ranges: Mapping[str, StoreRange]) -> list[Appended]:
-    """Add what snapshots have new to the lake.
+    """Append the rows of snapshots that changed to the lake.
 
     Args:
         config: the run's.
@@ -77,17 +77,17 @@ def append_snapshots(config: Config, snapshots: Sequence[Progress], ranges: Mapp
     added = []
     for progress in snapshots:
         for sentence in progress.unreadable:
-            _LOG.warning("%s; how far these consumers have come is not kept this time", sentence)
+            _LOG.warning("%s; the offsets of these consumers are not saved this time", sentence)
         log_range = ranges.get(progress.broker)
         ended = replace(progress, log_end=None if log_range is None else log_range.end)
         try:
             added.append(append_progress(lake, ended))
-        except ConcurrentSnapshotError as error:  # theirs are as good
+        except ConcurrentSnapshotError as error:  # another process has added the same offsets
             _LOG.warning("%s", error)
-        except (QueryError, LogDamagedError) as error:  # the messages are archived all the same
+        except (QueryError, LogDamagedError) as error:  # the messages are still archived
             _LOG.warning(
-                "consumer_offsets or subscriptions of %s cannot be read: %s; how far consumers have come is not kept "
-                "until 'commitlake maintain --repair' has mended them",
+                "consumer_offsets or subscriptions of %s cannot be read: %s; consumer offsets are not saved "
+                "until 'commitlake maintain --repair' has repaired them",
                 lake.root,
                 error,
             )
@@ -95,7 +95,7 @@ def append_snapshots(config: Config, snapshots: Sequence[Progress], ranges: Mapp
 
 
 class RepeatedSnapshots:
-    """Takes a snapshot every so often, while an archive follows its stores.
+    """Snapshots that are taken at an interval, while an archive follows its stores.
 
     The end of a log is found after its consumers' offsets were read, so the stores are listed then. The next snapshot
     reads the offsets of the stores of that list: a new store has its first snapshot an interval later.
@@ -112,7 +112,7 @@ class RepeatedSnapshots:
         self._stores: list[Store] | None = None
 
     def take_if_due(self) -> None:
-        """Take a snapshot where it is time, and there is a lake to put it into."""
+        """Take a snapshot if the interval has passed and the lake exists."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._seconds

@@ -1,4 +1,4 @@
-"""The sentences that end an archive run."""
+"""The summary of an archive run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MANY_STORES = 12
 
 
 def store_lines(ranges: Mapping[str, StoreRange]) -> list[str]:
-    """A line for each store that gave something or has a torn end; of many stores, the first ones."""
+    """Return one line for each store with new messages or a torn end; of many stores, only the first ones."""
     told = {name: part for name, part in ranges.items() if part.size or part.tail is TailKind.TORN}
     lines = [_store_line(name, part) for name, part in list(told.items())[:_MANY_STORES]]
     if len(told) > _MANY_STORES:
@@ -23,19 +23,21 @@ def store_lines(ranges: Mapping[str, StoreRange]) -> list[str]:
 def _store_line(name: str, part: StoreRange) -> str:
     line = f"  {name}: {part.start} to {part.end} ({size_text(part.size)})"
     if part.tail is TailKind.TORN:
-        line += f"; {part.tail_bytes} bytes behind it are a torn end, left for the next run"
+        line += f"; the last {part.tail_bytes} bytes are an incomplete record, left for the next run"
     return line
 
 
 def summary(result: Result) -> list[str]:
-    """What a run tells at its end."""
-    lines = [f"run {sequence}, which another process had not finished, is finished" for sequence in result.recovered]
+    """Return the lines of a run's summary."""
+    lines = [
+        f"run {sequence}, which another process had left unfinished, is now finished" for sequence in result.recovered
+    ]
     stores = store_lines(result.ranges)
     after = _after(result)
     if not result.sequence:
         if not result.bytes_of_others:
             stores_text = "1 store" if len(result.ranges) == 1 else f"{len(result.ranges)} stores"
-            lines.append(f"nothing new in {stores_text}")
+            lines.append(f"No new messages in {stores_text}")
         return [*lines, *stores, *_keys(result), *after]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
     done = f"{result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
@@ -44,23 +46,23 @@ def summary(result: Result) -> list[str]:
     lines += [f"  {note}" for note in result.notes]
     lines += _keys(result)
     if result.hbase:
-        lines.append(f"  {result.hbase:,} messages into HBase ({result.hbase_seconds:.1f} s)")
+        lines.append(f"  {result.hbase:,} messages written to HBase ({result.hbase_seconds:.1f} s)")
     lines += [f"  {warning}" for warning in result.warnings]
     return [*lines, *after, f"  verdict: {result.verdict.text}"]
 
 
 def _keys(result: Result) -> list[str]:
-    lines = [f"  {result.keys:,} keys of messages ({result.keys_seconds:.1f} s)"] if result.keys else []
+    lines = [f"  {result.keys:,} message keys ({result.keys_seconds:.1f} s)"] if result.keys else []
     return lines + ([f"  {result.edges:,} rows of edges ({result.edges_seconds:.1f} s)"] if result.edges else [])
 
 
 def _after(result: Result) -> list[str]:
-    """What other runs have done, and what they have kept from being done."""
+    """Return the lines about other runs: what they archived, and what they kept this run from doing."""
     lines = []
     if result.bytes_of_others:
-        lines.append(f"{size_text(result.bytes_of_others)} that were new were archived by another run meanwhile")
+        lines.append(f"{size_text(result.bytes_of_others)} of new log were archived by another run meanwhile")
     lines += [
-        f"{name} does not have all of it yet, because other runs were first: the next run adds the rest"
+        f"{name} is not up to date yet, because other runs were writing to it: the next run adds the rest"
         for name in result.behind
     ]
     return lines

@@ -1,1 +1,1 @@
-"""`commitlake audit`: compare what was archived with stores, packs and HBase."""
+"""`commitlake audit`: compare the lake's messages with stores, packs and HBase."""

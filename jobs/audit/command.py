@@ -1,14 +1,14 @@
-"""Compare what was archived with what is there: store, tables, packs and HBase, window by window.
+"""Compare what was archived with stores, tables, packs and HBase, window by window.
 
     commitlake audit --lake /data/lake --store /data/rocketmq/store
 
-For each topic, queue and window of ten minutes: messages, bytes, first and last offsets, and a checksum in which every
-message is. `messages` is compared with what the archive's runs counted when they read the log, with the bodies in the
-packs (each is read, and compared with its CRC), with the store as far as it still has what was archived, and with
-HBase. One message less anywhere is a difference. The tables' data files, and the tables that follow `messages`, are
-looked at as `pipelines.audit.tables` says. What has expired is none: what maintain drops it writes down, and
---bodies-kept and --hbase-kept say what a lifecycle rule or HBase drops by itself. All sides are of one version of
-`messages`, so that an archive may go on beside it. With --local, tasks on this machine compute the same as Spark.
+For each topic, queue and window of ten minutes, it compares messages, bytes, first and last offsets, and a checksum
+over all messages. `messages` is compared with what the archive's runs counted when they read the log, with the bodies
+in the packs (each is read, and compared with its CRC), with the store as far as it still has what was archived, and
+with HBase. A single missing message is a difference. The tables' data files, and the tables that follow `messages`, are
+checked by `pipelines.audit.tables`. Expired messages are not differences: maintain records what it deletes, and
+--bodies-kept and --hbase-kept give the ages at which a lifecycle rule or HBase deletes. All sides are read at one
+version of `messages`, so that an archive may run meanwhile. With --local, tasks on this machine give the same result.
 
 Exit codes: 0 where all are the same; 1 where a run has committed and is not finished; 2 for a wrong store or lake, or
 where there is nothing to compare; 3 where something differs.
@@ -67,39 +67,43 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 DESCRIPTION = (
-    "Tell whether everything that was archived is there, and the same everywhere: what the runs counted, the table "
-    "messages, the bodies in the packs, the store as far as it still has it, and HBase."
+    "Check that every archived message is still there, and is the same everywhere: in the counts of the archive runs, "
+    "the table messages, the packs of bodies, the store (as far as the broker still has it), and HBase."
 )
 EXAMPLES = (
-    ("audit --lake /data/lake", "the lake by itself, bodies included"),
-    ("audit --lake /data/lake --store '/mnt/brokers/{broker}/store'", "and with the brokers' logs"),
-    ("audit --lake /data/lake --from -1d --no-bodies --format json", "the last day, without reading the packs"),
-    ("audit --lake /data/lake --local", "on this machine's cores, without Spark"),
-    ("audit --lake /data/lake --deep", "and every page of every data file, with its checksum"),
-    ("audit --lake /data/lake --local --html audit.html", "and a page for others"),
-    ("audit --lake /data/lake --hbase hbase-thrift:9090", "and with HBase"),
+    ("audit --lake /data/lake", "check the lake alone, bodies included"),
+    ("audit --lake /data/lake --store '/mnt/brokers/{broker}/store'", "also compare with the brokers' logs"),
+    ("audit --lake /data/lake --from -1d --no-bodies --format json", "check the last day, without reading the packs"),
+    ("audit --lake /data/lake --local", "use this machine's cores, without Spark"),
+    ("audit --lake /data/lake --deep", "also check the checksum of every page of every data file"),
+    ("audit --lake /data/lake --local --html audit.html", "also write an HTML page"),
+    ("audit --lake /data/lake --hbase hbase-thrift:9090", "also compare with HBase"),
 )
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("audit", DESCRIPTION, EXAMPLES)
     add_place_arguments(parser)
-    store_help = "stores to compare with, as for archive; they may have lost what was archived long ago"
+    store_help = "stores to compare with, as for archive; a store may have deleted old messages meanwhile"
     parser.add_argument("--store", metavar="PATH", help=store_help)
-    parser.add_argument("--broker", help="the store's name, where the path does not tell it")
+    parser.add_argument("--broker", help="the store's name in the lake, if the path does not give it")
     add_layout_argument(parser)
-    time_help = "{} stored from then on, in whole windows: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h"
+    time_help = (
+        "{} stored from this time on, in windows of ten minutes: 2026-11-20T14:00, 2026-11-20, ms since 1970, -2h"
+    )
     parser.add_argument("--from", dest="first", type=parse_time, metavar="TIME", help=time_help.format("messages"))
     parser.add_argument("--to", dest="last", type=parse_time, metavar="TIME", help=time_help.format("no messages"))
     parser.add_argument("--no-bodies", action="store_true", help="do not read the packs")
     kept_help = "older {} may have expired by {}: {}"
-    bodies_help = kept_help.format("bodies", "a lifecycle rule (what maintain drops is known)", "30d")
+    bodies_help = kept_help.format("bodies", "a lifecycle rule (deletions by maintain are known)", "30d")
     parser.add_argument("--bodies-kept", type=parse_duration, metavar="TIME", help=bodies_help)
-    deep_help = "read every page of every data file, and compare it with its checksum"
+    deep_help = "read every page of every data file, and check its checksum"
     parser.add_argument("--deep", action="store_true", help=deep_help)
-    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="compare with HBase, by its Thrift server")
-    parser.add_argument("--hbase-table", metavar="NAME", help="its table there (default: commitlake_messages)")
+    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="compare with HBase, through its Thrift server")
+    parser.add_argument(
+        "--hbase-table", metavar="NAME", help="the name of its table there (default: commitlake_messages)"
+    )
     hbase_help = kept_help.format("messages", "HBase's ttlSeconds", "90d")
     parser.add_argument("--hbase-kept", type=parse_duration, metavar="TIME", help=hbase_help)
     add_local_arguments(parser)
@@ -110,7 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Compare, tell, and say whether all is the same."""
+    """Run the audit, print the result, and return an exit code."""
     check_has_effect(arguments, ["broker", "layout"], "store")
     check_has_effect(arguments, ["hbase-table", "hbase-kept"], "hbase")
     check_local_arguments(arguments)
@@ -130,12 +134,12 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
     span = Span(arguments.first, arguments.last).whole_windows()
     stores = _stores_of(arguments, moment)
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
-    # Spark is not started for a lake whose files are gone; only where all of them are read.
+    # Spark is not started for a lake with missing files, except where all files are read anyway.
     reads_much = arguments.local or arguments.deep
     runner = make_runner(arguments, "audit", lake.s3) if reads_much else HERE
     findings = damaged_files(lake, deep=arguments.deep, runner=runner)
     if prevents_comparison(findings):
-        notes = ["nothing else was compared: the tables cannot be read"]
+        notes = ["nothing else was compared, because the tables cannot be read"]
         if file is not None:
             file.write(audit_page(lake, span, moment, [], findings, notes))
         _print(arguments, [], findings, notes)
@@ -177,7 +181,7 @@ def _signed(
     facts: dict[str, Any],
     code: ExitCode,
 ) -> ExitCode:
-    """Sign what an audit has found, and return the exit code."""
+    """Sign the findings of an audit, and return the exit code."""
     if key is not None:
         line = write_evidence(lake, key, "audit", [facts | {"exit_code": int(code), "store": arguments.store}])
         if line is not None and not arguments.quiet:
@@ -192,7 +196,7 @@ def _is_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
 def _print(
     arguments: argparse.Namespace, verdicts: Sequence[Verdict], findings: Sequence[TableFinding], notes: Sequence[str]
 ) -> None:
-    """Print what was compared; for a program, a table's damage is a row of its own."""
+    """Print the comparisons; in formats for programs, each damaged table is a row."""
     if arguments.output != "table":
         write_objects(arguments.output, as_rows([*verdicts, *findings]))
         return
@@ -201,7 +205,7 @@ def _print(
 
 
 def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
-    """The root of the packs, or a refusal before Spark starts."""
+    """Return the root of the packs; raise an error before Spark starts if it cannot be opened."""
     from commitlake.connectors.lake.packs.stores import open_store
 
     root = bodies_of(arguments, lake)
@@ -210,7 +214,7 @@ def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
 
 
 def _stores_of(arguments: argparse.Namespace, moment: Moment) -> ComparedStores | None:
-    """The stores to compare with, by the name that the lake knows."""
+    """Return the stores to compare with, under their names in the lake."""
     if not arguments.store:
         return None
     layout = layout_of(arguments)
@@ -219,17 +223,17 @@ def _stores_of(arguments: argparse.Namespace, moment: Moment) -> ComparedStores 
 
 
 def _notes_of(arguments: argparse.Namespace, span: Span, kept: Span) -> list[str]:
-    """What all sides leave out, where that is not just what was asked for."""
+    """Return notes on messages that no side compares, if they differ from what was asked for."""
     notes = []
     if (span.first, span.last) != (arguments.first, arguments.last):
         notes.append(f"compared in whole windows of ten minutes: {span}")
     if kept != span:
-        notes.append(f"messages that were stored before {kept.first:%Y-%m-%d} have expired, and are left out")
+        notes.append(f"messages stored before {kept.first:%Y-%m-%d} have expired, and are not compared")
     return notes
 
 
 def _compare_hbase(sides: Sides, messages: Profile, arguments: argparse.Namespace) -> Verdict:
-    """The table, and HBase."""
+    """Compare the table `messages` with HBase."""
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.options import Options
     from commitlake.connectors.hbase.progress import read_progress
@@ -245,6 +249,6 @@ def _compare_hbase(sides: Sides, messages: Profile, arguments: argparse.Namespac
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake audit`."""
+    """Run `commitlake audit`."""
     arguments = join_times(sys.argv[1:] if argv is None else argv, "--from", "--to")
     return run_job(build_parser(), job, arguments)

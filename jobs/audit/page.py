@@ -1,4 +1,4 @@
-"""The page of audit: which places hold the same messages, where they differ, and which tables are damaged."""
+"""The page of an audit: which places hold the same messages, where they differ, and which tables are damaged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DIFFERENCES = {
     "unexpected": ("Unexpected", "These windows are in {found} and not in {expected}"),
     "different": (
         "Different",
-        "These windows are not the same in {expected} and {found}; a checksum is of every value",
+        "These windows differ between {expected} and {found}; the checksum covers every value",
     ),
 }
 _BYTE_FIGURES = ("bytes", "body_bytes")
@@ -69,7 +69,7 @@ def audit_page(
     ]
     sections = [
         Section("compared", "What was compared", _comparisons(comparisons)),
-        findings_section(groups, "Nothing: every message is everywhere, and the same."),
+        findings_section(groups, "Every message is in every place, and the same."),
         *_notes([*(f"{_title(each)}: {note}" for each in comparisons for note in each.notes), *notes]),
         history_section(read_history(lake)),
     ]
@@ -77,7 +77,7 @@ def audit_page(
 
 
 def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:
-    """Return the verdict in a sentence."""
+    """Return the verdict as one sentence."""
     compared = [each for each in comparisons if each.compared]
     differing = [each for each in compared if each.differing]
     said = []
@@ -91,11 +91,11 @@ def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFindi
             f"{'; '.join(_title(each) for each in differing)}"
         )
     if said:
-        return f"Not the same: {', and '.join(said)}"
+        return f"Differences found: {', and '.join(said)}"
     if not compared:
         return "Nothing was compared"
     messages = max(each.messages for each in compared)
-    return f"The same everywhere: {messages:,} messages in {len(compared)} comparisons"
+    return f"No differences: {messages:,} messages in {len(compared)} comparisons"
 
 
 def _title(comparison: Comparison) -> str:
@@ -106,7 +106,7 @@ def _title(comparison: Comparison) -> str:
 
 def _comparisons(comparisons: Sequence[Comparison]) -> Html:
     if not comparisons:
-        return paragraph("Nothing: the tables cannot be read.")
+        return paragraph("Nothing was compared, because the tables cannot be read.")
     compared = [each for each in comparisons if each.compared]
     figures = {
         "messages": f"{max((each.messages for each in compared), default=0):,}",
@@ -137,7 +137,7 @@ def _damage(damage: TableFinding) -> FindingGroup:
         Kind.CRITICAL,
         f"Damaged: {damage.table}",
         damage.count,
-        action="'commitlake maintain --repair --dry-run' tells what can be brought back",
+        action="'commitlake maintain --repair --dry-run' shows what can be recovered",
         examples=[Example(damage.table, note, "") for note in damage.notes],
         word="Damaged",
         counted=f"{damage.count:,} {damage.what}",
@@ -156,7 +156,7 @@ def _differences(comparison: Comparison) -> Iterator[FindingGroup]:
             count,
             why.format(**sides),
             "compare with --store while the broker still has the messages; "
-            "'commitlake maintain --repair --dry-run' tells what can be brought back",
+            "'commitlake maintain --repair --dry-run' shows what can be recovered",
             [_example(row) for row in rows],
             word=title,
             counted=f"{count:,} {'window' if count == 1 else 'windows'}",

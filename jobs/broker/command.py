@@ -1,4 +1,4 @@
-"""A message broker that RocketMQ's clients use, with a name server beside it: one process, one folder.
+"""A message broker for RocketMQ's clients, with a name server: one process, one folder.
 
 It writes the files that RocketMQ writes, so its store can be archived while it runs, and be taken over by RocketMQ;
 with `--layout jmq` it writes JMQ's, with `--layout boltmq` BoltMQ's. It listens on the loopback address unless it is
@@ -36,22 +36,25 @@ if TYPE_CHECKING:
     from commitlake.schemas.remoting.tls_properties import TlsProperties
 
 DESCRIPTION = (
-    "Run a small broker that RocketMQ's own clients can use, and a name server with it. Its store is the same as "
-    "RocketMQ's, or JMQ's, or BoltMQ's."
+    "Run a small message broker for RocketMQ's own clients, together with a name server. Its store has the format of "
+    "RocketMQ, JMQ or BoltMQ."
 )
 EXAMPLES = (
     ("broker --store store", "a broker on 127.0.0.1:10911 with a name server on 127.0.0.1:9876"),
-    ("broker --store store --flush sync", "every acknowledged message is on the disk"),
-    ("broker --store store --layout jmq", "the same, with the files of JMQ"),
-    ("broker --store store --tls-config tls.properties --tls-mode enforcing", "clients must speak TLS"),
-    ("broker --store store --namesrv none --register 127.0.0.1:9876", "a broker for another name server"),
+    ("broker --store store --flush sync", "every acknowledged message is on disk"),
+    ("broker --store store --layout jmq", "the same, with files in JMQ's format"),
+    ("broker --store store --tls-config tls.properties --tls-mode enforcing", "clients must use TLS"),
+    (
+        "broker --store store --namesrv none --register 127.0.0.1:9876",
+        "a broker that registers with another name server",
+    ),
     (
         "broker --store store --role SYNC_MASTER --ha-listen 127.0.0.1:10912",
         "answers wait until a slave has the message",
     ),
     (
         "broker --store copy --listen 127.0.0.1:10921 --role SLAVE --broker-id 1 --register 127.0.0.1:9876",
-        "its slave: a copy of the log, for consumers",
+        "its slave: keeps a copy of the log, and serves consumers",
     ),
 )
 _NONE = "none"
@@ -59,7 +62,7 @@ _NAME_SERVER = "127.0.0.1:9876"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("broker", DESCRIPTION, EXAMPLES)
     parser.add_argument("--store", required=True, metavar="DIR", help="the store's folder; made where it is not there")
     network = parser.add_argument_group("network")
@@ -69,7 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"the name server's port, or {_NONE!r} (default: {_NAME_SERVER}; none for a slave)",
     )  # fmt: skip
     network.add_argument(
-        "--register", action="append", default=[], metavar="IP:PORT", help="a name server to tell of the broker"
+        "--register", action="append", default=[], metavar="IP:PORT", help="a name server to register the broker with"
     )
     network.add_argument(
         "--advertise", metavar="IP", help="the address that clients are given (default: that of --listen)"
@@ -79,35 +82,37 @@ def build_parser() -> argparse.ArgumentParser:
         type=positive,
         default=20_000,
         metavar="N",
-        help="connections on one port, as far as the system has file descriptors for them (default: 20000)",
+        help="largest number of connections on one port, if the system has enough file descriptors (default: 20000)",
     )
     network.add_argument(
         "--max-connections-per-address", type=positive, default=5_000, metavar="N",
-        help="those of them from one address, this machine's, too (default: 5000)",
+        help="largest number of connections from one address, including this machine's (default: 5000)",
     )  # fmt: skip
     network.add_argument(
         "--accounts", metavar="FILE",
-        help="TOML file with the accounts that may use the broker and change the name server's routes; else "
-        "COMMITLAKE_BROKER_ACCESS_KEY and …_SECRET_KEY; else everybody may",
+        help="TOML file with the accounts that may use the broker and change the name server's routes; without it, "
+             "COMMITLAKE_BROKER_ACCESS_KEY and …_SECRET_KEY; without these, everybody may",
     )  # fmt: skip
     add_tls_arguments(network)
     names = parser.add_argument_group("broker")
     names.add_argument("--name", help="the broker's name (default: broker-a)")
     names.add_argument("--cluster", default="DefaultCluster", help="its cluster's (default: DefaultCluster)")
-    names.add_argument(
-        "--no-auto-create", action="store_true", help="topics and groups are made by administrators only"
-    )
+    names.add_argument("--no-auto-create", action="store_true", help="only administrators can create topics and groups")
     names.add_argument(
         "--max-topics", type=positive, default=20_000, metavar="N",
-        help="topics that there may be, with those of retries and dead letters (default: 20000)",
+        help="largest number of topics, including those of retries and dead letters (default: 20000)",
     )  # fmt: skip
     names.add_argument(
-        "--max-groups", type=positive, default=10_000, metavar="N", help="consumer groups (default: 10000)"
+        "--max-groups",
+        type=positive,
+        default=10_000,
+        metavar="N",
+        help="largest number of consumer groups (default: 10000)",
     )
     names.add_argument(
         "--transaction-timeout", type=parse_duration,
         default="6s", metavar="TIME",
-        help="when a producer is first asked about a transaction (default: 6s)",
+        help="time after which a producer is first asked about a transaction (default: 6s)",
     )  # fmt: skip
     names.add_argument(
         "--transaction-check-interval", type=_interval,
@@ -115,7 +120,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="time between two such questions (default: 30s)",
     )  # fmt: skip
     names.add_argument(
-        "--transaction-check-max", type=at_least(0), default=15, metavar="N", help="how many (default: 15)"
+        "--transaction-check-max",
+        type=at_least(0),
+        default=15,
+        metavar="N",
+        help="largest number of such questions (default: 15)",
     )
     _add_replication(parser)
     add_store_arguments(parser)
@@ -139,20 +148,22 @@ def _add_replication(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--ha-listen", metavar="IP:PORT",
-        help="where slaves get a master's log, in plain text; clients are served two ports below --listen then, too, "
-        "where RocketMQ's slaves ask (default: nowhere)",
+        help="the address where slaves get a master's log, in plain text; clients are then also served two ports below "
+             "--listen, where RocketMQ's slaves connect (default: none)",
     )  # fmt: skip
     group.add_argument(
         "--ha-allow", metavar="IP[/N],…",
-        help="addresses or networks of the slaves; without it whoever can connect to --ha-listen can read the log, and "
-        "let a SYNC_MASTER believe that a slave has it",
+        help="addresses or networks of the slaves; without it, anybody who can connect to --ha-listen can read the "
+             "log, and can make a SYNC_MASTER believe that a slave has it",
     )  # fmt: skip
     group.add_argument(
         "--ha-master", metavar="IP:PORT",
-        help="where a slave gets the log (default: where its name server says that its master gives it)",
+        help="where a slave gets the log (default: the address that its name server has for the master)",
     )  # fmt: skip
     group.add_argument(
-        "--slave-read", action="store_true", help="send consumers that are far behind to a slave, as their group says"
+        "--slave-read",
+        action="store_true",
+        help="send consumers that are far behind to a slave, as their group's settings allow",
     )
     group.add_argument(
         "--slave-timeout", type=parse_duration, default="3s", metavar="TIME",
@@ -161,7 +172,7 @@ def _add_replication(parser: argparse.ArgumentParser) -> None:
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Open the store, and serve."""
+    """Open the store, and serve clients."""
     from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
     from commitlake.broker_lite.server.limits import Limits
     from commitlake.broker_lite.server.service import FAST_PORT_DISTANCE
@@ -171,7 +182,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     listen = _address("--listen", arguments.listen)
     if arguments.ha_listen and listen.port <= FAST_PORT_DISTANCE:
         raise JobError(
-            f"--listen {listen}: with --ha-listen clients are served {FAST_PORT_DISTANCE} ports below it, too",
+            f"--listen {listen}: with --ha-listen clients are also served {FAST_PORT_DISTANCE} ports below it",
             "choose a larger port",
         )
     is_slave = arguments.role == "SLAVE"
@@ -206,7 +217,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             print_line(f"{what} {arguments.name} on {listen}{beside}, store {arguments.store}")
 
     if not faulthandler.is_enabled():
-        # A page that the disk has no room for ends the process by SIGBUS, which else says nothing.
+        # If the disk is full, writing to a mapped page raises SIGBUS, which by itself prints nothing.
         faulthandler.enable()
     try:
         run_server(store, options, ready)
@@ -214,7 +225,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError(str(error), "choose another port") from error
     except (StoreError, OSError) as error:
         raise JobError(
-            f"{arguments.store}: the store could not be put on the disk at the end: {error}",
+            f"{arguments.store}: the store could not be written to disk at shutdown: {error}",
             "the next start recovers it",
             ExitCode.FAILED,
         ) from error
@@ -222,11 +233,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _warn_of_open_ports(options: ServerOptions) -> None:
-    """Say which ports other machines reach, if nobody needs an account there, or anybody may be a slave."""
+    """Warn of ports that other machines can reach, if no account is needed there or any machine may act as a slave."""
     log = options.replication.listen
     if log is not None and not options.replication.allowed and not ipaddress.ip_address(log[0]).is_loopback:
         print(
-            f"warning: --ha-listen {log[0]}:{log[1]} without --ha-allow: whoever can connect may read the whole log",
+            f"warning: --ha-listen {log[0]}:{log[1]} without --ha-allow: anybody who can connect can read the whole "
+            "log",
             file=sys.stderr, flush=True,
         )  # fmt: skip
     if options.accounts is not None:
@@ -234,7 +246,7 @@ def _warn_of_open_ports(options: ServerOptions) -> None:
     for option, address in (("--listen", options.listen), ("--namesrv", options.name_server)):
         if address is not None and not ipaddress.ip_address(address.host).is_loopback:
             print(
-                f"warning: {option} {address} without --accounts: whoever can connect may send and read messages",
+                f"warning: {option} {address} without --accounts: anybody who can connect can send and read messages",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
 
@@ -246,10 +258,10 @@ def _replication_options(arguments: argparse.Namespace, tls: TlsProperties | Non
     is_slave = role is Role.SLAVE
     if is_slave and arguments.ha_listen:
         raise JobError(
-            f"--ha-listen {arguments.ha_listen}: a slave has no slaves", "leave it out, or choose another --role"
+            f"--ha-listen {arguments.ha_listen}: a slave cannot have slaves", "leave it out, or choose another --role"
         )
     if arguments.ha_allow and not arguments.ha_listen:
-        raise JobError(f"--ha-allow {arguments.ha_allow}: there is no port for slaves", "add --ha-listen IP:PORT")
+        raise JobError(f"--ha-allow {arguments.ha_allow}: has no effect without --ha-listen", "add --ha-listen IP:PORT")
     if not is_slave and arguments.ha_master:
         raise JobError(f"--ha-master {arguments.ha_master}: only a slave has a master", "add --role SLAVE")
     if role is Role.SYNC_MASTER and not arguments.ha_listen:
@@ -258,7 +270,7 @@ def _replication_options(arguments: argparse.Namespace, tls: TlsProperties | Non
         )
     if is_slave and not (arguments.ha_master or arguments.register):
         raise JobError(
-            "--role SLAVE: it needs to know its master", "give --register IP:PORT of the master's name server"
+            "--role SLAVE: the address of its master is missing", "give --register IP:PORT of the master's name server"
         )
     if (_broker_id(arguments) > 0) is not is_slave:
         raise JobError(
@@ -280,7 +292,7 @@ def _broker_id(arguments: argparse.Namespace) -> int:
 
 
 def _ha_address(arguments: argparse.Namespace, ip: str) -> str:
-    """Where slaves get the log, as name servers tell them; empty where they do not."""
+    """Return the address where slaves get the log, as registered with name servers; empty if there is none."""
     from commitlake.schemas.layouts.rocketmq.hosts import Host
 
     if not arguments.ha_listen:
@@ -354,5 +366,5 @@ def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOpt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake broker`."""
+    """Run `commitlake broker`."""
     return run_job(build_parser(), job, argv)

@@ -1,4 +1,4 @@
-"""Settings of `commitlake broker` that its arguments leave open: those of --broker-conf, else the defaults.
+"""Settings of `commitlake broker` that no argument sets: from --broker-conf, otherwise the defaults.
 
 A broker that takes over a RocketMQ broker's store must use its file sizes and delay levels, and should keep its rules
 of retention and flushing. So these are read from the same broker.conf.
@@ -34,7 +34,7 @@ DEFAULTS = {
 
 
 def settle_settings(arguments: argparse.Namespace) -> None:
-    """Set every argument that was not given to what --broker-conf says, or to its default.
+    """Set every argument that was not given to its value in --broker-conf, otherwise to its default.
 
     Raises:
         JobError: The file cannot be read, or holds a value that the broker would not take.

@@ -1,4 +1,4 @@
-"""The broker's store on the command line: which layout its files have, and how large they are."""
+"""The broker's store on the command line: its format and its file sizes."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ _DEFAULT_LOG_MIB = {_ROCKETMQ: 1024, _JMQ: 128, _BOLTMQ: 1024}
 
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what the store is like."""
+    """Add the options that describe the store."""
     files = parser.add_argument_group("store")
     files.add_argument(
         "--layout", choices=tuple(_DEFAULT_LOG_MIB), default=_ROCKETMQ,
-        help="whose files the store has (default: rocketmq); jmq has no delays, transactions, keys or slaves; boltmq "
-        "no transactions, timers, keys or slaves",
+        help="format of the store's files (default: rocketmq); jmq has no delays, transactions, keys or slaves; boltmq "
+             "no transactions, timers, keys or slaves",
     )  # fmt: skip
     files.add_argument(
-        "--flush", choices=("async", "sync"), help="answer a send at once, or when it is on the disk (default: async)"
+        "--flush",
+        choices=("async", "sync"),
+        help="answer a send at once, or after the message is on disk (default: async)",
     )
     files.add_argument(
         "--segment-mib", type=_mebibytes, metavar="MIB",
-        help="size of a file of the CommitLog, or the journal (default: 1024, of the journal 128)",
+        help="size of a file of the CommitLog or of the journal (default: 1024; for the journal 128)",
     )  # fmt: skip
     files.add_argument("--queue-entries", type=int, metavar="N", help="entries of a queue's file (default: 300000)")
     files.add_argument(
@@ -55,14 +57,17 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     files.add_argument("--index-slots", type=int, metavar="N", help="hash slots of an index file (default: 5000000)")
     files.add_argument("--index-entries", type=int, metavar="N", help="entries of an index file (default: 20000000)")
-    files.add_argument("--max-message-kib", type=positive, metavar="KIB", help="largest body (default: 4096)")
-    files.add_argument("--reserved-hours", type=int, metavar="HOURS", help="age at which segments go (default: 72)")
+    files.add_argument("--max-message-kib", type=positive, metavar="KIB", help="largest size of a body (default: 4096)")
     files.add_argument(
-        "--delete-hours", type=_hours, metavar="H,H", help="hours of the day in which they do (default: 4)"
+        "--reserved-hours", type=int, metavar="HOURS", help="age at which segments are deleted (default: 72)"
+    )
+    files.add_argument(
+        "--delete-hours", type=_hours, metavar="H,H", help="hours of the day in which segments are deleted (default: 4)"
     )
     files.add_argument(
         "--disk-percent", type=_percents, metavar="P,P,P",
-        help="how full a disk lets segments go at any hour, at any age, and stops new messages (default: 75,85,90)",
+        help="disk usage in percent at which segments are deleted at any hour, at which they are deleted at any age, "
+             "and at which new messages are refused (default: 75,85,90)",
     )  # fmt: skip
     files.add_argument(
         "--delay-levels", metavar="LEVELS",
@@ -83,10 +88,10 @@ def _percents(text: str) -> tuple[int, int, int]:
     parts = [parse_int(part, 1, 100) for part in text.split(",")]
     known = [part for part in parts if part is not None]
     if len(parts) != 3 or len(known) != 3:
-        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected three numbers from 1 to 100 with commas between")
+        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected three numbers from 1 to 100 separated by commas")
     first, second, third = known
     if not first <= second <= third:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected none to be smaller than the one before")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers in ascending order")
     return first, second, third
 
 
@@ -124,9 +129,9 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
 
 
 def _size_hint(error: FileSizeError) -> str:
-    """Which arguments give the size that a store's files have."""
+    """Return a hint that names the arguments which set the store's file sizes."""
     if error.size is None:
-        return "its files do not agree: 'commitlake verify' looks at them"
+        return "its files contradict each other: run 'commitlake verify'"
     option, unit = _SIZE_ARGUMENTS.get(error.option, ("", 1))
     return f"add {option} {error.size / unit:.12g}" if option and error.size else ""
 
@@ -154,22 +159,22 @@ def _open(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerStore:
 
 def _check_jmq(arguments: argparse.Namespace, broker: BrokerOptions) -> None:
     if arguments.role != "ASYNC_MASTER" or arguments.ha_listen:
-        raise JobError("--layout jmq: its journal is not copied to slaves", "leave out --role and --ha-listen")
+        raise JobError("--layout jmq: its journal cannot be copied to slaves", "leave out --role and --ha-listen")
     if arguments.delay_levels:
-        raise JobError("--layout jmq: its messages cannot wait", "leave out --delay-levels")
+        raise JobError("--layout jmq: it has no delayed messages", "leave out --delay-levels")
     _check_v4(arguments, broker)
 
 
 def _check_boltmq(arguments: argparse.Namespace, broker: BrokerOptions) -> None:
     if arguments.role != "ASYNC_MASTER" or arguments.ha_listen:
-        raise JobError("--layout boltmq: its log is not copied to slaves here", "leave out --role and --ha-listen")
+        raise JobError("--layout boltmq: its log cannot be copied to slaves", "leave out --role and --ha-listen")
     _check_v4(arguments, broker)
 
 
 def _check_v4(arguments: argparse.Namespace, broker: BrokerOptions) -> None:
     if broker.address.is_v6:
         raise JobError(
-            f"--listen: expected an IPv4 address for --layout {arguments.layout}, whose records have no room for "
+            f"--listen: expected an IPv4 address for --layout {arguments.layout}, whose records cannot hold "
             f"{broker.address}",
             "choose another address",
         )

@@ -1,4 +1,4 @@
-"""TLS of `commitlake broker`: its arguments, and what is made of the file that they name."""
+"""TLS of `commitlake broker`: its arguments, and the settings in the file that they name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def add_tls_arguments(group: argparse._ArgumentGroup) -> None:
     """Add the arguments for TLS."""
     group.add_argument(
         "--tls-config", metavar="FILE",
-        help="tls.properties as RocketMQ's: TLS on the ports of --listen and --namesrv, and to other servers if it has "
-        "tls.enable=true; COMMITLAKE_TLS_SERVER_KEY_PASSWORD and …_CLIENT_KEY_PASSWORD go before passwords in the file",
+        help="TLS settings in the format of RocketMQ's tls.properties: TLS on the ports of --listen and --namesrv, and "
+             "to other servers if it has tls.enable=true; the variables COMMITLAKE_TLS_SERVER_KEY_PASSWORD and "
+             "…_CLIENT_KEY_PASSWORD take precedence over passwords in the file",
     )  # fmt: skip
     group.add_argument(
         "--tls-mode", choices=("disabled", "permissive", "enforcing"),
-        help="permissive serves plain text, too (default: tls.server.mode in the file, else permissive)",
+        help="permissive also accepts plain text (default: tls.server.mode in the file, otherwise permissive)",
     )  # fmt: skip
 
 
@@ -35,7 +36,7 @@ def tls_properties(arguments: argparse.Namespace) -> TlsProperties | None:
 
     if arguments.tls_config is None:
         if arguments.tls_mode not in {None, "disabled"}:
-            raise JobError(f"--tls-mode {arguments.tls_mode}: it needs certificates", "give --tls-config FILE")
+            raise JobError(f"--tls-mode {arguments.tls_mode}: certificates are missing", "give --tls-config FILE")
         return None
     try:
         found = read_tls_properties(Path(arguments.tls_config))
@@ -45,7 +46,7 @@ def tls_properties(arguments: argparse.Namespace) -> TlsProperties | None:
 
 
 def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> ServerTls | None:
-    """Return how the ports speak TLS, or None for plain text."""
+    """Return the TLS settings of the ports, or None for plain text."""
     from commitlake.broker_lite.server.tls_settings import server_tls
     from commitlake.schemas.remoting.tls_properties import TlsConfigError
 
@@ -56,7 +57,7 @@ def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> 
 
 
 def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None) -> PeerClientOptions:
-    """Return how name servers and the master are asked: signed, and over TLS if that is wanted."""
+    """Return the options for requests to name servers and the master: signature and TLS."""
     from commitlake.broker_lite.replication.peer_client import PeerClientOptions
     from commitlake.connectors.rocketmq.errors import OptionError
     from commitlake.connectors.rocketmq.options import environment_credentials

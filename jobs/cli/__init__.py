@@ -1,1 +1,1 @@
-"""What the commands share: arguments, output, progress, errors, and the process that they run in."""
+"""Code that all commands share: arguments, output, progress, errors, and the process."""

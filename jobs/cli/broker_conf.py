@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf, parse_stor
 
 BROKER_PLACEHOLDER = "{broker}"
 MAX_BYTES = 1 << 20
-"""Of a settings file: a larger one is something else."""
+"""Largest size of a settings file."""
 
 
 def add_broker_conf_argument(parser: argparse._ActionsContainer) -> None:
@@ -19,8 +19,8 @@ def add_broker_conf_argument(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--broker-conf",
         metavar="FILE",
-        help="the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker}: the store's name); the "
-        "options here go before them",
+        help="the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker} stands for the store's "
+        "name); options given here take precedence",
     )
 
 
@@ -48,11 +48,11 @@ def read_broker_conf(path: str | None, broker: str) -> str:
         raise JobError(f"--broker-conf: {path} cannot be read: {reason}") from None
     if len(data) > MAX_BYTES:
         raise JobError(f"--broker-conf: {path}: expected a settings file of at most {MAX_BYTES} bytes, found more")
-    return data.decode("iso-8859-1")  # of BoltMQ's file, too, all that counts is ASCII
+    return data.decode("iso-8859-1")  # all relevant settings are ASCII, in BoltMQ's file, too
 
 
 def read_store_conf(path: str | None, broker: str) -> StoreConf:
-    """Read what a settings file says of a store's files.
+    """Read the settings of a store's files from a settings file.
 
     Args:
         path: As for `read_broker_conf`.

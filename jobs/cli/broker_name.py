@@ -1,4 +1,4 @@
-"""Which name a store has in the lake, where neither an option nor the path says it.
+"""The name of a store in the lake, if neither an option nor the path gives it.
 
 The first of these: the name of its folder, if the lake has a store of that name (so that what was archived under a name
 goes on under it); `brokerName` in the file of `--broker-conf`; `brokerName` in `broker.conf` or `conf/broker.conf` in
@@ -29,27 +29,27 @@ from commitlake.schemas.store_files import read_file
 _PLACES_ABOVE = ("conf/broker.conf", "broker.conf")
 _PLACES_WITHIN = ("broker.conf", "conf/broker.conf")
 _MAX_SHOWN = 60
-_HINT = "--broker NAME gives the store's name"
+_HINT = "use --broker NAME to give the store's name"
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerName:
-    """A store's name and where it is from.
+    """A store's name, and where it comes from.
 
     Attributes:
         name: for `find_stores`; None for that of the folder.
-        told: a sentence for the first run's summary; empty where there is nothing to say.
+        note: a sentence for the first run's summary; empty where there is nothing to say.
     """
 
     name: str | None
-    told: str = ""
+    note: str = ""
 
 
 def broker_name(
     path: str, given: str | None, conf: str | None, known: Collection[str], formats: Sequence[Format]
 ) -> BrokerName:
-    """Return the name under which a path's store is, or is to be, in a lake.
+    """Return the name that the store at a path has, or will have, in a lake.
 
     Args:
         path: stores, as for `find_stores`.
@@ -70,19 +70,19 @@ def broker_name(
     if store.broker in known:
         return BrokerName(None)
     for file, name in _named_by(store, conf):
-        told = "" if name in known else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
-        return BrokerName(name, told)
+        note = "" if name in known else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
+        return BrokerName(name, note)
     if not fits_folder(store.broker):
         raise JobError(f"store {store.root}: its folder's name is too long for the lake", _HINT)
-    told = (
-        f"store {store.root} is {store.broker!a} in the lake, after its folder: another store may have this name, too. "
-        "--broker NAME or --broker-conf FILE gives it another one, before its first run"
+    note = (
+        f"store {store.root} is {store.broker!a} in the lake, after its folder, which is a guess. Before the first "
+        "run, --broker NAME or --broker-conf FILE gives it another name"
     )
-    return BrokerName(None, told)
+    return BrokerName(None, note)
 
 
 def fault_of_name(name: str) -> str | None:
-    """Return what keeps a text from being a broker's name, as `expected ..., found ...`; None for a name."""
+    """Return the reason why a text is not a valid broker name, as `expected ..., found ...`; None for a valid name."""
     shown = ascii(name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}...")
     if not fits_folder(name):
         return f"expected a broker's name of at most 248 bytes, found {len(name)} characters: {shown}"
@@ -97,7 +97,7 @@ def _check_name(name: str, source: str) -> None:
 
 
 def _named_by(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the files that name a store, the best first, with the name."""
+    """Yield the files that name a store, with the name; the most reliable file comes first."""
     if conf:
         name = read_store_conf(conf, store.broker).broker_name
         if name is not None:
@@ -108,7 +108,9 @@ def _named_by(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
 
 
 def _named_beside(folder: Path) -> Iterator[tuple[str, str]]:
-    above = [(folder / ".." / place).resolve() for place in _PLACES_ABOVE]  # links are the administrator's there
+    above = [
+        (folder / ".." / place).resolve() for place in _PLACES_ABOVE
+    ]  # links above the store belong to the administrator
     for path, below in [*((path, None) for path in above), *((folder / place, folder) for place in _PLACES_WITHIN)]:
         if not os.path.lexists(path):
             continue

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Load modules without the collector: it would look for garbage among what is loaded again and again.
+    """Switch the garbage collector off while modules are loaded, because it would only slow loading down.
 
     What is there at the end stays, and the collector does not look at it any more.
     """

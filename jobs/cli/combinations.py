@@ -1,4 +1,4 @@
-"""Options that do nothing without others: refused, so that nobody relies on what has no effect."""
+"""Checks for options that need another option: without it they are refused, because they would have no effect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.jobs.cli.settings_check import variable_of
 
 
 def check_has_effect(arguments: argparse.Namespace, options: Sequence[str], needed: str) -> None:
-    """Refuse options that were given without another one that they need.
+    """Refuse options that were given without the option that they need.
 
     What the environment says is left alone: it may be meant for other jobs.
 

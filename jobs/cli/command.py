@@ -1,16 +1,16 @@
-"""What every job's command line shares: options, errors, exit codes.
+"""The base of every job's command line: options, errors, exit codes.
 
 A job builds its parser with `job_parser`, and gives it with a function to `run_job`, which turns what happens into an
 exit code:
 
     0  all went well
-    1  an error that is not the user's, or one that may be gone the next time, as of a network: --verbose shows the
+    1  an error that is not the user's, or a transient one, as of a network: --verbose shows the
        stack trace
     2  wrong usage, a wrong path, something that is not what it should be
     3  the job ran, and found damage, a gap, a difference, or a segment about to be lost
     4  refused: other runs were first again and again, or a store is not the one that was archived
     130  interrupted
-    141  standard output was closed by whoever read it, as `head` does
+    141  standard output was closed by its reader, as `head` does
     143  ended by SIGTERM
 
 An error of this project knows its exit code (`commitlake.schemas.errors`), wherever it was raised. What signals and
@@ -48,7 +48,7 @@ _CONFIG_FILE = "commitlake.toml"
 
 
 class JobError(CommitLakeError):
-    """Something to tell the user in a sentence, with what to do about it.
+    """An error for the user: one sentence, and a hint on what to do about it.
 
     Attributes:
         hint: what to do, or nothing.
@@ -64,7 +64,7 @@ class JobError(CommitLakeError):
 
 
 def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]]) -> argparse.ArgumentParser:
-    """A parser that takes arguments, then the environment, then a TOML file's table `[name]`, then defaults.
+    """Return a parser that reads arguments, then the environment, then a TOML file's table `[name]`, then defaults.
 
     Args:
         name: of the job.
@@ -90,9 +90,9 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
         help=f"TOML file with a table for each job (default: ~/.config/{_CONFIG_FILE})",
     )
     loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("--quiet", action="store_true", help="no progress and no summary, only errors")
-    loudness.add_argument("--verbose", action="store_true", help="say more, and show stack traces")
-    raw_help = "print control characters of texts as they are; without it, and in tables, they are shown as \\x1b"
+    loudness.add_argument("--quiet", action="store_true", help="print only errors, no progress and no summary")
+    loudness.add_argument("--verbose", action="store_true", help="print more details, and stack traces")
+    raw_help = "print control characters in texts unchanged; without it, and always in tables, they are shown as \\x1b"
     parser.add_argument("--raw", action="store_true", help=raw_help)
     log_help = "print standard error as text, or as one JSON object per line (default: text)"
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help=log_help)
@@ -102,7 +102,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configargparse has no types
-    """A parser whose coloured help reaches a terminal, and whose errors are printed as any other text."""
+    """An argument parser whose help can have colours, and whose errors pass through the guarded standard error."""
 
     def print_help(self, file: TextIO | None = None) -> None:
         """Print the help to a stream, by default standard output."""
@@ -113,7 +113,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         super().print_usage(trusted(file or sys.stdout))
 
     def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
-        """Parse, with variables of an option's older names as those of its name."""
+        """Parse arguments, and accept environment variables of an option's older names."""
         environment = dict(named.pop("env_vars", None) or os.environ)
         for action in self._actions:
             first, *older = [_variable(name) for name in action.option_strings if name.startswith("--")] or [""]
@@ -123,13 +123,13 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         return super().parse_known_args(*arguments, env_vars=environment, **named)
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and a line on what is wrong, with the nearest option, and end."""
+        """Print the usage and the error, suggest the nearest option, and exit."""
         self.print_usage(sys.stderr)
         print_line(f"{self.prog}: error: {message}{self._suggestion(message)}")
         raise SystemExit(ExitCode.USAGE)
 
     def _suggestion(self, message: str) -> str:
-        """Return a question that names the option that was meant, for the first one that is unknown."""
+        """Return "Did you mean" with the nearest known option, for the first unknown option."""
         from commitlake.jobs.cli.names import did_you_mean
 
         unknown = re.match(r"unrecognized arguments: (?:.* )??(--?[\w-]+)", message)
@@ -145,7 +145,7 @@ def _variable(option: str) -> str:
 
 
 def _own_configuration() -> Path:
-    """Return the user's own file of settings; one that lies where a job happens to be started is never read unasked."""
+    """Return the user's own settings file; a file in the working directory is never read without being named."""
     given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (given if given.is_absolute() else Path("~/.config").expanduser()) / _CONFIG_FILE
 
@@ -161,9 +161,9 @@ def _epilog(examples: Sequence[tuple[str, str]]) -> str:
 def run_job(
     parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], argv: Sequence[str] | None
 ) -> int:
-    """Parse the arguments, run the job, and turn what happens into an exit code."""
+    """Parse the arguments, run the job, and turn its result or error into an exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # The name of a file or a topic need not be UTF-8, and must not end a job's output.
+        # Names of files and topics may be invalid UTF-8, which must not stop the output.
         sys.stdout.reconfigure(errors="backslashreplace")
     with guarded_streams():
         _check_settings(parser, sys.argv[1:] if argv is None else argv)
@@ -181,7 +181,7 @@ def run_job(
 def _measured(
     parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], arguments: argparse.Namespace
 ) -> int:
-    """Run the job, and write its metrics where they are wanted."""
+    """Run the job, and write its metrics if a file is given for them."""
     if not arguments.metrics_file:
         return _run(parser, job, arguments)
     from commitlake.jobs.cli.run_metrics import MetricsFileError, RunMetrics
@@ -236,7 +236,7 @@ def _run(
 
 
 def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Refuse a file of settings with names that no job reads, and warn of such variables."""
+    """Refuse a settings file with names that no job reads, and warn of such environment variables."""
     from commitlake.jobs.cli.settings_check import SettingsError, check_environment, check_file, config_file
 
     try:
@@ -248,7 +248,7 @@ def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Non
 
 
 def _check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Refuse arguments that are no text."""
+    """Refuse arguments that are not valid text."""
     from commitlake.jobs.cli.settings_check import SettingsError, check_texts
 
     try:
@@ -258,12 +258,12 @@ def _check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
 
 
 class ErrorText(NamedTuple):
-    """What is said of an error that ends a job.
+    """The message, hint and exit code of an error that ends a job.
 
     Attributes:
         message: what went wrong.
         hint: what to do, or nothing.
-        exit_code: what the job ends with; None for an error that nobody has foreseen.
+        exit_code: what the job ends with; None for an unexpected error.
     """
 
     message: str
@@ -272,22 +272,22 @@ class ErrorText(NamedTuple):
 
 
 def explain_error(error: BaseException) -> ErrorText:
-    """Return what is said of an error that ends a job; of one that a worker raised, what the worker's error says."""
+    """Return the message for an error that ends a job; for a failed worker, the message of the worker's error."""
     error = raised_in_worker(error) or error
     if isinstance(error, CommitLakeError) and error.exit_code is not None:
         return ErrorText(str(error), error.hint if isinstance(error, JobError) else "", error.exit_code)
     from commitlake.jobs.cli.permissions import HINT, denied_place
 
     if (place := denied_place(error)) is not None:
-        message = f"{place} may not be read or written by this user: permission denied"
+        message = f"{place}: permission denied for this user"
         return ErrorText(message, HINT, ExitCode.USAGE)
-    if (number := stop_signal()) is not None:  # a signal to the whole process group has ended what the job needs
+    if (number := stop_signal()) is not None:  # a signal to the process group has ended processes that the job needs
         return ErrorText(f"ended by {signal.Signals(number).name}", exit_code=128 + number)
     return ErrorText(f"{type(error).__name__}: {_first_line(error)}")
 
 
 def is_error(raised: BaseException) -> bool:
-    """Whether an error was raised, and no request to end; deltalake's panics are no Exception in this language."""
+    """Return True for errors, including deltalake's panics, and False for requests to exit."""
     return isinstance(raised, Exception) or type(raised).__name__ == "PanicException"
 
 
@@ -306,14 +306,14 @@ def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
 
 
 def _first_line(error: BaseException) -> str:
-    """What an error says; of one that comes from Java, its innermost cause."""
+    """Return the first line of an error's message; for a Java error, that of its innermost cause."""
     lines = str(error).strip().splitlines() or ["no message"]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return causes[-1] if causes else lines[0]
 
 
 def _say(prog: str, message: str, hint: str) -> None:
-    # Of several lines, as a list of expectations, none but the first begins where a message of its own would.
+    # Lines after the first are indented, so that they do not look like separate messages.
     print(re.sub(r"\n(?! )", "\n  ", f"{prog}: error: {message}"), file=sys.stderr)
     if hint:
         print(f"  {hint}", file=sys.stderr)

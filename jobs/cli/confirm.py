@@ -1,4 +1,4 @@
-"""Asking before something is done that cannot be taken back."""
+"""Confirmation before an action that cannot be undone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from commitlake.schemas.errors import ExitCode
 
 
 def confirm(question: str, *, what: str, nothing: str, is_agreed: bool) -> None:
-    """Ask on the terminal, unless the user has agreed already.
+    """Ask for confirmation on the terminal, unless the user has given it already.
 
     Args:
         question: What is asked, without the question mark.
@@ -23,7 +23,7 @@ def confirm(question: str, *, what: str, nothing: str, is_agreed: bool) -> None:
     if is_agreed:
         return
     if not sys.stdin.isatty():
-        raise JobError(f"{what}, and there is no terminal to ask at: {nothing}", "add --yes")
+        raise JobError(f"{what}, but there is no terminal to ask for confirmation: {nothing}", "add --yes")
     print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise JobError(nothing, exit_code=ExitCode.REFUSED)

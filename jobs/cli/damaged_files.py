@@ -1,4 +1,4 @@
-"""Damaged data files that a question comes upon: said by their names and exit code 3."""
+"""Damaged data files that a query meets: the error names them and has exit code 3."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from commitlake.connectors.lake.reader import QueryError
 
 @contextmanager
 def naming_damaged_files(lake: LakePaths, tables: Iterable[str]) -> Iterator[None]:
-    """Name the damaged data file by which a question to some tables of a lake failed.
+    """If a query fails, look for a damaged data file in its tables, and name it in the error.
 
     Args:
         lake: where the tables lie.
@@ -36,7 +36,7 @@ def naming_damaged_files(lake: LakePaths, tables: Iterable[str]) -> Iterator[Non
 
 
 def refuse_damaged_files(uri: str, reason: str) -> None:
-    """Name the first damaged data file of a table, where an engine failed by one.
+    """Raise an error that names the first damaged data file of a table, after a query engine has failed.
 
     Args:
         uri: path or URI of the table.
@@ -47,13 +47,13 @@ def refuse_damaged_files(uri: str, reason: str) -> None:
     """
     if not any(word in reason.lower() for word in ("parquet", "object store", "not found")):
         return
-    from commitlake.pipelines.maintenance.data_check import find_damaged_files  # only where it is wanted
+    from commitlake.pipelines.maintenance.data_check import find_damaged_files  # slow to load, and rarely needed
 
     damage = next(find_damaged_files(uri, deep=False), None) or next(find_damaged_files(uri, deep=True), None)
     if damage is not None:
         raise LogDamagedError(f"{uri}: data file {damage}. {WAY_OUT}")
-    if reason.lower().startswith("parquet"):  # of a page's header, which no checksum covers
+    if reason.lower().startswith("parquet"):  # page headers have no checksum
         raise LogDamagedError(
-            f"{uri}: a data file is damaged, and its pages' checksums do not tell which: {reason}. Compare the files "
-            f"with a copy of the lake; once the damaged one is moved away, {WAY_OUT}"
+            f"{uri}: a data file is damaged, but the checksums of its pages do not show which: {reason}. Compare the "
+            f"files with a copy of the lake; once the damaged one is moved away, {WAY_OUT}"
         )

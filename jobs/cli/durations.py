@@ -1,4 +1,4 @@
-"""Lengths of time on a command line."""
+"""Durations on a command line."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import re
 
 _DURATION = re.compile(r"([0-9]{1,6})([smhdw])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LONGEST = datetime.timedelta(days=36_500)  # back from now, that is a date still
+_LONGEST = datetime.timedelta(days=36_500)  # subtracted from the present, this is still a valid date
 _UNIT_SECONDS = (("d", 86400), ("h", 3600), ("min", 60))
 
 
 def parse_duration(text: str) -> datetime.timedelta:
-    """A length of time: a number and s, m, h, d or w.
+    """Parse a duration: a number and s, m, h, d or w.
 
     Raises:
         argparse.ArgumentTypeError: if it is none, or longer than a hundred years.
@@ -21,7 +21,7 @@ def parse_duration(text: str) -> datetime.timedelta:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no length of time: expected a number and s, m, h, d or w, as in 12h or 90d"
+            f"{text!r} is not a duration: expected a number and s, m, h, d or w, as in 12h or 90d"
         )
     length = datetime.timedelta(**{UNITS[match[2]]: int(match[1])})
     if length > _LONGEST:
@@ -30,7 +30,7 @@ def parse_duration(text: str) -> datetime.timedelta:
 
 
 def duration_text(length: datetime.timedelta) -> str:
-    """A length of time for people, to two digits or so: `3 d`, `9.2 h`, `12 s`."""
+    """Format a duration for people, to about two digits: `3 d`, `9.2 h`, `12 s`."""
     seconds = length.total_seconds()
     for unit, unit_seconds in _UNIT_SECONDS:
         if seconds >= unit_seconds:

@@ -1,4 +1,4 @@
-"""Evidence of what a job did, for the jobs that give it: the option, the key, and the documents."""
+"""Signed evidence of what a job did: the option, the key, and the documents."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths
 
 _HELP = (
-    "sign what was done with this private key, into the table evidence ('commitlake evidence key' makes one; its text "
-    "may be in COMMITLAKE_EVIDENCE_SECRET instead)"
+    "sign a record of what was done with this private key, in the table evidence ('commitlake evidence key' makes a "
+    "key; its text may be in COMMITLAKE_EVIDENCE_SECRET instead)"
 )
 
 
@@ -25,7 +25,7 @@ def add_evidence_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def evidence_key(arguments: argparse.Namespace) -> Ed25519PrivateKey | None:
-    """Return the key that signs; None where no evidence is wanted.
+    """Return the signing key; None if no evidence is wanted.
 
     Raises:
         EvidenceError: if it cannot be used.
@@ -38,7 +38,7 @@ def evidence_key(arguments: argparse.Namespace) -> Ed25519PrivateKey | None:
 
 
 def write_evidence(lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: Iterable[dict[str, Any]]) -> str | None:
-    """Sign documents, and add them to a lake; a sentence on the newest one, None where there was nothing to sign.
+    """Sign documents, append them to a lake, and return a sentence about the newest one; None without documents.
 
     Args:
         lake: where the tables lie.
@@ -59,7 +59,7 @@ def write_evidence(lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: It
 
 
 def last_fact(lake: LakePaths, kind: str, name: str) -> int | None:
-    """Return a number that the newest document of a kind says; None where there is none."""
+    """Return a number from the newest document of a kind; None if there is none."""
     from commitlake.pipelines.evidence.chain import newest_document
     from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 

@@ -1,4 +1,4 @@
-"""The option `--html` of the jobs that make a page."""
+"""The option `--html` of the jobs that write a page."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def add_html_argument(parser: argparse.ArgumentParser, default: str = "") -> Non
         default: Where the page goes without it.
     """
     told = f" (default: {default})" if default else ""
-    parser.add_argument("--html", type=Path, metavar="FILE", help=f"write a page as well, which works offline{told}")
+    parser.add_argument("--html", type=Path, metavar="FILE", help=f"also write an HTML page, which works offline{told}")
 
 
 def check_html_argument(path: Path | None) -> None:
-    """Refuse a page that could not be written once all the work is done.
+    """Refuse a path for the page that could not be written at the end of the job.
 
     Raises:
         JobError: For a path that is no file in a folder that is there.
     """
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise JobError(f"--html {path}: expected a file in a folder that is there")
+        raise JobError(f"--html {path}: expected a file in an existing folder")

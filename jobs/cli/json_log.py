@@ -1,4 +1,4 @@
-"""`--log-format json`: whatever a job prints on standard error, as one JSON object per line.
+"""`--log-format json`: everything that a job prints on standard error, as one JSON object per line.
 
 Each object has `time` (ISO 8601, UTC), `level` (DEBUG, INFO, WARNING or ERROR), `command`, `logger` (a module's, or
 `commitlake` for the job's own lines) and `message`. Lines that the job prints itself (progress, summary, warnings,
@@ -70,7 +70,7 @@ class JsonStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts."""
+        """Write several texts."""
         for line in lines:
             self.write(line)
 
@@ -91,7 +91,7 @@ class JsonStream:
         self._stream.flush()
 
     def isatty(self) -> bool:
-        """Return False: nothing is drawn here."""
+        """Return False, because a JSON stream never draws progress bars."""
         return False
 
     def __getattr__(self, name: str) -> Any:
@@ -108,7 +108,7 @@ class JsonStream:
 
 
 class JsonHandler(logging.Handler):
-    """Gives log messages to the stream that `json_lines` has put in place of standard error."""
+    """A log handler that passes log messages to the stream that `json_lines` has installed as standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a log message as one object."""

@@ -1,4 +1,4 @@
-"""Names in a job's options that the lake does not have: brokers, topics and queues."""
+"""Checks of names in a job's options: brokers, topics and queues that the lake does not have."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SHOWN = 8
 
 
 def check_brokers(lake: LakePaths, brokers: Iterable[str]) -> None:
-    """Refuse a broker whose store the lake has never archived: its answer would always be empty.
+    """Refuse a broker whose store was never archived, because the answer would always be empty.
 
     Raises:
         JobError: naming the nearest one.
     """
     last = read_last_commit(lake.messages) if brokers else None
-    if last is None:  # another tool's table, or none
+    if last is None:  # a table of another program, or none
         return
     for broker in brokers:
         if broker not in last.stores:
@@ -34,7 +34,7 @@ def check_brokers(lake: LakePaths, brokers: Iterable[str]) -> None:
 
 
 def warn_of_unknown_broker(prog: str, broker: str | None, stores: Iterable[str]) -> None:
-    """Warn if the user names a broker whose store is not in the lake, though others are.
+    """Warn if the named broker is not in the lake, although other brokers are.
 
     Args:
         prog: the command, for the warning.
@@ -43,11 +43,11 @@ def warn_of_unknown_broker(prog: str, broker: str | None, stores: Iterable[str])
     """
     known = list(stores)
     if known and broker is not None and broker not in known:
-        warn(prog, f"the lake has no store {broker!a}, so nothing of it is archived.{did_you_mean(broker, known)}")
+        warn(prog, f"the lake has no store {broker!a}; none of its messages is archived.{did_you_mean(broker, known)}")
 
 
 def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str]) -> list[str]:
-    """Return a sentence for each topic of which the lake has no message at all."""
+    """Return a sentence for each topic that has no message in the lake."""
     found = []
     known: set[str] | None = None
     for topic in topics:
@@ -60,7 +60,7 @@ def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str])
 
 
 def unknown_queues(messages: DeltaTable, topics: Sequence[str], queue_id: int) -> list[str]:
-    """Return a sentence if the lake has no message of a queue of these topics, or of all topics if none is given."""
+    """Return a sentence if no message of these topics (or of any topic, if none is given) is in a given queue."""
     condition = f"queue_id = {queue_id}"
     names = [text_literal(topic) for topic in topics]
     of_topics = f"topic IN ({', '.join(names)})" if names else "true"
@@ -77,7 +77,7 @@ def unknown_queues(messages: DeltaTable, topics: Sequence[str], queue_id: int) -
 
 
 def _topics(lake: LakePaths, messages: DeltaTable) -> set[str]:
-    """The topics of a lake, from its profiles, which are small; else from all messages."""
+    """Return the topics of a lake, from the small table of profiles if possible, otherwise from all messages."""
     try:
         table, name = open_table(lake, "profiles"), "profiles"
     except LakeError:

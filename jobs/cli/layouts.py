@@ -1,4 +1,4 @@
-"""The argument that says which format stores have."""
+"""The option `--layout`, which selects the format of stores."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import argparse
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats, format_called
 
 FOLDERS = "commitlog/ or journal/"
-"""What a store folder holds, for a help text."""
+"""The folders that a store may hold, for help texts."""
 _HELP = (
-    "of a folder that holds both, RocketMQ's commitlog/ or JMQ's journal/ is meant; else found from the folder; "
-    "rocketmq, boltmq and jmq, as `commitlake broker` names them, are taken, too"
+    "format of the store: RocketMQ's commitlog/ or JMQ's journal/; needed only for a folder that holds both; "
+    "rocketmq, boltmq and jmq, the names of `commitlake broker`, are accepted, too"
 )
 
 
@@ -21,12 +21,12 @@ def add_layout_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def _folder_of(name: str) -> str:
-    """Return the folder of the format with a name; the name itself where there is none."""
+    """Return the folder of the format with this name, or the name itself if there is no such format."""
     log_format = format_called(name)
     return name if log_format is None else log_format.folder
 
 
 def layout_of(arguments: argparse.Namespace) -> FormatChoice:
-    """Return what it says; a job without it finds the format from the folder alone."""
+    """Return the chosen format; a job without the option detects the format from the folder."""
     text = getattr(arguments, "layout", None)
     return ANY_FORMAT if text is None else FormatChoice.parse(text)

@@ -12,30 +12,30 @@ import sys
 from collections.abc import Callable, Sequence
 
 JOBS = {
-    "demo": "fill a small shop's broker, archive it, and look at the result",
-    "archive": "take what is new in broker stores into the lake",
-    "audit": "compare what was archived with stores, packs and HBase, window by window",
-    "verify": "look for all that is wrong in a store, tell why, and what to do; --local needs no Spark",
-    "rebuild": "make a store's queues and index again from its log, or salvage a damaged one; --local needs no Spark",
-    "restore": "make a store that a broker starts from, out of the lake, as it was at any time; needs no Spark",
-    "query": "ask the lake: by topic, key, id, time or SQL; starts without a JVM",
-    "lineage": "tell what happened to an order: a tree, a picture, who has consumed it; starts without a JVM",
-    "tps": "tell messages and bytes per second of any past time, by topic, queue, tag or producer; needs no Spark",
-    "replay": "send archived messages again, in order, at a pace, each of them once; needs no Spark",
-    "dlq": "group dead letters by cause, export them, send them again and follow them; needs no Spark",
-    "offsets": "tell the offsets a group had, or needs to consume from a time, and set them; needs no Spark",
+    "demo": "run a small shop on a broker, archive its messages, and look at the result",
+    "archive": "copy new messages from broker stores into the lake",
+    "audit": "compare archived messages with stores, packs and HBase, window by window",
+    "verify": "look for damage in a store, and explain its cause and repair; --local needs no Spark",
+    "rebuild": "rebuild a store's queues and index from its log, or salvage a damaged log; --local needs no Spark",
+    "restore": "create a store that a broker can start from, as it was at any time; needs no Spark",
+    "query": "query the lake by topic, key, id, time or SQL; starts without a JVM",
+    "lineage": "show what happened to an order: a tree, a picture, its consumers; starts without a JVM",
+    "tps": "show messages and bytes per second of any past time, by topic, queue, tag or producer; needs no Spark",
+    "replay": "send archived messages again, in order, at a chosen pace, each exactly once; needs no Spark",
+    "dlq": "group dead letters by cause, export them, send them again and track the result; needs no Spark",
+    "offsets": "show the offsets that a group had, or needs to consume from a time, and set them; needs no Spark",
     "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
-    "lag": "tell how far consumer groups are behind, now or at a past time; needs no Spark",
-    "metrics": "give Prometheus the lag of consumer groups, as a file or over HTTP; needs no Spark",
-    "snapshot": "keep how far consumer groups have come, from a store or a live broker; needs no Spark",
-    "guard": "tell which segments a broker will delete, when, and whether they are archived",
-    "erase": "take messages out of the lake for good, by key or id, and prove it; needs no Spark",
-    "evidence": "make a key, and tell whether signed evidence of runs, audits and erasures is whole; needs no Spark",
-    "maintain": "merge small files, drop what is old, clean up; needs no Spark",
+    "lag": "show how far consumer groups are behind, now or at a past time; needs no Spark",
+    "metrics": "export the lag of consumer groups for Prometheus, as a file or over HTTP; needs no Spark",
+    "snapshot": "save the offsets of consumer groups, from a store or a live broker; needs no Spark",
+    "guard": "show which segments a broker will delete, when, and whether they are archived",
+    "erase": "delete messages from the lake permanently, by key or id, and prove it; needs no Spark",
+    "evidence": "create a key, and check the signed evidence of runs, audits and erasures; needs no Spark",
+    "maintain": "compact small files, delete old data, clean up; needs no Spark",
     "broker": "run a small broker and name server that RocketMQ's clients use; needs no Spark",
-    "doctor": "check Python, Java, jars, disks and servers, and say what is missing; needs no Spark",
-    "completion": "print a script that completes commands in bash, zsh or fish; needs no Spark",
-    "explain": "tell what a read of a store would read, and what it would leave out; needs no Spark",
+    "doctor": "check Python, Java, jars, disks and servers, and name what is missing; needs no Spark",
+    "completion": "print a completion script for bash, zsh or fish; needs no Spark",
+    "explain": "explain what a read of a store would read, and what it would skip; needs no Spark",
 }
 
 
@@ -80,30 +80,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_as_process(command: Callable[[], int]) -> int:
-    """Run a command as this process's own, as `jobs.cli.process.run_process` does."""
+    """Run a command as the main command of this process; see `jobs.cli.process.run_process`."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a SIGINT during the next import prints a traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # otherwise a SIGINT during the next import prints a traceback
     from commitlake.jobs.cli.process import run_process
 
     return run_process(command)
 
 
 def job_lines() -> list[str]:
-    """A line for each job, as `commitlake --help` and `spark-submit.sh --help` show them."""
+    """Return a line for each job, as `commitlake --help` and `spark-submit.sh --help` show them."""
     width = max(len(name) for name in JOBS)
     return [f"  {name.ljust(width)}  {purpose}" for name, purpose in JOBS.items()]
 
 
 def usage() -> str:
-    """The text of `commitlake --help`."""
+    """Return the text of `commitlake --help`."""
     jobs = "\n".join(job_lines())
     return (
         "usage: commitlake JOB [arguments]\n\n"
         "Message broker logs as tables: archive, query and check what RocketMQ wrote.\n\n"
         f"jobs:\n{jobs}\n\n"
-        "commitlake JOB --help tells a job's arguments, with examples.\n"
-        "commitlake --version tells the version.\n\n"
-        "exit codes: 0 well, 1 failed, 2 wrong usage or path, 3 found damage or loss, 4 refused, 130 interrupted,\n"
+        "commitlake JOB --help shows a job's arguments, with examples.\n"
+        "commitlake --version prints the version.\n\n"
+        "exit codes: 0 success, 1 failure, 2 wrong usage or path, 3 damage or loss found, 4 refused, 130 interrupted,\n"
         "141 standard output was closed, 143 ended by SIGTERM"
     )
 

@@ -1,4 +1,4 @@
-"""Names that a user gives and that are not there: the nearest ones that are, and a warning or an error."""
+"""Suggestions for names that do not exist: the nearest existing ones, as a warning or an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHOWN = 8
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question that names what is nearest, with a space before it; nothing where nothing is near.
+    """Return "Did you mean" with the nearest known name, after a space; empty if no name is near.
 
     >>> did_you_mean("ordes", ["orders", "payments"])
     " Did you mean 'orders'?"
@@ -21,13 +21,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def there_are(known: Iterable[str]) -> str:
-    """Return the names that there are, as a hint; of many, the first."""
+    """Return a hint that lists the known names; of many, only the first ones."""
     names = some_names(known)
     return f"there are: {names}" if names else "there are none"
 
 
 def some_names(known: Iterable[str]) -> str:
-    """Return names, sorted, with commas between; of many, the first."""
+    """Return sorted names separated by commas; of many, only the first ones."""
     names = sorted(known)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(ascii(name)[1:-1] for name in names[:_SHOWN]) + more

@@ -1,4 +1,4 @@
-"""The option `--format`, with one meaning in every job that prints rows.
+"""The option `--format`, which has the same meaning in every job that prints rows.
 
 table  for people: columns as wide as they need to be; a job may leave out columns
 json   one JSON document: an object with `schema`, which is `SCHEMA`, and `rows`, a list of objects
@@ -26,7 +26,7 @@ def add_format_argument(parser: argparse.ArgumentParser, more: Sequence[str] = (
         more: forms that only this job has.
         scope: what is printed in this form, if not everything, for the help.
     """
-    text = "form of what is printed" if not scope else f"form of {scope}"
+    text = "output format" if not scope else f"output format of {scope}"
     parser.add_argument(
         "--format",
         "--output",

@@ -1,4 +1,4 @@
-"""Places that this user may not read or write: one error for all of them, with exit code 2."""
+"""Permission errors: one message and exit code 2 for all places that this user may not read or write."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _TEXT = re.compile(r"permission denied|\(os error 13\)|access ?denied|status code:? 403|403 forbidden", re.IGNORECASE)
 _PATH = re.compile(r"(?:s3a?:/|file:/)?/[^\s'\":,;()\[\]]+")
-HINT = "Run as a user who may, or change the permissions: a folder needs read and execute, a file read"
+HINT = "Run as a user with permission, or change the permissions: a folder needs read and execute, a file read"
 
 
 def denied_place(error: BaseException) -> str | None:
-    """Return the place that an error says may not be used, or None where it is of something else."""
+    """Return the place that a permission error is about; None for other errors."""
     for each in _chain(error):
         if isinstance(each, OSError) and each.errno in _DENIED:
             return str(each.filename or each)
@@ -29,7 +29,7 @@ def denied_place(error: BaseException) -> str | None:
 
 
 def check_lake_is_readable(lake: LakePaths) -> None:
-    """Refuse a lake in a folder of which a part may not be read: the engines would take it for one that is not there.
+    """Refuse a lake with unreadable parts, which the engines would treat as a lake that does not exist.
 
     Raises:
         LakeError: naming the folder or file.
@@ -50,7 +50,7 @@ def check_lake_is_readable(lake: LakePaths) -> None:
 
 
 def _parts(root: Path) -> Iterator[Path]:
-    """The folders of a lake's tables and of their logs, and the newest entry of each log."""
+    """Yield the folders of a lake's tables and of their logs, and the newest entry of each log."""
     for table in sorted(root.iterdir()) if root.is_dir() else ():
         yield table
         log = table / "_delta_log"
@@ -60,11 +60,11 @@ def _parts(root: Path) -> Iterator[Path]:
 
 
 def _refusal(path: Path) -> LakeError:
-    return LakeError(f"{path} may not be read by this user: permission denied. {HINT}")
+    return LakeError(f"{path}: permission denied for this user. {HINT}")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and its causes."""
+    """Yield an error and its causes."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen

@@ -1,4 +1,4 @@
-"""The options that tell where a lake and its bodies lie, for every job that has them."""
+"""The options for the places of a lake and its bodies, for every job that reads a lake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.jobs.cli.permissions import check_lake_is_readable
 
 _LAKE = "the lake: a folder, or s3://bucket/prefix"
 BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
-_ENDPOINT = "object store other than Amazon's (default: AWS_ENDPOINT_URL_S3); credentials as for any AWS tool"
+_ENDPOINT = "URL of an object store other than Amazon's (default: AWS_ENDPOINT_URL_S3); credentials as for any AWS tool"
 _REGION = "region of the bucket (default: AWS_REGION, or that of the profile)"
 
 
@@ -37,7 +37,7 @@ def add_s3_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def lake_of(arguments: argparse.Namespace) -> LakePaths:
-    """The lake that the arguments name.
+    """Return the lake that the arguments name.
 
     What is said of the object store goes into this process's environment, from where everything that opens a table,
     a pack or a JVM takes it.
@@ -72,7 +72,7 @@ def bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
 
 
 def _folder_of(place: str) -> Path | None:
-    """Return the folder of this machine that a place names; None where it names another place."""
+    """Return the local folder that a place names; None if the place is in an object store."""
     if place.startswith("file:"):
         return Path(unquote(urlsplit(place).path))
     return None if "://" in place else Path(place)

@@ -1,4 +1,4 @@
-"""The process that a command runs in: its standard streams, what signals do to it, and how it ends.
+"""The process that a command runs in: its standard streams, its signals, and how it ends.
 
 A command's `main` calls `run_process` before it imports anything slow. From then on:
 
@@ -32,16 +32,16 @@ from typing import Any, NoReturn, TextIO
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_SECONDS = 8.0
-"""Time from the first signal until all that is left is killed. Docker waits 10 s before it kills."""
+"""Seconds from the first signal until remaining processes are killed. Docker waits 10 s before it kills."""
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
 _FAILED = 1
-_MAIN_THREAD_SECONDS = 0.3  # for the main thread to take a signal; it cannot while compiled code runs
+_MAIN_THREAD_SECONDS = 0.3  # for the main thread to handle a signal, which it cannot do while compiled code runs
 _POLL_SECONDS = 0.02
 _LINE_SECONDS = 0.5
 _PR_SET_CHILD_SUBREAPER = 36
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _NUMBA_WITHOUT_COLOURS = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
-"""Without it numba lets colorama, where that is installed, write an escape sequence to standard output at exit."""
+"""Disables a feature of numba that prints an escape sequence at exit if colorama is installed."""
 
 
 class OutputError(Exception):
@@ -49,11 +49,11 @@ class OutputError(Exception):
 
 
 class OutputClosedError(OutputError):
-    """Whoever read standard output has closed it."""
+    """The reader of standard output has closed it."""
 
 
 class _State:
-    """What has happened to this process.
+    """The state of this process: signals received, and whether it is ending.
 
     Attributes:
         name: of the command, for the line that tells of a signal.
@@ -87,7 +87,7 @@ _state = _State()
 
 
 def run_process(command: Callable[[], int]) -> int:
-    """Run a command as this process's own; its exit code. Does not return where a signal has ended it.
+    """Run a command as the main command of this process, and return its exit code; does not return after a signal.
 
     Args:
         command: gives an exit code, or raises SystemExit.
@@ -102,7 +102,7 @@ def run_process(command: Callable[[], int]) -> int:
         if _state.number is not None:
             _end(_state.number)
         _state.is_over = True
-        gc.freeze()  # the interpreter's last look for garbage takes longer than some commands
+        gc.freeze()  # the interpreter's last garbage collection takes longer than some commands
     except KeyboardInterrupt:
         _begin_end(_state.number or signal.SIGINT)
         _end(_state.number or signal.SIGINT)
@@ -110,18 +110,18 @@ def run_process(command: Callable[[], int]) -> int:
 
 
 def set_command_name(name: str) -> None:
-    """Name the command, once it is known, for the line that tells of a signal."""
+    """Set the command's name, which the line about a signal contains."""
     _state.name = name
 
 
 def stop_signal() -> int | None:
-    """The number of the signal that has asked this process to end, or None."""
+    """Return the number of the signal that asked this process to end, or None."""
     return _state.asked if _state.number is None else _state.number
 
 
 @contextmanager
 def stop_softly(stop: Callable[[], None]) -> Iterator[None]:
-    """While it is open, the first signal calls a function; a second one ends the process.
+    """Make the first signal call a function instead of ending the process; a second signal still ends it.
 
     Args:
         stop: asks the work to stop. It may be called in any thread.
@@ -151,7 +151,7 @@ def _outcome(command: Callable[[], int]) -> int:
     except Exception:
         if _state.number is None:
             raise
-        code = _FAILED  # what a signal has led to is not told
+        code = _FAILED  # errors caused by the signal are not printed
     else:
         return code
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (the interpreter flushes once more at its end)
@@ -170,7 +170,7 @@ def _code_of(error: SystemExit) -> int:
 
 
 class _StandardOutput(io.FileIO):
-    """Standard output, whose errors can be told from those of files and sockets."""
+    """Standard output, whose errors are distinguishable from those of files and sockets."""
 
     def write(self, data: Any) -> int | None:  # type: ignore[override]  # typeshed: int
         try:
@@ -182,7 +182,7 @@ class _StandardOutput(io.FileIO):
 
 
 class _StandardError(io.FileIO):
-    """Standard error; what nobody can read is dropped."""
+    """Standard error that drops text if nobody can read it."""
 
     def write(self, data: Any) -> int | None:  # type: ignore[override]  # typeshed: int
         try:
@@ -192,19 +192,19 @@ class _StandardError(io.FileIO):
 
 
 def _prepare_streams() -> None:
-    """Make sure that the numbers 0 to 2 are those of standard streams, and that errors of standard output are known."""
+    """Make sure that file descriptors 0 to 2 are the standard streams, and detect errors of standard output."""
     for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            # A write to a closed standard output has to fail; the next file that is opened must not take its number.
+            # A write to a closed standard output must fail, so the next opened file must not get its descriptor.
             os.set_inheritable(os.open(os.devnull, flags), True)
     sys.stdout = _wrapped(sys.stdout, _StandardOutput(1, "wb", closefd=False))
     sys.stderr = _wrapped(sys.stderr, _StandardError(2, "wb", closefd=False))
 
 
 def _wrapped(stream: TextIO | None, raw: io.FileIO) -> TextIO:
-    """A text stream over a raw one, with the settings of the interpreter's own."""
+    """Return a text stream on top of a raw one, with the settings of the interpreter's own stream."""
     buffer = io.BufferedWriter(raw)
     if not isinstance(stream, io.TextIOWrapper):
         return io.TextIOWrapper(buffer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
@@ -234,17 +234,17 @@ def _install_handlers() -> None:
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _handle)
-    # Whoever started this process may have blocked them, so that none arrives while the interpreter starts.
+    # The parent process may have blocked signals while the interpreter starts.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
 def is_own_process() -> bool:
-    """Whether `run_process` runs, or `stop_softly` does in its place."""
+    """Return True while `run_process` runs, unless `stop_softly` handles signals."""
     return any(signal.getsignal(number) is _handle for number in ENDING_SIGNALS)
 
 
 def _handle(number: int, _frame: object) -> None:
-    """Take a signal, in the main thread."""
+    """Handle a signal in the main thread."""
     _state.taken += 1
     if _state.is_over:
         _begin_end(number)
@@ -258,18 +258,18 @@ def _handle(number: int, _frame: object) -> None:
 
 
 def _stop_softly(number: int) -> bool:
-    """Ask a service to stop; whether this was the first signal, and there is one."""
+    """Ask a service to stop; return True if a service is running and this was its first signal."""
     stop, _state.stop = _state.stop, None
     if stop is None:
         return False
     _state.asked = number
     stop()
-    _tell(f"{_state.name}: stopping; a second signal ends it at once\n", silence=False)
+    _print_last_line(f"{_state.name}: stopping; a second signal ends it at once\n", silence=False)
     return True
 
 
 def _watch(read_end: int) -> None:
-    """See to it that a signal ends the process even where the main thread does not come to take it."""
+    """Make sure that a signal ends the process even if the main thread is too busy to handle it."""
     while True:
         left = None if _state.number is None else max(0.0, _state.deadline - time.monotonic())
         if not select.select([read_end], [], [], left)[0]:
@@ -289,20 +289,20 @@ def _watch(read_end: int) -> None:
 
 
 def _begin_end(number: int) -> None:
-    """Tell of the signal, and ask all processes below this one to end; once."""
+    """Print the line about the signal, and ask all child processes to end; only once."""
     if not _state.begun.acquire(blocking=False):
         return
     _state.deadline = time.monotonic() + GRACE_SECONDS
     _state.number = number
     what = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
-    _tell(f"{_state.name}: {what}\n", silence=True)
+    _print_last_line(f"{_state.name}: {what}\n", silence=True)
     _adopt_orphans()
     for process in descendants():
         _send(process, signal.SIGTERM)
 
 
-def _tell(line: str, *, silence: bool) -> None:
-    """Print a line on standard error, and nothing after it where it is to be silent."""
+def _print_last_line(line: str, *, silence: bool) -> None:
+    """Print a line on standard error, and nothing after it if `silence` is set."""
     with suppress(OSError):
         own = os.dup(2)
         try:
@@ -310,7 +310,7 @@ def _tell(line: str, *, silence: bool) -> None:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, 2)
                 os.close(nowhere)
-            if os.isatty(own):  # a progress bar has hidden the cursor
+            if os.isatty(own):  # show the cursor, which a progress bar hides
                 line = f"\r\x1b[K\x1b[?25h{line}"
             if select.select([], [own], [], _LINE_SECONDS)[1]:
                 os.write(own, line.encode())
@@ -322,13 +322,13 @@ def _tell(line: str, *, silence: bool) -> None:
 
 
 def _end(number: int, *, at_once: bool = False) -> NoReturn:
-    """End this process and all below it.
+    """End this process and all its descendants.
 
     Args:
         number: the signal's.
         at_once: give no process below any more time.
     """
-    while _state.is_ending and not at_once:  # another thread does it
+    while _state.is_ending and not at_once:  # another thread is ending the process
         time.sleep(_POLL_SECONDS)
     _state.is_ending = True
     while not at_once and time.monotonic() < _state.deadline and _spark_processes():
@@ -345,7 +345,7 @@ def _end(number: int, *, at_once: bool = False) -> NoReturn:
 
 
 def _spark_processes() -> list[int]:
-    """The JVM and what it has started, which delete their files when they are asked to end: it has its own session."""
+    """Return the JVM and its children, which have a session of their own and delete their files when asked to end."""
     own = os.getsid(0)
     found = []
     for process in descendants():
@@ -356,7 +356,7 @@ def _spark_processes() -> list[int]:
 
 
 def _release_semaphores() -> None:
-    """Let multiprocessing delete its semaphores: it warns of those that are left when the process has ended."""
+    """Let multiprocessing delete its semaphores, because it prints a warning about leftover ones at exit."""
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
         with suppress(Exception):
@@ -364,7 +364,7 @@ def _release_semaphores() -> None:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of processes whose parent ends, so that they can be found and ended."""
+    """Become the parent of orphaned descendants, so that they can be found and ended."""
     with suppress(Exception):
         import ctypes
 
@@ -383,7 +383,7 @@ def _send(process: int, number: int) -> None:
 
 
 def descendants(root: int | None = None) -> list[int]:
-    """The processes below one, this one where none is given; those that have ended are left out."""
+    """Return the running descendants of a process, by default of this one."""
     children: dict[int, list[int]] = {}
     for process, parent in _processes():
         children.setdefault(parent, []).append(process)
@@ -397,7 +397,7 @@ def descendants(root: int | None = None) -> list[int]:
 
 
 def _processes() -> Iterator[tuple[int, int]]:
-    """Each running process and its parent."""
+    """Yield the id of each running process and of its parent."""
     if not os.path.isdir("/proc/self"):  # noqa: PTH112 (pathlib is slow to import)
         yield from _processes_of_ps()
         return

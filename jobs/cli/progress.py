@@ -1,4 +1,4 @@
-"""Progress of long work, on standard error: a bar on a terminal, a line now and then elsewhere, nothing when quiet.
+"""Progress of long work on standard error: a bar on a terminal, otherwise occasional lines; nothing with --quiet.
 
 A thread looks at what is done twice a second, so that the work itself only counts.
 """
@@ -18,13 +18,13 @@ from commitlake.jobs.cli.terminal import trusted
 _POLL_SECONDS = 0.5
 _LINE_SECONDS = 10.0
 
-# (done, known) so far; known is 0 as long as nobody knows how much there is.
+# (done, total) so far; total is 0 until it is known.
 Count = Callable[[], tuple[int, int]]
 
 
 @contextmanager
 def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show how much is done: in bytes where it is known how many there are, else in tasks where the runner counts them.
+    """Show progress in bytes if the total is known, otherwise in tasks if the runner counts them.
 
     Args:
         runner: what runs the tasks meanwhile.
@@ -46,7 +46,7 @@ def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool)
 
 @contextmanager
 def counted_progress(what: str, total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show how much of a known amount is done.
+    """Show progress towards a known total.
 
     Args:
         what: what the work is, in a few words.
@@ -84,7 +84,7 @@ def _shown(count: Count, what: str, unit: str, *, quiet: bool) -> Iterator[None]
 
 
 def _watch(watch: Callable[..., None], *arguments: object) -> None:
-    """Watch, until there is nothing to watch any more."""
+    """Show progress until the watched work ends."""
     try:
         watch(*arguments)
     except (CounterGoneError, OSError):

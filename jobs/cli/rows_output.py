@@ -1,4 +1,4 @@
-"""Rows for people and for programs: a table, JSON, JSON lines, CSV. Batches come in and are written as they come."""
+"""Output of rows for people and programs: table, JSON, JSON lines, CSV. Rows are written as they arrive."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from commitlake.jobs.cli.text_table import TextTable
 
 Row = dict[str, Any]
 
-_TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"  # of milliseconds, %S has the fraction with it
+_TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"  # for milliseconds, %S includes the fraction
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def plain_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[Row]:
-    """Rows of plain values, at most `limit` (0: all): times in ISO 8601, UTC; maps as dictionaries; bytes in base64."""
+    """Yield at most `limit` rows (0 for all): times as ISO 8601 in UTC, maps as dicts, bytes in base64."""
     rows = (row for batch in batches for row in _rows_of(batch))
     return islice(rows, limit) if limit else rows
 
@@ -38,12 +38,14 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def _plain_values(column: pa.Array) -> list[Any]:
-    """A column at a time: value by value it takes three times as long, and for times pyarrow would import pandas."""
+    """Convert a column at once: value by value takes three times as long, and pyarrow would import pandas for times."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         import pyarrow.compute as pc
 
-        times = column.cast(pa.timestamp("ms", "UTC" if kind.tz else None), safe=False)  # a session has its own zone
+        times = column.cast(
+            pa.timestamp("ms", "UTC" if kind.tz else None), safe=False
+        )  # sessions have a time zone of their own
         return list(pc.strftime(times, format=_TIME_FORM).to_pylist())
     if pa.types.is_date(kind):
         return list(column.cast(pa.string()).to_pylist())
@@ -55,7 +57,7 @@ def _plain_values(column: pa.Array) -> list[Any]:
 
 
 def write_jsonl(rows: Iterable[Row], out: TextIO) -> int:
-    """One object a line; how many."""
+    """Write one JSON object per line, and return the number of rows."""
     count = 0
     write_text = trusted(out).write
     for row in rows:
@@ -65,13 +67,13 @@ def write_jsonl(rows: Iterable[Row], out: TextIO) -> int:
 
 
 def write_csv(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
-    """A header and one line a row; lists and maps as JSON; how many.
+    """Write a header and one CSV line per row, with lists and maps as JSON, and return the number of rows.
 
     Standard output shows control characters as escapes, as `jobs.cli.terminal` says; with --raw texts are exact.
     """
     writer = csv.writer(out, lineterminator="\n")
     remaining = iter(rows)
-    first = list(islice(remaining, 1))  # before the header: a question that is refused gives no output
+    first = list(islice(remaining, 1))  # before the header, so that a refused query prints nothing
     writer.writerow(columns)
     count = 0
     for row in chain(first, remaining):
@@ -82,7 +84,7 @@ def write_csv(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
 
 
 def write_table(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
-    """A table as wide as the terminal, or as wide as it needs to be where there is none; how many rows."""
+    """Write a table as wide as the terminal, or as wide as its content without one, and return the number of rows."""
     cells = [[_table_cell(row[name]) for name in columns] for row in rows]
     if not cells:
         return 0
@@ -98,7 +100,7 @@ def write_table(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
 
 
 def _write_folded(rows: list[list[str]], columns: list[str], out: TextIO) -> None:
-    """Write a table whose texts are folded to the width of the terminal."""
+    """Write a table whose cells are folded to the width of the terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -129,9 +131,9 @@ def _table_cell(value: object) -> str:
 
 
 def write_json(rows: Iterable[Row], out: TextIO) -> int:
-    """One document, see `jobs.cli.output_forms`; rows are written as they come, one a line; how many."""
+    """Write one JSON document, one row per line, and return the number of rows; see `jobs.cli.output_forms`."""
     remaining = iter(rows)
-    first = list(islice(remaining, 1))  # before the beginning: a question that is refused gives no output
+    first = list(islice(remaining, 1))  # before the first output, so that a refused query prints nothing
     write_text = trusted(out).write
     write_text(f'{{"schema": "{SCHEMA}", "rows": [')
     count = 0
@@ -143,12 +145,12 @@ def write_json(rows: Iterable[Row], out: TextIO) -> int:
 
 
 def write_objects(form: str, rows: Sequence[Row]) -> int:
-    """Rows that need not have the same keys to standard output as json, jsonl or csv; how many."""
+    """Write rows with varying keys to standard output as json, jsonl or csv, and return their number."""
     return write(form, rows, list(dict.fromkeys(key for row in rows for key in row)))
 
 
 def write(form: str, rows: Iterable[Row], columns: list[str]) -> int:
-    """Rows to standard output in a form of `jobs.cli.output_forms`; how many."""
+    """Write rows to standard output in a form of `jobs.cli.output_forms`, and return their number."""
     match form:
         case "json":
             return write_json(rows, sys.stdout)

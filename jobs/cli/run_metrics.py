@@ -32,19 +32,19 @@ COUNTERS = {
     "archive_quarantined_ranges": "Ranges of log that archive runs could not read.",
     "archive_gaps": "Ranges of log that were gone before archive runs could read them.",
 }
-"""What a job may count, with its help text; the metric is `commitlake_NAME_total`."""
+"""Counters that a job may add to, with their help texts; the metric is `commitlake_NAME_total`."""
 
 _counted: Counter[str] = Counter()
 
 
 class MetricsFileError(CommitLakeError):
-    """The file of metrics cannot be written there."""
+    """The metrics file cannot be written."""
 
     exit_code = ExitCode.USAGE
 
 
 def count(name: str, amount: int) -> None:
-    """Add to a figure of this run.
+    """Add an amount to a counter of this run.
 
     Args:
         name: one of `COUNTERS`.
@@ -56,7 +56,7 @@ def count(name: str, amount: int) -> None:
 
 
 class RunMetrics:
-    """The metrics of the run that begins now.
+    """The metrics of a run, which begins when the object is created.
 
     Args:
         path: the file.
@@ -126,7 +126,7 @@ class RunMetrics:
 
 
 def _samples(path: Path, command: str) -> dict[tuple[str, str], float]:
-    """Return the samples of a command in a file, by name and exit code; none where it is not understood."""
+    """Return the samples of a command in a metrics file, by name and exit code; empty if the file is not understood."""
     from prometheus_client.parser import text_string_to_metric_families
 
     try:

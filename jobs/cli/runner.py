@@ -1,4 +1,4 @@
-"""What runs a job's tasks, by its arguments `--local` and `--spark`: this machine, or Spark."""
+"""The options `--local` and `--spark`, which choose where a job's tasks run: on this machine or on Spark."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _LOCAL_RUNNERS = {"threads": ThreadRunner, "processes": ProcessRunner}
 
 
 def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads") -> None:
-    """Add `--local`, and how many workers it has.
+    """Add `--local`, and an option for the number of workers.
 
     Args:
         parser: the job's.
         workers: what they are, and the option's name: threads or processes.
     """
     parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
-    number_help = "with --local: how many at a time (default: one for each core)"
+    number_help = "with --local: number of workers (default: one per core)"
     parser.add_argument(f"--{workers}", type=positive, metavar="N", help=number_help)
 
 
 def add_spark_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--spark` to a job that runs on this machine where nothing else is said, and `--local`, which says that."""
+    """Add `--spark` to a job that runs on this machine by default, and `--local`, which states the default."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--local", action="store_true", help="in this process, without Spark (the default)")
     where.add_argument("--spark", action="store_true", help="on Spark's workers, which need the same folders")
@@ -47,7 +47,7 @@ def check_local_arguments(arguments: argparse.Namespace) -> None:
 
 
 def make_runner(arguments: argparse.Namespace, job: str, s3: S3Options | None = None) -> Runner:
-    """Return what runs a job's tasks.
+    """Return the runner of a job's tasks.
 
     Args:
         arguments: of a parser with `add_local_arguments` or `add_spark_argument`.
@@ -65,7 +65,7 @@ def make_runner(arguments: argparse.Namespace, job: str, s3: S3Options | None = 
 
 
 def open_session(job: str, s3: S3Options | None = None) -> SparkSession:
-    """Return the session that is there, or a new one, that knows the formats of broker stores.
+    """Return the current Spark session, or a new one, with the formats of broker stores registered.
 
     Args:
         job: as for `make_runner`.

@@ -1,8 +1,8 @@
-"""Settings that a job cannot use: names that nothing would read, in a TOML file or the environment, and broken texts.
+"""Checks of settings in a TOML file or the environment: unknown names, and values that are not valid text.
 
 A table that is no job's, and a key that is no option of the job, are errors. A variable `COMMITLAKE_…` that is an
-option of no job gives a warning, because it may be somebody else's. One of another job gives none, because all jobs may
-share an environment.
+option of no job gives a warning, because it may belong to another program. One of another job gives none, because all
+jobs may share an environment.
 
 A text with bytes that are no UTF-8 is an error: neither tables nor brokers have such names.
 """
@@ -37,12 +37,12 @@ OTHER_VARIABLES = frozenset(
         "COMMITLAKE_MASK_KEY",
     }
 )
-"""Variables that are no option of a job."""
+"""Variables that are not options of a job."""
 _TEST_PREFIX = f"{PREFIX}TEST_"
 
 
 class SettingsError(CommitLakeError):
-    """A setting that no job reads, or that none can use."""
+    """A setting with an unknown name, or with a value that no job can use."""
 
 
 def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
@@ -63,28 +63,30 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
     for name, table in settings.items():
         if name not in {*JOBS, job}:
             what = "table" if isinstance(table, dict) else "key"
-            raise SettingsError(f"{path}: the {what} {name!a} is read by no job.{did_you_mean(name, JOBS)}")
+            raise SettingsError(f"{path}: no job reads the {what} {name!a}.{did_you_mean(name, JOBS)}")
         if not isinstance(table, dict):
             raise SettingsError(f"{path}: expected a table [{name}], found a value")
     options = options_of(parser)
     for key in settings.get(job, {}):
         if key not in options:
-            raise SettingsError(f"{path}: [{job}] has the key {key!a}, which is no option.{did_you_mean(key, options)}")
+            raise SettingsError(
+                f"{path}: [{job}] has the key {key!a}, which is not an option.{did_you_mean(key, options)}"
+            )
 
 
 def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    """Warn of variables that look like options and are none of any job."""
+    """Warn of environment variables that look like options but belong to no job."""
     own = {variable_of(option) for option in options_of(parser)}
     for name in environment:
         if not name.startswith(PREFIX) or name.startswith(_TEST_PREFIX) or name in own | OTHER_VARIABLES:
             continue
         if name not in VARIABLES and name not in variables_of_all_jobs():
             near = did_you_mean(name, own | VARIABLES)
-            warn(parser.prog, f"the variable {name} is no option of any job.{near}")
+            warn(parser.prog, f"the variable {name} is not an option of any job.{near}")
 
 
 def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Refuse texts with NUL, and texts with bytes that the command line could not decode.
+    """Refuse texts with NUL, and texts with bytes that could not be decoded.
 
     A file's name may have any bytes but NUL, which only a TOML file can give.
 
@@ -112,7 +114,7 @@ def _is_text(value: str) -> bool:
 
 
 def config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | None:
-    """Return the file of settings that a job is going to read, if it is named or there."""
+    """Return the settings file that a job will read, if one is named or exists."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     finder.add_argument("--config")
     try:
@@ -260,4 +262,4 @@ VARIABLES = frozenset(
         "within",
     )
 )
-"""Variables of the jobs' options. One of another job is known by them without that job's parser, which loads slowly."""
+"""Variables of all jobs' options. The list is stored here because building every job's parser is slow."""

@@ -1,4 +1,4 @@
-"""Sizes for people."""
+"""Formatting of sizes in bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size_text(count: float) -> str:
-    """Bytes to a digit behind the point: `512 B`, `1.5 GiB`."""
+    """Format a size with one digit after the point: `512 B`, `1.5 GiB`."""
     for unit in _UNITS[:-1]:
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -10,7 +10,7 @@ from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_i
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """The type of an option whose whole number has a lower limit."""
+    """Return the argument type of a whole number with a lower limit."""
 
     def number(text: str) -> int:
         found = parse_int(text, least, INT64_MAX)
@@ -22,11 +22,11 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 positive = at_least(1)
-"""A whole number from 1 on."""
+"""Argument type of a whole number of at least 1."""
 
 
 def positive_decimal(text: str, what: str, most: float = math.inf) -> float:
-    """Return a number above 0, which need not be whole.
+    """Parse a number above 0, which may have a fraction.
 
     Args:
         text: of an option.
@@ -38,12 +38,12 @@ def positive_decimal(text: str, what: str, most: float = math.inf) -> float:
     """
     number = parse_decimal(text)
     if number is None or not 0 < number <= most:
-        raise argparse.ArgumentTypeError(f"{text[:100]!r} is no {what}")
+        raise argparse.ArgumentTypeError(f"{text[:100]!r} is not a {what}")
     return number
 
 
 def delay_levels(text: str) -> tuple[int, ...]:
-    """A broker's messageDelayLevel, ms of each level."""
+    """Parse a broker's messageDelayLevel, and return the delay of each level in ms."""
     from commitlake.schemas.layouts.rocketmq.delay_levels import parse_delay_levels
 
     try:

@@ -1,4 +1,4 @@
-"""Topics and queues that stores have by their folders, for names in a job's options that no store has."""
+"""Topics and queues of stores, from their folders, to check names in a job's options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 8
 
 
 def queues_by_topic(store: Store) -> dict[str, set[int]]:
-    """Return the queue ids of each topic that has a folder; nothing of a store without folders of queues."""
+    """Return the queue ids of each topic that has a folder; empty for a store without queue folders."""
     root = Path(store.root).parent
     found: dict[str, set[int]] = {}
     for name in store.format.queue_folders:

@@ -1,4 +1,4 @@
-"""What `spark-submit.sh` starts: a job, with options for spark-submit before its name.
+"""The program that `spark-submit.sh` starts: a job, with options for spark-submit before its name.
 
     ./spark-submit.sh --master spark://host:7077 --driver-memory 4g archive --store /data/store --lake /data/lake
 
@@ -21,7 +21,7 @@ _FLAGS = frozenset({"--verbose", "-v", "--supervise"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a job; its exit code, or 2 where the command line names none. The argument is as for `cli.main`."""
+    """Run a job, and return its exit code, or 2 if the command line names none; `argv` as for `cli.main`."""
     if argv is None:
         return cli.run_as_process(lambda: main(sys.argv[1:]))
     import shlex
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "cluster" in _values(options, "--deploy-mode"):
         print("spark-submit.sh: error: --deploy-mode cluster: expected client", file=sys.stderr)
         print(
-            "  a job's command line, summary and exit code belong to this machine; executors may be anywhere",
+            "  the job must run on this machine, because of its output and exit code; executors may be anywhere",
             file=sys.stderr,
         )
         return 2
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options of spark-submit, and the job with its arguments.
+    """Split a command line into options of spark-submit, and the job with its arguments.
 
     >>> split(["--master", "local[2]", "-v", "--conf=a=b", "query", "--lake", "x"])
     (['--master', 'local[2]', '-v', '--conf=a=b'], ['query', '--lake', 'x'])
@@ -60,7 +60,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _values(options: Sequence[str], name: str) -> list[str]:
-    """The values that an option is given."""
+    """Return all values given for an option."""
     following = [value for option, value in pairwise(options) if option == name]
     return following + [option.removeprefix(f"{name}=") for option in options if option.startswith(f"{name}=")]
 

@@ -1,4 +1,4 @@
-"""Standard streams of jobs: what is printed of logs, names and stores cannot command a terminal.
+"""Guarded standard streams: printed text from logs, names and stores cannot control the terminal.
 
 `guarded_streams` puts a stream in front of standard output and standard error, so that no job has to think of it. It
 guards files and pipes as well: whoever prints one later, with `cat` or `tail`, has the same terminal. Colours, progress
@@ -16,18 +16,18 @@ from commitlake.connectors.printable import printable, printable_line
 
 
 class GuardedStream:
-    """A stream that is given no control characters but newline and tab; see `connectors.printable`."""
+    """A stream that escapes control characters except newline and tab; see `connectors.printable`."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text with escapes for what a terminal would obey."""
+        """Write a text with its control characters escaped."""
         self.stream.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts likewise."""
+        """Write several texts with their control characters escaped."""
         for line in lines:
             self.write(line)
 
@@ -60,7 +60,7 @@ def print_line(line: str) -> None:
 
 
 def trusted(stream: TextIO) -> TextIO:
-    """Return the stream itself, for what a library draws of text that is printable already."""
+    """Return the unguarded stream, for libraries that draw progress bars or colours from printable text."""
     return stream.stream if isinstance(stream, GuardedStream) else stream
 
 

@@ -1,4 +1,4 @@
-"""A table as lines of text, each cell on one line.
+"""Layout of a table as lines of text, with each cell on one line.
 
 Rich lays out tables that have to be folded to the width of a terminal. Its import takes longer than many a question to
 a lake, so that a table that fits, or that goes to a file or a pipe, is laid out here. Both look the same.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.cells import cell_len  # how many columns of a terminal a text takes; rich.console is not imported by it
+from rich.cells import cell_len  # width of a text on a terminal; does not import rich.console
 
 _BETWEEN = "   "
 
 
 class TextTable:
-    """Cells, and how wide they are.
+    """The cells of a table, and the width of each column.
 
     Args:
         names: of the columns, as they are to be shown.

@@ -1,4 +1,4 @@
-"""Times on a command line."""
+"""Parsing and formatting of times on a command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EPOCH_MS = re.compile(r"[0-9]{12,14}")
 
 
 def parse_time(text: str) -> datetime.datetime:
-    """A moment: ISO 8601 (UTC unless it has an offset), a date, ms since 1970, `now`, or `-2h` for two hours ago.
+    """Parse a time: ISO 8601 (UTC unless it has an offset), a date, ms since 1970, `now`, or `-2h` for two hours ago.
 
     Raises:
         argparse.ArgumentTypeError: if it is none of these.
@@ -31,12 +31,12 @@ def parse_time(text: str) -> datetime.datetime:
         return parse_iso(text)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: expected 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h (two hours ago)"
+            f"{text!r} is not a time: expected 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h (two hours ago)"
         ) from None
 
 
 def join_times(arguments: Sequence[str], *options: str) -> list[str]:
-    """Arguments in which `--from -2h` is `--from=-2h`: argparse takes what begins with a minus for an option."""
+    """Turn `--from -2h` into `--from=-2h`, because argparse takes a value with a leading minus for an option."""
     joined: list[str] = []
     for argument in arguments:
         if joined and joined[-1] in options and _AGO.fullmatch(argument):
@@ -47,12 +47,14 @@ def join_times(arguments: Sequence[str], *options: str) -> list[str]:
 
 
 def add_time_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--from` and `--to`, as `start` and `end`; `join_times` reads what is given to them."""
-    from_help = "stored from then on: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h"
+    """Add `--from` and `--to`, stored as `start` and `end`; pass the command line through `join_times` first."""
+    from_help = "only messages stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h"
     parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME", help=from_help)
-    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")
+    parser.add_argument(
+        "--to", dest="end", type=parse_time, metavar="TIME", help="only messages stored before this time"
+    )
 
 
 def time_text(moment: datetime.datetime) -> str:
-    """Return a moment as ISO 8601 in UTC, to the millisecond where it has any."""
+    """Format a time as ISO 8601 in UTC, with milliseconds if it has any."""
     return iso_text(moment, "milliseconds" if moment.microsecond else "seconds")

@@ -1,4 +1,4 @@
-"""Compile the kernel of each format, and keep the code: `python -m commitlake.jobs.cli.warm`, once, at set-up.
+"""Compilation of each format's kernels at set-up: `python -m commitlake.jobs.cli.warm`.
 
 The code lies beside the source, or in the user's cache folder if that may not be written. A worker's first batch then
 finds everything compiled.
@@ -47,7 +47,7 @@ _SEGMENT_BYTES = 4096
 
 
 def warm(runner: Runner = HERE) -> int:
-    """Archive, verify, rebuild and read a small log of each format.
+    """Compile all kernels: archive, verify, rebuild and read a small log of each format.
 
     Args:
         runner: runs a task for each format.
@@ -92,7 +92,7 @@ def _encode() -> None:
 
 
 def _archive(store: Store, scratch: str) -> None:
-    """What an archive run's tasks do, and read a body back."""
+    """Run what an archive run's tasks do, and read a body back."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
     lake = LakePaths(scratch)
     tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), "warm", "")
@@ -104,17 +104,17 @@ def _archive(store: Store, scratch: str) -> None:
 
 
 def _find_border(log_format: Format) -> None:
-    """Look for a border, as the plan of a large segment does."""
+    """Look for a record boundary, as the planning of a large segment does."""
     kernel = log_format.kernel
     parts = np.empty((kernel.part_count, 1), np.int64)
     kernel.find_border(np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
 
 
 def _decode_answer() -> None:
-    """Decode a record as a live broker sends it, as the source `rocketmq` does."""
+    """Decode a record as a live broker sends it, as the Spark source `rocketmq` does."""
     segment = ROCKETMQ.sample_segment(_SEGMENT_BYTES)
     parsed = parse_message(segment)
-    assert parsed is not None, "a segment begins with a whole record"
+    assert parsed is not None, "expected the segment to begin with a whole record"
     request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
     for _ in PulledRecords("warm", request).batches([segment[: parsed[1]]]):
         pass

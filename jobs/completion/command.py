@@ -16,10 +16,10 @@ from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
-    "Print a script that completes jobs, options, choices and file names in a shell. Make it again after an upgrade."
+    "Print a script that completes jobs, options, choices and file names in a shell. Run it again after an upgrade."
 )
 EXAMPLES = (
-    ("completion bash > ~/.local/share/bash-completion/completions/commitlake", "bash, for the next shell"),
+    ("completion bash > ~/.local/share/bash-completion/completions/commitlake", "for bash; active in the next shell"),
     ('completion zsh > "${fpath[1]}/_commitlake"', "zsh"),
     ("completion fish > ~/.config/fish/completions/commitlake.fish", "fish"),
 )
@@ -66,7 +66,7 @@ def _parser_of_all_jobs() -> argparse.ArgumentParser:
 
 
 def _completing(action: argparse.Action) -> argparse.Action:
-    """Return the action, with what completes its value."""
+    """Return the action, extended by the type of completion for its value."""
     import shtab
 
     if action.metavar in _FILES:
@@ -79,5 +79,5 @@ def _completing(action: argparse.Action) -> argparse.Action:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake completion`."""
+    """Run `commitlake completion`."""
     return run_job(build_parser(), job, argv)

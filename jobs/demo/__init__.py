@@ -1,1 +1,1 @@
-"""`commitlake demo`: a small shop's broker, archived and looked at."""
+"""`commitlake demo`: a small shop on a message broker, archived and shown."""

@@ -1,7 +1,7 @@
-"""The main job on a small shop's traffic: fill a broker's store, archive it, look at the result.
+"""Fill a broker's store with a small shop's messages, archive it, and show the result.
 
 Writes a folder of its own (`commitlake-demo` where you are, or --dir) with a store and a lake in it, and leaves them
-there to play with. Run again, it begins anew. Exit codes: as for `archive`.
+there for trying things out. A second run starts again from the beginning. Exit codes: as for `archive`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ DESCRIPTION = (
     "transactions), archive its log into a lake, and show what is in it."
 )
 EXAMPLES = (
-    ("demo", "all of it, in the folder commitlake-demo"),
-    ("demo --layout jmq", "the same shop on JMQ"),
-    ("demo --layout boltmq", "and on BoltMQ"),
+    ("demo", "run everything in the folder commitlake-demo"),
+    ("demo --layout jmq", "the same shop with JMQ's files"),
+    ("demo --layout boltmq", "the same shop with BoltMQ's files"),
     ("demo --orders 20000 --dir /tmp/big-shop", "a larger shop"),
 )
 _FILL: Mapping[str, Callable[..., object]] = {
@@ -52,19 +52,21 @@ _BY_TOPIC = (
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("demo", DESCRIPTION, EXAMPLES)
     parser.add_argument(
         "--dir", default="commitlake-demo", metavar="DIR", help="the demo's folder (default: commitlake-demo)"
     )
     parser.add_argument("--layout", choices=tuple(_FILL), default="rocketmq",
-                        help="whose files the shop's broker writes (default: rocketmq)")  # fmt: skip
-    parser.add_argument("--orders", type=int, default=400, metavar="N", help="orders of the shop (default: 400)")
+                        help="format of the store's files (default: rocketmq)")  # fmt: skip
+    parser.add_argument(
+        "--orders", type=int, default=400, metavar="N", help="number of orders in the shop (default: 400)"
+    )
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Fill, archive, show."""
+    """Fill the store, archive it, and show the result."""
     from commitlake.connectors.runtime.spark_runner import SparkRunner
     from commitlake.jobs.cli.runner import open_session
 
@@ -83,11 +85,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     offsets.read()
     offsets.append()
     _say("\n".join(summary(result)))
-    _show(lake, "What lies in the log, by topic and kind:", _BY_TOPIC)
+    _show(lake, "Messages in the log, by topic and kind:", _BY_TOPIC)
     print(f"\nWhat happened to {_ORDER}:\n")
     write_tree(story_of(lake, Question(key=_ORDER)), sys.stdout)
     sys.stdout.flush()
-    _say("\nGo on with, for example:")
+    _say("\nTry next, for example:")
     _say(f"  .venv/bin/commitlake lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
     _say(f"  .venv/bin/commitlake lag --lake {lake.root}")
     if arguments.layout != "jmq":
@@ -98,9 +100,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _clean_folder(folder: Path) -> Path:
-    """The demo's folder, without what an earlier demo left; a folder of anybody else is refused."""
+    """Return the demo's folder, emptied of an earlier demo's files; any other folder that is not empty is refused."""
     if folder.exists() and not (folder / _MARK).exists() and any(folder.iterdir()):
-        raise JobError(f"{folder} holds something that no demo made", "name another folder with --dir")
+        raise JobError(f"{folder} has files that do not belong to a demo", "name another folder with --dir")
     for name in ("broker-a", "lake"):
         shutil.rmtree(folder / name, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,5 +122,5 @@ def _say(text: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake demo`."""
+    """Run `commitlake demo`."""
     return run_job(build_parser(), job, argv)

@@ -1,4 +1,4 @@
-"""Snapshots of the shop's offsets, taken while its story is written, so that the demo's lake has a history of lag."""
+"""Snapshots of the shop's offsets, taken while its messages are written, for the demo's history of lag."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from commitlake.pipelines.snapshot.progress import Progress
 
 
 class OffsetHistory:
-    """Reads snapshots of a run's stores, and keeps them until there is a lake.
+    """Snapshots of a run's stores, which are kept until the lake exists.
 
     Args:
         config: the run's.
@@ -25,13 +25,13 @@ class OffsetHistory:
         self._read: list[Progress] = []
 
     def read(self) -> None:
-        """Read the offsets of now."""
+        """Read the current offsets."""
         found = read_snapshots(self._config)
         stores = find_stores(self._config.store, self._config.broker, self._config.layout.formats) if found else ()
         ranges = take_snapshot(stores).ranges
         self._read += [replace(progress, log_end=ranges[progress.broker].end) for progress in found]
 
     def append(self) -> None:
-        """Add what was read to the lake, oldest first."""
+        """Append the snapshots to the lake, oldest first."""
         for progress in self._read:
             append_progress(LakePaths(self._config.lake), progress)

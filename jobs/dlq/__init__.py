@@ -1,4 +1,4 @@
-"""`commitlake dlq`: dead letters by cause, as a file, and sent again until each is consumed or dead again.
+"""`commitlake dlq`: show dead letters by cause, export them, and send them again until they are consumed or dead again.
 
 command     the command line
 arguments   what can be asked, and what does not go together

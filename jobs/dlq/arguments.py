@@ -1,4 +1,4 @@
-"""What `dlq` can be asked on a command line, and what does not go together."""
+"""The command line arguments of `dlq`, and the checks on their combinations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTIONS = {
     SHOW: "show the causes (the default)",
     EXPORT: "write dead letters to a file",
     REDRIVE: "send dead letters to their topics again",
-    OUTCOME: "tell what became of those that a redrive has sent",
+    OUTCOME: "show what became of the messages that a redrive sent",
 }
 FORMATS = ("csv", "jsonl", "parquet")
 MAX_SAMPLES = 20
@@ -30,20 +30,24 @@ _OPTIONS_OF = {
     "transform": (REDRIVE,), "mask": (REDRIVE,), "timeout": (REDRIVE, OUTCOME),
     "samples": (SHOW, OUTCOME),
 }  # fmt: skip
-"""Of each option that not every action has, the actions that have it."""
+"""The actions that accept an option, for each option that not every action accepts."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `dlq`."""
     actions = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
     parser.add_argument("action", nargs="?", choices=tuple(ACTIONS), default=SHOW, metavar="ACTION", help=actions)
-    parser.add_argument("replay_id", nargs="?", metavar="ID", help="with outcome: the replay, as redrive has named it")
+    parser.add_argument(
+        "replay_id", nargs="?", metavar="ID", help="with outcome: the id of the replay, as printed by redrive"
+    )
     add_place_arguments(parser)
     _add_selection(parser)
-    parser.add_argument("--no-shape", action="store_true", help="read no bodies: their shape is not part of a cause")
-    samples_help = f"dead letters shown of each cause, or of each outcome, at most {MAX_SAMPLES} (default: 3 where one "
-    parser.add_argument("--samples", type=int, metavar="N", help=samples_help + "cause is chosen, else 0)")
-    form_help = "form of what is printed (default: table), or of the file of 'export' (default: by its suffix)"
+    parser.add_argument(
+        "--no-shape", action="store_true", help="do not read bodies; causes then do not depend on the shape of the body"
+    )
+    samples_help = f"dead letters shown of each cause or outcome, at most {MAX_SAMPLES} (default: 3 if one "
+    parser.add_argument("--samples", type=int, metavar="N", help=samples_help + "cause is chosen, otherwise 0)")
+    form_help = "output format (default: table), or the format of the file of 'export' (default: from its suffix)"
     parser.add_argument("--format", "--output", dest="format", choices=(*FORMS, "parquet"), help=form_help)
     json_help = "same as --format json"
     parser.add_argument("--json", dest="format", action="store_const", const="json", help=json_help)
@@ -54,37 +58,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     add_time_arguments(parser)
     group = parser.add_argument_group("which dead letters")
-    group.add_argument("--group", action="append", default=[], help="of this consumer group")
-    group.add_argument("--topic", action="append", default=[], help="sent to this topic at first")
-    group.add_argument("--tag", action="append", default=[], help="with this tag")
-    group.add_argument("--key", action="append", default=[], help="with this business key")
-    cause_help = "of this cause: its number in the list that the other options give, or the beginning of its name"
+    group.add_argument("--group", action="append", default=[], help="only of this consumer group")
+    group.add_argument("--topic", action="append", default=[], help="only messages first sent to this topic")
+    group.add_argument("--tag", action="append", default=[], help="only with this tag")
+    group.add_argument("--key", action="append", default=[], help="only with this business key")
+    cause_help = "only of this cause: its number in the list that the same options give, or the beginning of its name"
     group.add_argument("--cause", metavar="N|NAME", help=cause_help)
-    group.add_argument("--broker", action="append", default=[], help="of this store")
+    group.add_argument("--broker", action="append", default=[], help="only of this store")
     group.add_argument("--where", metavar="SQL", help="any predicate over the columns of messages")
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("export")
-    group.add_argument("--out", metavar="FILE", help="the file; one of that name is replaced")
-    bodies_help = "with bodies: as text, or in base64 where they are none; in Parquet as bytes"
+    group.add_argument("--out", metavar="FILE", help="the file to write; an existing file is replaced")
+    bodies_help = "include bodies: as text, or in base64 if they are not text; in Parquet as bytes"
     group.add_argument("--with-bodies", action="store_true", help=bodies_help)
 
 
 def _add_redrive(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("redrive and outcome")
-    group.add_argument("--again", action="store_true", help="also dead letters that a redrive has sent before, or "
-                       "has begun to; else the first are left out, and the others refused")  # fmt: skip
-    group.add_argument("--include-replayed", action="store_true", help="also those that have died again after a "
-                       "replay; else they are left out")  # fmt: skip
+    group.add_argument(
+        "--again",
+        action="store_true",
+        help="also send dead letters that an earlier redrive has sent "
+        "or started to send; without it, the sent ones are skipped, and the started ones are an error",
+    )
+    group.add_argument(
+        "--include-replayed",
+        action="store_true",
+        help="also send those that died again after a replay; without it, they are skipped",
+    )
     group.add_argument("--follow", action="store_true", help="wait until each message is consumed or dead again")
-    timeout_help = "with --follow: how long at most (default: as long as it takes)"
+    timeout_help = "with --follow: longest time to wait (default: no limit)"
     group.add_argument("--timeout", type=parse_duration, metavar="TIME", help=timeout_help)
     add_sending_arguments(parser, mapping="key")
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse what does not go together.
+    """Check that the options fit the action and each other.
 
     Raises:
         JobError: naming it.
@@ -92,22 +103,24 @@ def check(arguments: argparse.Namespace) -> None:
     action = arguments.action
     if (action == OUTCOME) != (arguments.replay_id is not None):
         wanted = "the id of a replay" if action == OUTCOME else "no id"
-        raise JobError(f"dlq {action}: expected {wanted}", "'commitlake replay list --lake LAKE' shows all")
+        raise JobError(f"dlq {action}: expected {wanted}", "'commitlake replay list --lake LAKE' lists all replays")
     for name, actions in _OPTIONS_OF.items():
         if action not in actions and getattr(arguments, name) not in (None, False, 0, []):
-            raise JobError(f"--{_option(name)} and 'dlq {action}' do not go together",
-                           f"it goes with {' and '.join(actions)}")  # fmt: skip
+            raise JobError(f"--{_option(name)} cannot be used with 'dlq {action}'",
+                           f"it belongs to {' and '.join(actions)}")  # fmt: skip
     given = [name for name in _CHOOSING if getattr(arguments, name) not in (None, [])]
     if action == OUTCOME and given:
-        raise JobError(f"--{_option(given[0])} and 'dlq outcome' do not go together", "the id says which messages")
+        raise JobError(
+            f"--{_option(given[0])} cannot be used with 'dlq outcome'", "the id already selects the messages"
+        )
     if arguments.start and arguments.end and arguments.start >= arguments.end:
         raise JobError(f"--from {arguments.start} is not before --to {arguments.end}", "exchange them")
     if arguments.samples is not None and not 0 <= arguments.samples <= MAX_SAMPLES:
         raise JobError(f"--samples: expected 0 to {MAX_SAMPLES}, found {arguments.samples}")
     if arguments.timeout is not None and not arguments.follow:
-        raise JobError("--timeout goes with --follow")
+        raise JobError("--timeout needs --follow")
     if action != EXPORT and arguments.format == "parquet":
-        raise JobError(f"--format parquet and 'dlq {action}' do not go together", "it goes with export")
+        raise JobError(f"--format parquet cannot be used with 'dlq {action}'", "it belongs to export")
     if action == EXPORT:
         _check_export(arguments)
     elif action == REDRIVE:
@@ -126,13 +139,15 @@ def _check_export(arguments: argparse.Namespace) -> None:
     if arguments.format not in FORMATS:
         raise JobError(
             f"--out {arguments.out}: expected a name that ends in .csv, .jsonl or .parquet, found {suffix or 'none'!r}",
-            "--format says the form where the name does not",
+            "--format sets the format if the name does not",
         )
 
 
 def _check_redrive(arguments: argparse.Namespace, given: list[str]) -> None:
     check_sending(arguments)
     if not given:
-        raise JobError("dlq redrive: expected a choice of dead letters", "as in --group billing, or --where true")
+        raise JobError(
+            "dlq redrive: expected an option that selects dead letters", "as in --group billing, or --where true"
+        )
     if arguments.follow and arguments.dry_run:
-        raise JobError("--follow and --dry-run do not go together")
+        raise JobError("--follow and --dry-run cannot be used together")

@@ -1,4 +1,4 @@
-"""From arguments to the dead letters that are chosen."""
+"""The selection of dead letters by the arguments."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_ca
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The dead letters that the arguments choose.
+    """The dead letters that the arguments select.
 
     Attributes:
         table: `messages`.
         condition: SQL for their rows; of all causes, where one is chosen.
         packs: the lake's bodies; None with `--no-shape`.
-        letters: by cause; None where nobody has asked for that.
+        letters: by cause; None if they are not needed.
         cause: the one that is chosen, with its number; None for all.
     """
 
@@ -40,14 +40,14 @@ class Chosen:
     cause: tuple[int, Cause] | None = None
 
     def narrowed(self) -> str:
-        """Return SQL for the rows of the chosen cause, or of all."""
+        """Return an SQL condition for the rows of the chosen cause, or of all causes."""
         if self.letters is None or self.cause is None:
             return self.condition
         return narrow_to_cause(self.table, self.condition, self.cause[1], self.letters.causes, self.packs)
 
 
 def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | None) -> Chosen:
-    """Find the dead letters that the arguments choose.
+    """Find the dead letters that the arguments select.
 
     Args:
         arguments: the job's.
@@ -84,11 +84,11 @@ def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | Non
 
 @contextmanager
 def explaining_where(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[None]:
-    """Say that `--where` is not understood, where an engine says so."""
+    """Report an invalid `--where` as such when the engine fails on it."""
     try:
         yield
     except QueryError as error:
         if arguments.where is None:
             raise
         refuse_damaged_files(lake.messages, str(error))
-        raise JobError(f"--where is not understood: {error}") from None
+        raise JobError(f"--where is not a valid condition: {error}") from None

@@ -1,4 +1,4 @@
-r"""Group dead letters by cause, export them, send them again, and follow each until it is consumed or dead again.
+"""Group dead letters by cause, export them, send them again, and track them until they are consumed or dead again.
 
     commitlake dlq --lake /data/lake --group billing --from -1d
     commitlake dlq redrive --lake /data/lake --group billing --cause 1 --namesrv 127.0.0.1:9876 --follow
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths
 
 DESCRIPTION = (
-    "Show the dead letters of consumer groups by cause: group, topic that the message was sent to, tag, attempts, what "
-    "the client says (a property EXCEPTION or ERROR), and the shape of the body's JSON. 'export' writes them to a "
-    "file. 'redrive' sends them to their topics again, as 'replay' does: all groups of the topic get them, not only "
-    "the one that failed. 'outcome' tells which of them were consumed, are dead again, or wait; --follow waits for it."
-    " In CSV, a text that begins with =, +, -, @, a quote or a tab gets a quote (') in front, so that no spreadsheet "
-    "takes it for a formula; JSON lines and Parquet are exact."
+    "Show the dead letters of consumer groups by cause: group, original topic, tag, attempts, the error that the "
+    "client reported (property EXCEPTION or ERROR), and the shape of the body's JSON. 'export' writes them to a file. "
+    "'redrive' sends them to their topics again, as 'replay' does: all groups of the topic receive them, not only the "
+    "one that failed. 'outcome' shows which of them were consumed, are dead again, or are waiting; --follow waits for "
+    "the result. In CSV, a text that begins with =, +, -, @, a quote or a tab gets a leading quote ('), so that a "
+    "spreadsheet does not run it as a formula; JSON lines and Parquet are exact."
 )
 EXAMPLES = (
-    ("dlq --lake lake --from -1d", "the causes of the last day, and when"),
+    ("dlq --lake lake --from -1d", "causes of the last day, with a chart over time"),
     ("dlq --lake lake --group billing --cause 1", "one cause, with its newest dead letters"),
-    ("dlq --lake lake --group billing --samples 2 --json", "all that is known, for programs"),
+    ("dlq --lake lake --group billing --samples 2 --json", "all details, for programs"),
     ("dlq export --lake lake --group billing --out letters.csv --with-bodies", "a file for a spreadsheet"),
-    ("dlq redrive --lake lake --group billing --cause 1 --dry-run", "what would be sent again"),
+    ("dlq redrive --lake lake --group billing --cause 1 --dry-run", "show what would be sent again"),
     ("dlq redrive --lake lake --group billing --cause 57524a --namesrv 127.0.0.1:9876 --rate 100/s --follow",
      "send them again, and wait until each is consumed or dead again"),
-    ("dlq outcome 20261117-142003-5f2a1c --lake lake", "what became of them so far"),
+    ("dlq outcome 20261117-142003-5f2a1c --lake lake", "show what became of them so far"),
 )  # fmt: skip
 _READ = ("messages", "replays", "replay_messages", "consumer_offsets")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("dlq", DESCRIPTION, EXAMPLES)
     add_arguments(parser)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Do what the action says."""
+    """Run the chosen action."""
     check(arguments)
     lake = lake_of(arguments)
     with naming_damaged_files(lake, _READ):
@@ -73,5 +73,5 @@ def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake dlq`."""
+    """Run `commitlake dlq`."""
     return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

@@ -1,4 +1,4 @@
-"""A file of dead letters."""
+"""Export of dead letters to a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.schemas.errors import ExitCode
 
 
 def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Write the chosen dead letters to a file."""
+    """Write the selected dead letters to a file."""
     chosen = choose(arguments, lake, samples=None)
     with explaining_where(arguments, lake):
         count = export_letters(
@@ -25,5 +25,5 @@ def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
             with_bodies=arguments.with_bodies,
         )
     if not arguments.quiet:
-        print_line(f"{count:,} dead letters in {arguments.out}")
+        print_line(f"{count:,} dead letters written to {arguments.out}")
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""What became of dead letters that were sent again."""
+"""The outcome of dead letters that were sent again."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _SAMPLE_COLUMNS = ["group", "outcome", "msg_id", "target", "detail"]
 
 
 def tell_outcome(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Tell what became of the messages of a redrive."""
+    """Print the outcome of the messages of a redrive."""
     plan = read_state(lake, arguments.replay_id).plan
     return follow(arguments, lake, plan)
 
 
 def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> ExitCode:
-    """Look what became of a replay's messages: once, or with `--follow` until none of them waits any more.
+    """Print the outcome of a replay's messages: once, or with `--follow` until none of them is waiting.
 
     Raises:
         JobError: if the replay has sent no dead letter.
@@ -56,7 +56,7 @@ def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> 
     groups = by_group_of_dead_letters(rows)
     if not groups:
         raise JobError(
-            f"the replay {plan.replay_id} has sent no dead letter so far", "'commitlake replay show' tells what it does"
+            f"the replay {plan.replay_id} has sent no dead letters so far", "'commitlake replay show' shows its state"
         )
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
         followers = [GroupFollower(client, plan, group, sent) for group, sent in groups.items()]
@@ -83,7 +83,7 @@ def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> 
 def _look_until_done(
     arguments: argparse.Namespace, followers: Sequence[GroupFollower]
 ) -> tuple[list[GroupOutcomes], bool]:
-    """Look until no message waits; also whether somebody has stopped it before."""
+    """Measure outcomes until no message is waiting; also return whether a signal stopped it earlier."""
     started = time.monotonic()
     deadline = started + arguments.timeout.total_seconds() if arguments.timeout is not None else None
     wait, told_at = _FIRST_WAIT_SECONDS, started
@@ -103,7 +103,8 @@ def _look_until_done(
             if not arguments.quiet and now - told_at >= _LINE_SECONDS:
                 told_at = now
                 print_line(
-                    f"{waiting:,} of {sum(one.rows.num_rows for one in found):,} messages wait, {now - started:.0f} s"
+                    f"{waiting:,} of {sum(one.rows.num_rows for one in found):,} messages are waiting, "
+                    f"{now - started:.0f} s"
                 )
             until = min(now + wait, deadline) if deadline is not None else now + wait
             while not is_stopped and (left := until - time.monotonic()) > 0:
@@ -128,7 +129,7 @@ def _counts(found: Sequence[GroupOutcomes]) -> Iterator[Row]:
 
 
 def _samples(one: GroupOutcomes, samples: int) -> Iterator[Row]:
-    """Yield the first messages of each state but that of those that were consumed."""
+    """Yield the first messages of each state except consumed."""
     columns = {name: one.rows.column(name) for name in ("msg_id", "target_topic", "target_queue_id", "target_offset")}
     for state in State:
         if state is State.CONSUMED:

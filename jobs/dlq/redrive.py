@@ -1,4 +1,4 @@
-"""Dead letters sent to their topics again."""
+"""The redrive, which sends dead letters to their topics again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE, Rep
 
 
 def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Send the chosen dead letters again, and follow them where that is asked for."""
+    """Send the selected dead letters again, and track them if asked to."""
     chosen = choose(arguments, lake, samples=None)
     with explaining_where(arguments, lake):
         condition = chosen.narrowed()
@@ -42,7 +42,7 @@ def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     sent = send_condition(arguments, lake, lake_source(lake, chosen.table), condition, _in_words(arguments, chosen))
     if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
         if sent.plan is not None and not arguments.quiet:
-            print_line(f"'commitlake dlq outcome {sent.plan.replay_id} --lake {lake.root}' tells what becomes of them")
+            print_line(f"'commitlake dlq outcome {sent.plan.replay_id} --lake {lake.root}' shows what becomes of them")
         return sent.exit_code
     return max(sent.exit_code, follow(arguments, lake, sent.plan))
 
@@ -50,7 +50,7 @@ def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 def _without_replayed(chosen: Chosen, condition: str) -> str:
     again = count_letters(chosen.table, f"{condition} AND {replayed_sql()}")
     if again:
-        print_line(f"{again:,} have died again after a replay: they are left out; --include-replayed sends them, too")
+        print_line(f"{again:,} died again after a replay: they are skipped; --include-replayed sends them, too")
     return f"{condition} AND NOT {replayed_sql()}"
 
 
@@ -63,12 +63,12 @@ def _tell_of_earlier(lake: LakePaths, before: Mapping[str, Mapping[str, Sequence
         if name in states
     ]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    what = "are sent once more" if is_again else "are left out; --again sends them, too"
+    what = "are sent once more" if is_again else "are skipped; --again sends them, too"
     print_line(f"{count:,} dead letters were sent before, by replay {', '.join(names[:_SHOWN])}{more}: they {what}")
 
 
 def _check_unfinished(lake: LakePaths, chosen: Chosen, condition: str) -> None:
-    """Refuse dead letters that a replay has begun to send: it may have sent more than it has written down.
+    """Refuse dead letters of an unfinished replay, which may have sent more than its ledger says.
 
     Raises:
         JobError: naming the replay.
@@ -83,8 +83,8 @@ def _check_unfinished(lake: LakePaths, chosen: Chosen, condition: str) -> None:
         count = count_letters(chosen.table, f"{condition} AND ({of_plan})")
         if count:
             raise JobError(
-                f"{count:,} of these dead letters are of the replay {name}, which has not finished ({state.event})",
-                f"'commitlake replay resume {name}' goes on with it; --again sends them, too",
+                f"{count:,} of these dead letters belong to the replay {name}, which has not finished ({state.event})",
+                f"'commitlake replay resume {name}' continues it; --again sends them anyway",
                 ExitCode.REFUSED,
             )
 

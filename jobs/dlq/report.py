@@ -21,15 +21,15 @@ from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.errors import ExitCode
 
 MAX_ROWS = 50
-"""Causes in the table; all of them are in JSON."""
+"""Largest number of causes in the table; JSON has all of them."""
 MAX_BARS = 48
 BAR_WIDTH = 50
 _TEXT_WIDTH = 60
-"""Of a reason and of a shape in the table."""
+"""Largest width of a reason and of a shape in the table."""
 _BODY_WIDTH = 300
 _HOUR = datetime.timedelta(hours=1)
 _STEPS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
-"""Hours of a bar."""
+"""Possible widths of a bar in hours."""
 _SAMPLES_OF_ONE = 3
 _COLUMNS = ["n", "cause", "group", "topic", "tag", "attempts", "reason", "shape", "letters", "again", "first", "last"]
 
@@ -48,7 +48,7 @@ def show(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         return ExitCode.OK
     if not letters.messages:
         if not arguments.quiet:
-            print("no dead letter is archived here that matches", file=sys.stderr)
+            print("no archived dead letter matches", file=sys.stderr)
         return ExitCode.OK
     if chosen.cause is not None:
         _print_one(*chosen.cause, samples)
@@ -92,10 +92,10 @@ def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
     if shown > MAX_ROWS:
         yield f"the largest {MAX_ROWS} causes are shown; --format json has {shown:,}"
     if letters.left_out:
-        yield f"{letters.left_out:,} of them have rarer causes, which are not told apart"
+        yield f"{letters.left_out:,} of them have rarer causes, which are counted together"
     again = sum(cause.replayed for cause in letters.causes)
     if again:
-        yield f"{again:,} of them have died again after a replay ('again')"
+        yield f"{again:,} of them died again after a replay (column 'again')"
 
 
 def _print_one(number: int, cause: Cause, samples: int) -> None:
@@ -132,7 +132,7 @@ def _print_chart(hours: Iterable[Mapping[datetime.datetime, int]]) -> None:
 
 
 def chart(counts: Mapping[datetime.datetime, int]) -> Iterator[str]:
-    """Yield a line for each stretch of time, with a bar as long as its count says.
+    """Yield a line for each interval, with a bar whose length shows its count.
 
     Args:
         counts: by hour.
@@ -197,7 +197,7 @@ def _json_sample(sample: Sample) -> dict[str, Any]:
         try:
             found["body"] = sample.body.decode()
         except UnicodeDecodeError as error:
-            if is_cut and error.end >= len(sample.body) - 3:  # the cut went through a character
+            if is_cut and error.end >= len(sample.body) - 3:  # the sample was cut within a character
                 found["body"] = sample.body[: error.start].decode()
             else:
                 found["body_base64"] = base64.b64encode(sample.body).decode()

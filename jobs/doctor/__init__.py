@@ -1,1 +1,1 @@
-"""`commitlake doctor`: what a run needs, and what is missing."""
+"""`commitlake doctor`: check what a run needs, and report what is missing."""

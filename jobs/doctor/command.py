@@ -1,4 +1,4 @@
-"""Check what a run needs on this machine, and say what is missing and what to do.
+"""Check what a run needs on this machine, and report what is missing and what to do.
 
     commitlake doctor --store /data/rocketmq/store --lake /data/lake
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths
 
 DESCRIPTION = (
-    "Check what a run needs: Python, packages, Java, Spark's jars, memory, disk and write access; and, where an option "
-    "names them, stores, the lake, an object store, HBase, and brokers with their name server. It says what is there, "
+    "Check what a run needs: Python, packages, Java, Spark's jars, memory, disk and write access; and, if options name "
+    "them, stores, the lake, an object store, HBase, and brokers with their name server. It reports what is there, "
     "what is missing, and what to do. Exit code 3: something that was asked for is missing."
 )
 EXAMPLES = (
@@ -45,19 +45,21 @@ _COLUMNS = list(Finding._fields)
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the job."""
     parser = job_parser("doctor", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--store", metavar="PATH", help="store folder, a glob, or several with commas between")
+    parser.add_argument("--store", metavar="PATH", help="store folder, a glob, or several separated by commas")
     parser.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
     parser.add_argument("--bodies", metavar="PLACE", help="where the packs of bodies are, if not in the lake")
     add_s3_arguments(parser)
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server")
-    parser.add_argument("--hbase-table", metavar="NAME", help="its table there (default: commitlake_messages)")
-    parser.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, with semicolons between")
+    parser.add_argument(
+        "--hbase-table", metavar="NAME", help="the name of its table there (default: commitlake_messages)"
+    )
+    parser.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, separated by semicolons")
     add_format_argument(parser)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Check, and print what was found."""
+    """Run the checks, and print the findings."""
     from commitlake.jobs.doctor.machine import completed
 
     findings = completed(list(_checks(arguments)), _SERVERS)
@@ -136,10 +138,12 @@ def _summary(missing: Sequence[str], warnings: Sequence[str]) -> str:
     if missing:
         return f"missing: {', '.join(dict.fromkeys(missing))}"
     if warnings:
-        return f"all that was asked for is there; for some jobs: {', '.join(dict.fromkeys(warnings))}"
-    return "all that was asked for is there"
+        return (
+            f"everything that was asked for is available; missing for some jobs: {', '.join(dict.fromkeys(warnings))}"
+        )
+    return "everything that was asked for is available"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake doctor`."""
+    """Run `commitlake doctor`."""
     return run_job(build_parser(), job, argv)

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """How a check ended."""
+    """The states in which a check can end."""
 
     OK = "ok"
     WARNING = "warning"
-    """Some jobs, or some options, cannot be used."""
+    """Some jobs or options cannot be used."""
     MISSING = "missing"
-    """What was asked for does not work."""
+    """Something that was asked for does not work."""
     SKIPPED = "skipped"
-    """It was not asked for."""
+    """The check was not asked for."""
 
 
 class Finding(NamedTuple):

@@ -47,7 +47,7 @@ def packages() -> Finding:
 
 
 def java() -> Finding:
-    """Check that there is a Java that Spark runs on."""
+    """Check that a Java version that Spark supports is installed."""
     from commitlake.connectors.runtime.java import JavaError, java_home
 
     try:
@@ -58,7 +58,7 @@ def java() -> Finding:
 
 
 def jars() -> Finding:
-    """Check that Delta's jars are there, and are the ones that were tested."""
+    """Check that Delta's jars are present and have the tested versions."""
     from commitlake.connectors.runtime.jars import JarsError, delta_jars
 
     try:
@@ -98,7 +98,7 @@ def resources() -> Finding:
 
 
 def folder(check: str, place: str) -> Finding:
-    """Check that a folder, or the nearest folder above one that does not exist, can be written and has space.
+    """Check that a folder, or its nearest existing parent, can be written and has free space.
 
     Args:
         check: name of the check.
@@ -122,7 +122,7 @@ def folder(check: str, place: str) -> Finding:
 
 
 def stores(place: str) -> Iterator[Finding]:
-    """Check that stores are there and can be read.
+    """Check that stores exist and can be read.
 
     Args:
         place: a store folder, a glob, or several with commas between.
@@ -140,7 +140,7 @@ def stores(place: str) -> Iterator[Finding]:
         unreadable = [segment.path for segment in store.segments if not os.access(segment.path, os.R_OK)]
         what = f"{store.broker}: {store.root}, {_count(len(store.segments), 'segment')}, {size_text(size)}"
         if unreadable:
-            yield Finding("store", State.MISSING, f"{what}; {unreadable[0]} may not be read",
+            yield Finding("store", State.MISSING, f"{what}; {unreadable[0]} cannot be read by this user",
                           "run as the broker's user, or give read permission")  # fmt: skip
         else:
             yield Finding("store", State.OK, what)
@@ -151,7 +151,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def completed(checks: Sequence[Finding], asked: Sequence[str]) -> list[Finding]:
-    """Return the findings, and one for each check that was not asked for."""
+    """Return the findings, and an entry for each check that was not asked for."""
     known = {finding.check for finding in checks}
     options = {"store": "--store", "lake": "--lake", "s3": "--lake s3://…", "hbase": "--hbase", "broker": "--namesrv"}
     more = [Finding(name, State.SKIPPED, f"not asked for ({options[name]})") for name in asked if name not in known]

@@ -1,4 +1,4 @@
-"""Checks of what is reached over a network: object stores, HBase, name servers and brokers."""
+"""Checks of services on a network: object stores, HBase, name servers and brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def object_store(place: str) -> Finding:
 
 
 def hbase(address: str, table: str | None) -> Finding:
-    """Check that HBase's Thrift server answers, and whether it has the table.
+    """Check that HBase's Thrift server answers, and report whether the table exists.
 
     Args:
         address: of the server, `HOST[:PORT]`.
@@ -49,13 +49,13 @@ def hbase(address: str, table: str | None) -> Finding:
     except (CommitLakeError, OSError) as error:
         return Finding("hbase", State.MISSING, str(error), "start HBase's Thrift server: hbase thrift start")
     if options.table not in tables:
-        advice = "'commitlake archive --hbase' makes the table"
-        return Finding("hbase", State.WARNING, f"{address} answers, and has no table {options.table}", advice)
+        advice = "'commitlake archive --hbase' creates the table"
+        return Finding("hbase", State.WARNING, f"{address} answers, but has no table {options.table}", advice)
     return Finding("hbase", State.OK, f"{address} answers, and has the table {options.table}")
 
 
 def brokers(name_servers: str) -> Iterator[Finding]:
-    """Check that name servers answer, and each broker that they know.
+    """Check that name servers answer, and each broker that is registered with them.
 
     Args:
         name_servers: `HOST:PORT`, several with semicolons between.
@@ -67,8 +67,8 @@ def brokers(name_servers: str) -> Iterator[Finding]:
         with Admin(Options(name_servers, connect_seconds=_SECONDS, request_seconds=_SECONDS)) as admin:
             names = sorted(admin.clusters().broker_addr_table)
             if not names:
-                yield Finding("broker", State.MISSING, f"{name_servers} answers, and knows no broker",
-                              "look at the broker's namesrvAddr")  # fmt: skip
+                yield Finding("broker", State.MISSING, f"{name_servers} answers, but has no broker registered",
+                              "check the broker's namesrvAddr")  # fmt: skip
             for name in names:
                 try:
                     version = admin.runtime(name).get("brokerVersionDesc", "of an unknown version")
@@ -77,5 +77,8 @@ def brokers(name_servers: str) -> Iterator[Finding]:
                     yield Finding("broker", State.MISSING, f"{name}: {error}", "is the broker running?")
     except (CommitLakeError, OSError) as error:
         yield Finding(
-            "broker", State.MISSING, str(error), "is a name server running there, and may this machine connect?"
+            "broker",
+            State.MISSING,
+            str(error),
+            "check that a name server is running there, and that this machine can connect",
         )

@@ -1,4 +1,4 @@
-"""Print what a store holds, as JSON lines: records, queue entries or index entries. No Spark, no lake.
+"""Print the contents of a store as JSON lines: records, queue entries or index entries. Needs no Spark and no lake.
 
 Reads a store; writes to standard output, one object a line in physical order, and says on standard error where and
 why it stopped. Exit codes: 0 where the log is intact (a torn end is not damage), 3 where bad ranges lie before its
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Print a store's records as JSON lines, in physical order: every column of the table messages, timestamps as ms, "
-    "and segment, magic and body_sha256 (of the stored bytes). Bad ranges, and where the log ends, are told on "
+    "and segment, magic and body_sha256 (of the stored bytes). Damaged ranges, and where the log ends, are reported on "
     "standard error."
 )
 EXAMPLES = (
@@ -39,10 +39,10 @@ EXAMPLES = (
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("dump", DESCRIPTION, EXAMPLES)
     parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS})")
-    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    parser.add_argument("--broker", help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     body_help = "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)"
     parser.add_argument("--body", choices=("base64", "text", "none"), default="none", help=body_help)
@@ -53,15 +53,15 @@ def build_parser() -> argparse.ArgumentParser:
         help="print the entries of the queues instead",
     )
     what.add_argument("--index", action="store_true", help="print the entries of the IndexFiles instead")
-    parser.add_argument("--topic", help="with --consumequeue: this topic only")
-    parser.add_argument("--queue", type=at_least(0), help="with --consumequeue: this queue only")
+    parser.add_argument("--topic", help="with --consumequeue: only this topic")
+    parser.add_argument("--queue", type=at_least(0), help="with --consumequeue: only this queue")
     parser.add_argument("--index-slots", type=int, metavar="N", help="with --index: the broker's maxHashSlotNum")
     parser.add_argument("--index-entries", type=int, metavar="N", help="with --index: the broker's maxIndexNum")
     return parser
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    """Print what was asked for."""
+    """Print what the arguments ask for."""
     _check(arguments)
     if arguments.consumequeue or arguments.index:
         return _run_indexes(arguments)
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     _print(dump_records(store, segment_size(store), arguments.body, report))
     for sentence in report.damage:
         print(f"damage: {sentence}", file=sys.stderr)
-    damage = f", {len(report.damage)} bad ranges" if report.damage else ""
+    damage = f", {len(report.damage)} damaged ranges" if report.damage else ""
     print(f"{report.records} records{damage}; {how_it_ended(report)}", file=sys.stderr)
     return ExitCode.DAMAGE if report.damage else ExitCode.OK
 
@@ -83,7 +83,7 @@ def _find_store(arguments: argparse.Namespace) -> Store:
 
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
     if len(stores) > 1:
-        raise JobError(f"{arguments.store} names {len(stores)} stores: expected one", "dump them one by one")
+        raise JobError(f"{arguments.store} matches {len(stores)} stores: expected one", "dump them one by one")
     return stores[0]
 
 
@@ -109,12 +109,12 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     else:
         _check_names(store, arguments.topic, arguments.queue)
         count = _print(dump_queues(store, arguments.topic, arguments.queue, tell))
-    print(f"{count} entries" + (f", {damage} bad places" if damage else ""), file=sys.stderr)
+    print(f"{count} entries" + (f", {damage} damaged places" if damage else ""), file=sys.stderr)
     return ExitCode.DAMAGE if damage else ExitCode.OK
 
 
 def _check_names(store: Store, topic: str | None, queue: int | None) -> None:
-    """Refuse a topic or a queue that has no folder."""
+    """Refuse a topic or queue that has no folder."""
     from commitlake.jobs.cli.store_queues import queues_by_topic, unknown_names
 
     unknown = unknown_names([store], [] if topic is None else [topic], [] if queue is None else [queue])
@@ -125,16 +125,16 @@ def _check_names(store: Store, topic: str | None, queue: int | None) -> None:
 def _check(arguments: argparse.Namespace) -> None:
     if (arguments.topic is not None or arguments.queue is not None) and not arguments.consumequeue:
         raise JobError(
-            "--topic and --queue go with --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake"
+            "--topic and --queue need --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake"
         )
     if arguments.body != "none" and (arguments.consumequeue or arguments.index):
         raise JobError("--body has no effect with --consumequeue and --index: their entries have no bodies")
     if (arguments.index_slots is None) != (arguments.index_entries is None):
-        raise JobError("--index-slots and --index-entries go together")
+        raise JobError("--index-slots and --index-entries must be given together")
     if arguments.index_slots is not None and min(arguments.index_slots, arguments.index_entries) < 1:
         raise JobError("--index-slots and --index-entries: expected at least 1 of each")
     if arguments.index_slots is not None and not arguments.index:
-        raise JobError("--index-slots and --index-entries go with --index")
+        raise JobError("--index-slots and --index-entries need --index")
 
 
 def _print(rows: Iterable[dict[str, object]]) -> int:
@@ -148,5 +148,5 @@ def _print(rows: Iterable[dict[str, object]]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake dump`."""
+    """Run `commitlake dump`."""
     return run_job(build_parser(), run, argv)

@@ -1,4 +1,4 @@
-"""What `dump` prints: dictionaries for JSON lines, and the sentence that ends it."""
+"""The rows that `dump` prints as JSON lines, and its final sentence."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Row = dict[str, object]
 
 @dataclass(slots=True)
 class DumpReport:
-    """What a dump came upon, filled in as it goes.
+    """The counts and findings of a dump, filled in as it proceeds.
 
     Attributes:
         records: printed so far.
-        damage: bad ranges with something behind them, as sentences.
+        damage: bad ranges before the log's end, as sentences.
         last: what ended the log.
     """
 
@@ -35,13 +35,13 @@ class DumpReport:
 
 
 def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport) -> Iterator[Row]:
-    """One row per record, in physical order.
+    """Yield one row per record, in physical order.
 
     Args:
         store: from `find_stores`.
         segment_bytes: the size of its segments.
         body: base64, text or none.
-        report: is told what else there was.
+        report: receives everything else.
     """
     for found in walk_store(store, segment_bytes):
         if report.last is not None and report.last.span.kind is SpanKind.FAULT:
@@ -53,7 +53,7 @@ def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport
 
 
 def record_row(message: Any, store: Store, segment: str, body: str) -> Row:
-    """A record as `dump` prints it."""
+    """Return a record as `dump` prints it."""
     row: Row = {**store.format.rules.row_of(message, store.broker), "segment": segment}
     if body == "base64":
         row["body"] = base64.b64encode(message.body).decode()
@@ -63,7 +63,7 @@ def record_row(message: Any, store: Store, segment: str, body: str) -> Row:
 
 
 def _text(message: Any) -> str | None:
-    """The body as a producer wrote it; null where it cannot be decompressed."""
+    """Return the body as text, as the producer wrote it; null if it cannot be decompressed."""
     try:
         return decompress(message.body, message.sys_flag).decode("utf-8", "replace")
     except BodyError:
@@ -71,7 +71,7 @@ def _text(message: Any) -> str | None:
 
 
 def describe(found: Found) -> str:
-    """A bad range as a sentence."""
+    """Return a sentence about a damaged range."""
     span = found.span
     return (
         f"segment {found.segment}, physical offset {span.start} to {span.end} ({span.end - span.start} bytes): "
@@ -80,25 +80,25 @@ def describe(found: Found) -> str:
 
 
 def how_it_ended(report: DumpReport) -> str:
-    """Where and why a dump stopped."""
+    """Return where and why a dump stopped."""
     last = report.last
     if last is None:
         return "stopped at physical offset 0: the segments are empty files"
     span = last.span
     match span.kind:
         case SpanKind.UNWRITTEN:
-            why = f"{span.start}: nothing is written behind it (zeros)"
+            why = f"{span.start}: only zeros follow"
         case SpanKind.BLANK:
             why = f"{span.end}: the segment is full (BLANK), and there is no next one"
         case SpanKind.FAULT:
-            why = f"{span.start}: a torn or damaged end, {describe(last)}"
+            why = f"{span.start}: torn or damaged end, {describe(last)}"
         case _:
-            why = f"{span.end}: the file ends behind a whole record"
+            why = f"{span.end}: the file ends after a whole record"
     return f"stopped in segment {last.segment} at physical offset {why}"
 
 
 def dump_queues(store: Store, topic: str | None, queue_id: int | None, damage: Callable[[str], None]) -> Iterator[Row]:
-    """One row per entry of the store's queues.
+    """Yield one row per entry of the store's queues.
 
     Args:
         store: from `find_stores`.
@@ -110,7 +110,7 @@ def dump_queues(store: Store, topic: str | None, queue_id: int | None, damage: C
 
 
 def dump_index_files(root: Path, geometry: Geometry | None) -> Iterator[Row]:
-    """One row per entry of the store's index files."""
+    """Yield one row per entry of the store's index files."""
     for found in walk_index_files(root, geometry):
         yield {
             "file": found.file,

@@ -1,1 +1,1 @@
-"""`commitlake erase`: take messages out of a lake for good, and prove it."""
+"""`commitlake erase`: delete messages from a lake permanently, and prove it."""

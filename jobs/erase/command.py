@@ -1,22 +1,23 @@
-"""Take messages out of a lake for good, by key or id: bodies, keys and personal properties.
+"""Delete messages from a lake permanently, by key or id: bodies, keys and personal properties.
 
     commitlake erase --lake /data/lake --key order-4711 --reason "request 17 of 2026-11-20"
 
 The rows of erased messages stay, without their contents, so that counts are what they were; the table `erasures` has
-the proof, and `commitlake audit` compares with it. What is taken out, and where from:
+the proof, and `commitlake audit` checks it. Erased data, by place:
 
     messages      body_ref, unique_key, keys, and all properties but the broker's own, of the messages and of the copies
-                  that a broker made of them (delayed, retried, dead); trace messages that name them likewise
+                  that a broker made of them (delayed, retried, dead), and of trace messages that name them
     packs         the bodies, at once
     message_keys  the rows; replay_rows: keys, properties, bodies
     quarantine    bytes of damaged ranges in which a key is found; replays: the key in a plan
-    HBase         with --hbase, likewise; without it, the next archive --hbase does that
+    HBase         the same, with --hbase; without it, the next archive --hbase erases it there
 
-Older versions of the tables, in which all of it can be read, are deleted when the retention and a day are over, by
-`erase --finish` or `maintain`, with old log entries and garbage; at once with --now. Topics, tags, times, hosts and
-sizes stay, and so do the body's CRC-32 and, in `erasures`, 64-bit hashes of the row: whoever guesses all that was
-erased can confirm it. A bucket that keeps old versions of objects needs a rule of its own to drop them. A record that
-comes into the lake later is another message: erase again; so is a replayed copy where it is erased by id, not by key.
+Older versions of the tables, which still contain the data, are deleted by `erase --finish` or `maintain` after the
+retention and a day, with old log entries and unused files; with --now they are deleted at once. Topics, tags, times,
+hosts and sizes stay, and so do the body's CRC-32 and, in `erasures`, 64-bit hashes of the row; with these, a correct
+guess of the erased data can be confirmed. A bucket that keeps old versions of objects needs a rule of its own to drop
+them. A record that comes into the lake later is another message: erase again; so is a replayed copy where it is erased
+by id, not by key.
 
 Killed at any point and run again, it completes. Exit codes: 0; 1 where it was not done to the end and another try may
 help; 2 for a wrong lake or option; 3 where a table is damaged; 4 where the answer was no, or others changed the lake
@@ -42,38 +43,45 @@ if TYPE_CHECKING:
     from commitlake.pipelines.erasure.selection import Wanted
 
 DESCRIPTION = (
-    "Take messages out of the lake for good, by key or id: bodies, keys and properties leave tables, packs and "
-    "HBase, and after the retention the tables' older versions, too. Rows and counts stay, and an audit proves them."
+    "Delete messages from the lake permanently, by key or id: bodies, keys and properties are removed from tables, "
+    "packs and HBase, and after the retention also from older versions of the tables. Rows and counts remain, and an "
+    "audit verifies them."
 )
 EXAMPLES = (
-    ("erase --lake /data/lake --key order-4711 --reason 'request 17' --dry-run", "what would be done"),
-    ("erase --lake /data/lake --key order-4711 --reason 'request 17'", "ask, and do it"),
-    ("erase --lake s3://archive/lake --keys keys.txt --reason 'account closed' --yes", "many keys, one a line"),
+    ("erase --lake /data/lake --key order-4711 --reason 'request 17' --dry-run", "show what would be erased"),
+    ("erase --lake /data/lake --key order-4711 --reason 'request 17'", "ask for confirmation, and erase"),
+    ("erase --lake s3://archive/lake --keys keys.txt --reason 'account closed' --yes", "many keys, one per line"),
     ("erase --lake /data/lake --id C0A8010A00002A9F0000000000000A31 --reason 'request 18'", "one message, by its id"),
-    ("erase --lake /data/lake --finish", "what is unfinished, and what older versions hold when that is due"),
-    ("erase --lake /data/lake --list", "all erasures, and what waits for its retention"),
+    ("erase --lake /data/lake --finish", "finish interrupted erasures, and delete old versions that are due"),
+    ("erase --lake /data/lake --list", "show all erasures, and which older versions still exist"),
 )
 SELECTING = ("key", "keys", "unique_key", "id")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("erase", DESCRIPTION, EXAMPLES)
     add_place_arguments(parser)
     parser.add_argument("--key", action="append", default=[], help="business key of the messages")
-    parser.add_argument("--keys", metavar="FILE", help="file of business keys, one a line, in UTF-8")
+    parser.add_argument("--keys", metavar="FILE", help="file of business keys, one per line, in UTF-8")
     parser.add_argument("--unique-key", action="append", default=[], metavar="ID", help="client message id (UNIQ_KEY)")
     parser.add_argument("--id", action="append", default=[], help="offset message id, or client message id")
-    parser.add_argument("--reason", help="why, for the table erasures; names no key")
-    retention_help = "keep older versions of the tables so long, at least 1d (default: 7d)"
+    parser.add_argument("--reason", help="the reason, stored in the table erasures; it must not contain a key")
+    retention_help = "keep older versions of the tables for this time, at least 1d (default: 7d)"
     parser.add_argument("--retention", type=parse_duration, default="7d", metavar="TIME", help=retention_help)
-    now_help = "delete older versions at once: only while nothing else reads the lake or writes to it"
+    now_help = "delete older versions at once; use it only while no other job reads or writes the lake"
     parser.add_argument("--now", action="store_true", help=now_help)
-    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="let HBase follow, by its Thrift server")
-    parser.add_argument("--hbase-table", metavar="NAME", help="its table there (default: commitlake_messages)")
-    parser.add_argument("--finish", action="store_true", help="erase nothing new; finish what was stopped or is due")
-    parser.add_argument("--list", action="store_true", help="show all erasures, and do nothing")
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="also erase in HBase, through its Thrift server")
+    parser.add_argument(
+        "--hbase-table", metavar="NAME", help="the name of its table there (default: commitlake_messages)"
+    )
+    parser.add_argument(
+        "--finish",
+        action="store_true",
+        help="erase nothing new; finish interrupted erasures and delete old versions that are due",
+    )
+    parser.add_argument("--list", action="store_true", help="show all erasures, and change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     add_format_argument(parser, scope="--list")
     add_evidence_argument(parser)
@@ -99,7 +107,7 @@ def _check(arguments: argparse.Namespace) -> None:
     check_has_effect(arguments, ["hbase-table"], "hbase")
     named = [option for option in SELECTING if getattr(arguments, option)]
     if arguments.list and arguments.finish:
-        raise JobError("--list and --finish do not go together", "leave one of them out")
+        raise JobError("--list and --finish cannot be used together", "leave one of them out")
     other = next((f"--{option}" for option in ("list", "finish") if getattr(arguments, option)), None)
     if other is not None:
         if named:
@@ -107,13 +115,13 @@ def _check(arguments: argparse.Namespace) -> None:
             raise JobError(f"--{shown} has no effect with {other}", "leave one of them out")
         return
     if not named:
-        raise JobError("nothing is named to be erased", "name it by --key, --keys, --unique-key or --id")
+        raise JobError("expected messages to erase, found none", "name them with --key, --keys, --unique-key or --id")
     if not arguments.reason or not arguments.reason.strip():
-        raise JobError("--reason: expected why it is erased, found nothing", "it is kept in the table erasures")
+        raise JobError("--reason: expected a reason, found nothing", "it is stored in the table erasures")
     if arguments.retention < datetime.timedelta(days=1):
         raise JobError(
             f"--retention: expected at least 1d, found {duration_text(arguments.retention)}",
-            "a running job must be done with its version by then; with nothing else running, --now deletes at once",
+            "a running job must be done with its version by then; if no other job is running, use --now",
         )
 
 
@@ -128,12 +136,12 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
     for text in wanted.texts:
         if text in arguments.reason:
             raise JobError(
-                "--reason: it has one of the keys in it, which would stay in the lake for ever",
-                "name the request, and not what it is about",
+                "--reason: it contains one of the keys, which would stay in the lake forever",
+                "name the request, not the key",
             )
     return wanted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake erase`."""
+    """Run `commitlake erase`."""
     return run_job(build_parser(), job, argv)

@@ -1,4 +1,4 @@
-"""A file of keys, one a line."""
+"""Reading of a file of keys, one per line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_FILE_BYTES = 64 << 20
 
 
 def read_keys(name: str) -> list[str]:
-    """Read the keys of a file; empty lines are passed over.
+    """Read the keys of a file, without its empty lines.
 
     Args:
         name: of the file, in UTF-8.
@@ -25,12 +25,12 @@ def read_keys(name: str) -> list[str]:
     except OSError as error:
         raise JobError(f"--keys {name}: expected a file to read, found: {error.strerror}") from None
     if len(data) > MAX_FILE_BYTES:
-        raise JobError(f"--keys {name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "divide the file")
+        raise JobError(f"--keys {name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "split the file")
     try:
-        lines = data.decode("utf-8-sig").split("\n")  # other line ends of Unicode may be part of a key
+        lines = data.decode("utf-8-sig").split("\n")  # other Unicode line separators may be part of a key
     except UnicodeDecodeError as error:
-        raise JobError(f"--keys {name}: expected UTF-8, found something else at byte {error.start:,}") from None
+        raise JobError(f"--keys {name}: expected UTF-8, found an invalid byte at {error.start:,}") from None
     keys = [line.strip(" \t\r") for line in lines if line.strip()]
     if not keys:
-        raise JobError(f"--keys {name}: expected a key a line, found none")
+        raise JobError(f"--keys {name}: expected one key per line, found none")
     return keys

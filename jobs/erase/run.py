@@ -1,4 +1,4 @@
-"""An erasure on the command line: what it would do, the question, the work, and what waits afterwards."""
+"""An erasure on the command line: plan, confirmation, work, and what remains to be done later."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _COLUMNS = ["number", "state", "begun_at", "messages", "reason", "erased_at", "o
 
 
 def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
-    """Erase what is wanted, after what an earlier run has left unfinished."""
+    """Finish interrupted erasures, then erase the requested messages."""
     say = _printer(arguments)
     key = evidence_key(arguments)
     place = _place(arguments)
@@ -54,7 +54,7 @@ def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
         _finish(place, say)
     plan = plan_erasure(place, wanted)
     if plan.is_nothing:
-        say("the lake holds nothing of it: nothing was erased")
+        say("the lake has no matching message: nothing was erased")
         if not arguments.dry_run:
             _purge(arguments, place, say)
             _sign(place, key, say)
@@ -66,8 +66,8 @@ def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
     confirm(
-        f"erase the contents of {plan.messages:,} messages for good",
-        what=f"the contents of {plan.messages:,} messages would be erased for good",
+        f"erase the contents of {plan.messages:,} messages permanently",
+        what=f"the contents of {plan.messages:,} messages would be erased permanently",
         nothing="nothing was erased",
         is_agreed=arguments.yes,
     )
@@ -82,21 +82,21 @@ def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
 
 
 def finish(arguments: argparse.Namespace) -> ExitCode:
-    """Finish what was stopped, and purge what is due."""
+    """Finish interrupted erasures, and delete older versions whose retention is over."""
     say = _printer(arguments)
     key = evidence_key(arguments)
     place = _place(arguments)
     if arguments.dry_run:
         unfinished = unfinished_erasures(place.lake)
         due = due_erasures(read_states(place.lake), datetime.datetime.now(datetime.UTC), is_alone=arguments.now)
-        print_line(f"{len(unfinished)} erasures are to be finished, and older versions of {len(due)} to be deleted")
+        print_line(f"{len(unfinished)} erasures are unfinished, and older versions of {len(due)} are due for deletion")
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
     done = _finish(place, say)
     purged = _purge(arguments, place, say)
     _sign(place, key, say)
     if not done and not purged:
-        say("nothing is unfinished, and nothing is due")
+        say("no erasure is unfinished, and no deletion is due")
     for line in waiting_lines(place.lake):
         say(line)
     return ExitCode.OK
@@ -105,11 +105,11 @@ def finish(arguments: argparse.Namespace) -> ExitCode:
 def show_all(arguments: argparse.Namespace) -> ExitCode:
     """Show all erasures."""
     lake = lake_of(arguments)
-    open_table(lake, "messages")  # says so where this is no lake
+    open_table(lake, "messages")  # raises an error if this is not a lake
     states = read_states(lake)
     write(arguments.output, [_row(state) for state in states], _COLUMNS)
     if not states and not arguments.quiet:
-        print_line("nothing was ever erased from the lake")
+        print_line("no erasure is recorded in the lake")
     return ExitCode.OK
 
 
@@ -123,12 +123,12 @@ def _row(state: ErasureState) -> Row:
 
 
 def plan_lines(plan: ErasurePlan) -> Iterator[str]:
-    """Return what would be done, in words."""
-    yield f"{plan.messages:,} messages, with the copies that brokers made of them"
+    """Yield lines that describe what would be done."""
+    yield f"{plan.messages:,} messages, including the copies that brokers made of them"
     if plan.selection.unmatched:
         names = sorted(plan.selection.unmatched)
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        yield f"  {len(names):,} of the keys and ids are of no message that is not erased yet: {shown}"
+        yield f"  {len(names):,} of the keys and ids match no message, or only erased ones: {shown}"
     for work in plan.tables:
         if work.rows:
             yield f"  {work.table}: {work.rows:,} rows in {work.files:,} data files ({size_text(work.bytes_before)})"
@@ -139,45 +139,45 @@ def plan_lines(plan: ErasurePlan) -> Iterator[str]:
             f"({size_text(packs.rewritten_bytes)})"
         )
     if packs.gone:
-        yield f"  packs: {packs.gone:,} are not there any more, and hold nothing"
+        yield f"  packs: {packs.gone:,} no longer exist"
 
 
 def outcome_lines(outcome: Outcome) -> Iterator[str]:
-    """Return what was done, in words."""
+    """Yield lines that describe what was done."""
     state = outcome.state
     yield f"erasure {state.number} ({state.erasure_id}): {state.messages:,} messages"
     for work in outcome.tables:
         sizes = f"{size_text(work.bytes_before)} -> {size_text(work.bytes_after)}"
-        yield f"  {work.table}: {work.rows:,} rows, {work.files:,} data files written again ({sizes})"
+        yield f"  {work.table}: {work.rows:,} rows, {work.files:,} data files rewritten ({sizes})"
     packs = outcome.packs
-    yield f"  packs: {packs.bodies:,} bodies taken out of {packs.packs:,} ({size_text(packs.body_bytes)})"
+    yield f"  packs: {packs.bodies:,} bodies removed from {packs.packs:,} ({size_text(packs.body_bytes)})"
     if packs.gone:
-        yield f"  packs: {packs.gone:,} are not there any more, and hold nothing"
+        yield f"  packs: {packs.gone:,} no longer exist"
     if outcome.hbase is None:
-        yield "  HBase was not asked to follow (--hbase): the next 'archive --hbase' takes it out there"
+        yield "  HBase was not changed (no --hbase): the next 'archive --hbase' erases there"
     else:
-        yield f"  HBase: {outcome.hbase:,} rows put again; a compaction was begun, which deletes the old cells"
+        yield f"  HBase: {outcome.hbase:,} rows rewritten; a compaction was started, which deletes the old cells"
 
 
 def waiting_lines(lake: LakePaths) -> Iterator[str]:
-    """Return what older versions still hold, and until when."""
+    """Yield lines that say which older versions still exist, and until when."""
     for state in read_states(lake):
         if state.due_at is not None:
             yield (
                 f"erasure {state.number}: older versions of the tables hold keys and properties until "
-                f"{time_text(state.due_at)}; 'commitlake erase --finish' or 'maintain' deletes them from then on"
+                f"{time_text(state.due_at)}; 'commitlake erase --finish' or 'maintain' deletes them after that"
             )
 
 
 def _finish(place: Place, say: Callable[[str], None]) -> bool:
     done = finish_erasures(place, lambda _: None)
     for outcome in done:
-        say(f"erasure {outcome.state.number}, which was stopped, or undone by a repair, is done now")
+        say(f"erasure {outcome.state.number}, which was interrupted, or undone by a repair, is now complete")
     return bool(done)
 
 
 def _sign(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None]) -> None:
-    """Sign what is not signed yet of erasures; a run that was killed before leaves that to the next one."""
+    """Sign evidence of all erasures that have none yet, including those of earlier runs that were killed."""
     if key is None:
         return
     states = read_states(place.lake)
@@ -200,9 +200,9 @@ def _purge(arguments: argparse.Namespace, place: Place, say: Callable[[str], Non
 def _purged_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:
     if states:
         yield (
-            f"older versions are deleted, as of {len(states)} erasures: {purged.files:,} data files "
+            f"older versions of {len(states)} erasures are deleted: {purged.files:,} data files "
             f"({size_text(purged.file_bytes)}), {purged.packs:,} packs that no row names, {purged.checkpoints:,} files "
-            f"of logs, {purged.aside:,} files of repairs; {purged.entries:,} log entries lost their values"
+            f"of logs, {purged.aside:,} files of repairs; values were removed from {purged.entries:,} log entries"
         )
 
 
@@ -219,9 +219,9 @@ def _printer(arguments: argparse.Namespace) -> Callable[[str], None]:
 
 
 def _place(arguments: argparse.Namespace) -> Place:
-    """Return the lake, with the place that its bodies are in: another one would hold nothing, and erase nothing."""
+    """Return the lake with the location of its bodies, and refuse a wrong location, where nothing would be erased."""
     lake = lake_of(arguments)
-    open_table(lake, "messages")  # says so where this is no lake
+    open_table(lake, "messages")  # raises an error if this is not a lake
     last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
     if arguments.bodies is None and last.bodies not in (None, IN_LAKE):
         arguments.bodies = last.bodies

@@ -1,1 +1,1 @@
-"""`commitlake evidence`: keys for evidence, and whether a chain of it is whole."""
+"""`commitlake evidence`: create keys for evidence, and verify a chain of evidence."""

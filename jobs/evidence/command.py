@@ -1,14 +1,14 @@
-"""Keys for evidence, and whether a chain of evidence is whole.
+"""Create keys for evidence, and verify a chain of evidence.
 
     commitlake evidence key --out ~/.config/commitlake/evidence.pem
     commitlake evidence verify --lake /data/lake --public-key evidence.pem.pub
 
 `archive`, `audit` and `erase` with --evidence-key sign what they did: a JSON document with inputs, counts, checksums,
 and the hash of the document before. They are rows of the table `evidence`; `evidence show` writes them as lines,
-and `verify` checks a lake or such a file. It tells what was changed, what is missing, what stands in another order, and
-which keys it does not know. That the newest documents of a file are gone shows only with --head, the SHA-256 that the
-job told; in a lake the table's log tells how many there were, too, unless somebody has changed that.
-Exit codes: 0 where all is well; 2 for a wrong file, lake or key; 3 where something is wrong with the chain.
+and `verify` checks a lake or such a file. It reports changed, missing and reordered documents, and unknown keys. If the
+newest documents of a file are missing, only --head shows it, with the SHA-256 that the job printed; in a lake, the log
+of the table also has the number of documents, unless it was changed. Exit codes: 0 if the chain is valid; 2 for a wrong
+file, lake or key; 3 if the chain is not valid.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 DESCRIPTION = (
-    "Make a key for evidence, and tell whether a chain of evidence is whole: signed documents on what archive runs, "
-    "audits and erasures did, each with the hash of the one before."
+    "Create a key for evidence, and verify a chain of evidence: signed documents about archive runs, audits and "
+    "erasures, each with the hash of the one before."
 )
 EXAMPLES = (
-    ("evidence key --out ~/.config/commitlake/evidence.pem", "a private key, and evidence.pem.pub for those who check"),
-    ("evidence verify --lake /data/lake --public-key evidence.pem.pub", "all documents of a lake"),
-    ("evidence show --lake /data/lake", "the documents as lines, to keep elsewhere"),
+    ("evidence key --out ~/.config/commitlake/evidence.pem", "a private key, and evidence.pem.pub for verification"),
+    ("evidence verify --lake /data/lake --public-key evidence.pem.pub", "verify all documents of a lake"),
+    ("evidence show --lake /data/lake", "print the documents as lines, to keep them elsewhere"),
     ("evidence verify evidence.jsonl --public-key evidence.pem.pub", "such a file"),
 )
 KEY, VERIFY, SHOW = "key", "verify", "show"
@@ -41,27 +41,31 @@ _SHOWN = 20
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("evidence", DESCRIPTION, EXAMPLES)
     parser.add_argument("action", choices=(KEY, VERIFY, SHOW), help="what to do")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="of verify: documents, one a line")
-    parser.add_argument("--lake", metavar="PLACE", help="of verify and show: a folder, or s3://bucket/prefix")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="verify: file of documents, one per line")
+    parser.add_argument("--lake", metavar="PLACE", help="verify and show: a folder, or s3://bucket/prefix")
     add_s3_arguments(parser)
-    parser.add_argument("--out", metavar="FILE", help="of key: the private key; the public one is FILE.pub")
-    parser.add_argument("--public-key", action="append", default=[], metavar="FILE", help="of verify: a known key")
-    parser.add_argument("--head", metavar="SHA256", help="of verify: hash of the newest document")
-    parser.add_argument("--from-any", action="store_true", help="of verify: the first document may be of any number")
+    parser.add_argument(
+        "--out", metavar="FILE", help="key: file for the private key; the public key is written to FILE.pub"
+    )
+    parser.add_argument(
+        "--public-key", action="append", default=[], metavar="FILE", help="verify: a trusted public key"
+    )
+    parser.add_argument("--head", metavar="SHA256", help="verify: expected SHA-256 of the newest document")
+    parser.add_argument("--from-any", action="store_true", help="verify: the first document may have any number")
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Do what the action says."""
+    """Run the chosen action."""
     _check(arguments)
     if arguments.action == KEY:
         from commitlake.pipelines.evidence.keys import make_key
 
         key_id = make_key(Path(arguments.out).expanduser())
-        print_line(f"{arguments.out}: a private key; {arguments.out}.pub: the public one, with the id {key_id}")
+        print_line(f"{arguments.out}: private key; {arguments.out}.pub: public key, with the id {key_id}")
         return ExitCode.OK
     if arguments.action == SHOW:
         for _, text in _documents(arguments):
@@ -87,7 +91,7 @@ def _check(arguments: argparse.Namespace) -> None:
         if not arguments.public_key:
             raise JobError(
                 "evidence verify: expected --public-key, found none",
-                "a signature proves nothing without a key that you know: FILE.pub of 'commitlake evidence key'",
+                "without a trusted key a signature proves nothing: use FILE.pub from 'commitlake evidence key'",
             )
 
 
@@ -103,16 +107,16 @@ def _verify(arguments: argparse.Namespace) -> ExitCode:
         print(f"… and {len(found.findings) - _SHOWN:,} more")
     kinds = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(found.kinds.items()))
     if not found.documents and not found.findings:
-        raise JobError("there is no document to verify", "archive, audit and erase write some with --evidence-key")
+        raise JobError("there are no documents to verify", "archive, audit and erase write them with --evidence-key")
     if found.findings:
         print(f"{len(found.findings):,} findings in {found.documents:,} documents ({kinds or 'none can be read'})")
         return ExitCode.DAMAGE
-    print(f"whole: {found.documents:,} documents ({kinds}); the newest has the SHA-256 {found.head}")
+    print(f"valid: {found.documents:,} documents ({kinds}); the newest has the SHA-256 {found.head}")
     return ExitCode.OK
 
 
 def _written(arguments: argparse.Namespace) -> int:
-    """The number of the newest document that a lake's table was given; 0 where a file is verified."""
+    """Return the number of the newest document ever written to a lake's table; 0 when a file is verified."""
     if arguments.file:
         return 0
     from commitlake.pipelines.evidence.chain import written_number
@@ -136,7 +140,7 @@ def _documents(arguments: argparse.Namespace) -> Iterator[tuple[int | None, str]
     from commitlake.pipelines.evidence.chain import read_documents
 
     lake = lake_of(arguments)
-    open_table(lake, "messages")  # says so where this is no lake
+    open_table(lake, "messages")  # raises an error if this is not a lake
     yield from read_documents(lake)
 
 
@@ -154,5 +158,5 @@ def _lines(name: str) -> Iterator[tuple[None, str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake evidence`."""
+    """Run `commitlake evidence`."""
     return run_job(build_parser(), job, argv)

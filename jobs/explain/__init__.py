@@ -1,1 +1,1 @@
-"""`commitlake explain`: tell what a read of a store would read."""
+"""`commitlake explain`: explain what a read of a store would read."""

@@ -1,4 +1,4 @@
-"""Tell what a read of broker stores would read, what it would leave out, and why; of the log it reads next to nothing.
+"""Explain what a read of broker stores would read and skip, and why; hardly any of the log is read for that.
 
     commitlake explain /data/rocketmq/store --topic orders --from -2h
 
@@ -29,50 +29,52 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.read_plan import ReadPlan
 
 DESCRIPTION = (
-    "Tell what a read of stores would do: which segments it would skip by offset and by time, whether a queue "
-    "or an IndexFile would answer it or a scan, and why an index would not be used. Options are those of the Spark "
-    "source; an option given twice takes either value. Times are store times in UTC, --from inclusive, --to exclusive."
+    "Explain how stores would be read: which segments would be skipped by offset and by time, whether a queue or an "
+    "IndexFile would be used or all records scanned, and why an index would not be used. Options are those of the "
+    "Spark source; an option given twice accepts either value. Times are store times in UTC, --from inclusive, --to "
+    "exclusive."
 )
 EXAMPLES = (
-    ("explain /data/rocketmq/store --topic orders", "what it costs to read a topic"),
-    ("explain /data/rocketmq/store --topic orders --key order-4711", "whether the broker's index knows a key"),
-    ("explain '/mnt/brokers/{broker}/store' --from -2h", "which segments of a cluster have the last two hours"),
+    ("explain /data/rocketmq/store --topic orders", "what reading a topic costs"),
+    ("explain /data/rocketmq/store --topic orders --key order-4711", "whether the broker's index has a key"),
+    ("explain '/mnt/brokers/{broker}/store' --from -2h", "which segments of a cluster cover the last two hours"),
     (
         "explain /data/rocketmq/store --topic orders --queue 3 --format json | jq '.rows[].reasons'",
-        "why no index helps",
+        "why no index is used",
     ),
 )
 _BY_TIME = (
-    "by time: no record near these times at either end nor in 16 places between; a clock that was wrong for less than "
-    "that shows in none of them (see --clock-tolerance)"
+    "by time: none of 18 sampled records is near these times; records with a wrong clock between the samples would be "
+    "missed (see --clock-tolerance)"
 )
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("explain", DESCRIPTION, EXAMPLES)
     parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS}), or a glob")
-    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    parser.add_argument("--broker", help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
     parser.add_argument("--queue", action="append", default=[], type=at_least(0), help="queue id")
     parser.add_argument("--key", action="append", default=[], help="business key or unique key; needs --topic")
     parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
-                        help="stored then or later: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, -2h")  # fmt: skip
-    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")
+                        help="stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, "
+                             "-2h")  # fmt: skip
+    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before this time")
     parser.add_argument("--from-offset", type=int, metavar="N", help="physical offset, inclusive")
     parser.add_argument("--to-offset", type=int, metavar="N", help="physical offset, exclusive")
     parser.add_argument("--clock-tolerance", type=int, metavar="MS",
-                        help="by how much a broker's clock may have been wrong; one that was further out for less than "
-                        "a sixteenth of a segment, and right around it, can hide records from --from and --to "
-                        "(default: 600000)")  # fmt: skip
+                        help="largest expected error of a broker's clock; a larger error that lasted for less than "
+                             "a sixteenth of a segment can hide records from --from and --to "
+                             "(default: 600000)")  # fmt: skip
     parser.add_argument("--no-indexes", action="store_true", help="as with useIndexes=false")
     add_format_argument(parser)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Plan, and print the plan."""
+    """Plan the read, and print the plan."""
     _check(arguments)
     from commitlake.connectors.formats.engine.filters import narrow
     from commitlake.connectors.formats.engine.options import Options
@@ -93,7 +95,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _warn_of_unknown_names(arguments: argparse.Namespace) -> None:
-    """Warn of topics and queues that no store has a folder of: the log may have messages of them all the same."""
+    """Warn of topics and queues without a folder in any store; the log may still have messages of them."""
     if not arguments.topic and not arguments.queue:
         return
     from commitlake.connectors.formats.engine.stores import find_stores
@@ -121,7 +123,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, str]:
-    """The options of the Spark source that say the same."""
+    """Return the equivalent options of the Spark source."""
     given = {
         "path": arguments.store,
         "broker": arguments.broker,
@@ -153,7 +155,7 @@ def _missing(plan: ReadPlan) -> list[str]:
 
 
 def _print_table(rows: list[dict[str, object]]) -> None:
-    """A paragraph a store: a plan has more to say than a line holds."""
+    """Print one paragraph per store, because a plan does not fit on one line."""
     for number, row in enumerate(rows):
         print(("\n" if number else "") + f"{printable_line(str(row['broker']))}  {printable_line(str(row['path']))}")
         for name, value in _lines(row):
@@ -172,13 +174,13 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
     assert isinstance(answered, list)
     assert isinstance(reasons, dict)
     lines = [
-        ("answered by", " and ".join(answered) or "nothing: no segment can hold what is wanted"),
+        ("answered by", " and ".join(answered) or "nothing: no segment can have matching records"),
         ("segments", ", ".join([segments, *skipped])),
         *([("", _BY_TIME)] if row["segments_skipped_by_time"] else []),
         ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {row['splits']} splits"),
     ]
     if row["records"] is not None:
-        lines.append(("records", f"{row['records']:,} to look at"))
+        lines.append(("records", f"{row['records']:,} records to examine"))
     lines += [
         ("no index" if not place else "", f"{printable_line(str(reason))} ({count} segments)")
         for place, (reason, count) in enumerate(reasons.items())
@@ -187,5 +189,5 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake explain`."""
+    """Run `commitlake explain`."""
     return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

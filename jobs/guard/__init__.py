@@ -1,1 +1,1 @@
-"""`commitlake guard`: tell which segments a broker will delete, and whether they are archived."""
+"""`commitlake guard`: show which segments a broker will delete, and whether they are archived."""

@@ -1,11 +1,11 @@
-"""Tell which segments a broker is going to delete, when, and whether they are archived by then.
+"""Show which segments a broker will delete, when, and whether they are archived by then.
 
     commitlake guard --store /data/rocketmq/store --lake /data/lake --within 12h
 
 Reads stores, their disks, RocketMQ's broker.conf or BoltMQ's broker.toml, and the lake's log; writes nothing but its
 report: a row for each segment on standard output, what it means on standard error. It is done in a second, and never
 starts Spark. Exit codes: 0 where everything lives long enough to be archived; 3 where a segment would go unarchived
-within the time given, or one has gone; 4 where a store is not the one that was archived; 2 for a wrong store, lake,
+within the time given, or one is lost; 4 where a store is not the one that was archived; 2 for a wrong store, lake,
 file of settings or option.
 """
 
@@ -35,41 +35,42 @@ if TYPE_CHECKING:
     from commitlake.pipelines.retention.watch import WatchedStore
 
 DESCRIPTION = (
-    "Tell for each store which segments the broker will delete, when and why, and whether they are archived. The rule "
-    "is the broker's own: age, hour of the day, and how full the disk is; its settings are read from RocketMQ's "
-    "broker.conf, or BoltMQ's broker.toml. Moments are the earliest ones, in UTC."
+    "Show for each store which segments the broker will delete, when and why, and whether they are archived. The rules "
+    "are the broker's own: age, hour of the day, and disk usage; its settings are read from RocketMQ's broker.conf or "
+    "BoltMQ's broker.toml. Times are the earliest possible ones, in UTC."
 )
 EXAMPLES = (
     ("guard --store /data/rocketmq/store --lake /data/lake", "a broker with default settings"),
     ("guard --store '/mnt/{broker}/store' --broker-conf '/mnt/{broker}/broker.conf' --lake lake",
-     "a cluster, each broker with its settings"),
-    ("guard --store /data/rocketmq/store --lake /data/lake --html guard.html", "and a page for others"),
-    ("guard --store /data/rocketmq/store --lake lake --within 2h --quiet", "from cron: only what is wrong"),
+     "a cluster in which each broker has its own settings"),
+    ("guard --store /data/rocketmq/store --lake /data/lake --html guard.html", "also write an HTML page"),
+    ("guard --store /data/rocketmq/store --lake lake --within 2h --quiet", "from cron: print only problems"),
 )  # fmt: skip
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("guard", DESCRIPTION, EXAMPLES)
     store_help = (
-        f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
+        f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
         "the path component that names the broker"
     )
     parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     parser.add_argument("--lake", required=True, metavar="PLACE",
-                        help="the lake: a folder, which need not be there yet, or s3://bucket/prefix")  # fmt: skip
+                        help="the lake: a folder, which need not exist yet, or s3://bucket/prefix")  # fmt: skip
     add_s3_arguments(parser)
-    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    parser.add_argument("--broker", help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     parser.add_argument("--broker-conf", metavar="FILE",
-                        help="the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker}: its "
-                        "name); else its defaults")  # fmt: skip
+                        help="the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker} stands "
+                             "for the store's name); default: the broker's defaults")  # fmt: skip
     parser.add_argument("--within", type=parse_duration, default="12h", metavar="TIME",
-                        help="what is not archived must live as long as this: 90m, 12h, 2d (default: 12h)")  # fmt: skip
+                        help="warn of unarchived segments that may be deleted within this time: 90m, 12h, 2d (default: "
+                             "12h)")  # fmt: skip
     parser.add_argument("--broker-version", type=int, choices=(4, 5), default=5, metavar="4|5",
                         help="RocketMQ's major version (default: 5)")  # fmt: skip
     parser.add_argument("--broker-time-zone", type=_time_zone, metavar="ZONE",
-                        help="in which deleteWhen is meant, as Asia/Shanghai (default: this machine's)")  # fmt: skip
+                        help="time zone of deleteWhen, as Asia/Shanghai (default: this machine's)")  # fmt: skip
     parser.add_argument("--clean-forcibly-ratio", type=_ratio, metavar="RATIO",
                         help="the broker's -Drocketmq.broker.diskSpaceCleanForciblyRatio")  # fmt: skip
     parser.add_argument("--warning-level-ratio", type=_ratio, metavar="RATIO",
@@ -80,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Look, and tell."""
+    """Check the stores, and print a report."""
     from commitlake.jobs.guard.report import disk_lines, print_report, rule_lines, summary, verdict_of, warning_lines
 
     now = datetime.datetime.now(datetime.UTC)
@@ -102,7 +103,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 def _watch(
     arguments: argparse.Namespace, lake: LakePaths, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
-    """Return how far the lake has each store, None without a lake, and what becomes of the stores."""
+    """Return the archived offset of each store (None without a lake), and the expected fate of the stores' segments."""
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.jobs.guard.rules import read_rules
@@ -119,7 +120,7 @@ def _watch(
 def _watch_and_write_page(
     arguments: argparse.Namespace, lake: LakePaths, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
-    """Do the same, and write the page that the arguments name."""
+    """Watch the stores, and write the page that the arguments name."""
     from commitlake.jobs.guard.page import TITLE, stores_page
     from commitlake.jobs.pages.output import failure_page, page_file
 
@@ -136,14 +137,14 @@ def _watch_and_write_page(
 
 
 def _read_progress(lake: LakePaths) -> dict[str, StoreProgress] | None:
-    """How far the lake has each store, or None where there is no lake yet."""
+    """Return the archived offset of each store, or None if there is no lake yet."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.lake.reader import open_table
 
     folder = Path(lake.root)
     if lake.s3 is None and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):
         return None
-    open_table(lake, "messages")  # says so where this is something else than a lake
+    open_table(lake, "messages")  # raises an error if this is not a lake
     commit = read_last_commit(lake.messages)
     return {} if commit is None else dict(commit.stores)
 
@@ -152,7 +153,9 @@ def _time_zone(text: str) -> ZoneInfo:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time zone: expected one like UTC or Asia/Shanghai") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time zone: expected one like UTC or Asia/Shanghai"
+        ) from None
 
 
 def _ratio(text: str) -> float:
@@ -160,5 +163,5 @@ def _ratio(text: str) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake guard`."""
+    """Run `commitlake guard`."""
     return run_job(build_parser(), job, argv)

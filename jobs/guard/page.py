@@ -1,4 +1,4 @@
-"""The page of guard: which segments go when, what is at risk, and how full the disks are."""
+"""The page of guard: which segments will be deleted and when, what is at risk, and disk usage."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from commitlake.schemas.times import plain_text
 
 TITLE = "Segments about to be deleted"
 MAX_ROWS = 300
-"""Rows of the tables of segments and disks."""
+"""Largest number of rows in the tables of segments and disks."""
 _MAX_EXAMPLES = 20
 _CAUSES = {
     Cause.TIME: "its age, at an hour of deleteWhen",
     Cause.DISK: "its age, and a disk that is too full",
-    Cause.FORCED: "a disk that is so full that its age does not matter",
+    Cause.FORCED: "a disk that is so full that segments of any age are deleted",
     None: "",
 }
 _KINDS = {
@@ -43,7 +43,7 @@ _WORDS = {
     SegmentVerdict.ARCHIVED: "archived",
     SegmentVerdict.WAITS: "not archived yet",
     SegmentVerdict.AT_RISK: "at risk",
-    SegmentVerdict.UNUSED: "made in advance",
+    SegmentVerdict.UNUSED: "preallocated",
 }
 
 
@@ -73,8 +73,8 @@ def stores_page(
     word = {Kind.CRITICAL: "Act now", Kind.WARNING: "Watch", Kind.INFO: "Safe", Kind.GOOD: "Safe"}[kind]
     sections = [
         Section("segments", "Segments", _figures(stores, within)),
-        findings_section(groups, "Nothing is lost or at risk, and no disk is too full."),
-        Section("forecast", "What goes when", _forecast(stores)),
+        findings_section(groups, "No segment is lost or at risk, and no disk is too full."),
+        Section("forecast", "Upcoming deletions", _forecast(stores)),
         Section("disks", "Disks", _disks(stores, now)),
         history_section(read_history(lake)) if is_lake else Section(
             "runs", "Archive runs", paragraph("There is no lake in this place yet: nothing is archived.")
@@ -101,8 +101,8 @@ def _facts(
         ("Broker" if len(stores) == 1 else "Brokers", names_text([store.broker for store in stores])),
         ("Folder" if len(stores) == 1 else "Folders", names_text([store.root for store in stores], 3)),
         ("Segments written", period_text(min(written), max(written)) if written else "none"),
-        ("Must live for", duration_text(within)),
-        ("Next deletion", f"{time_text(min(gone))}, in {duration_text(min(gone) - now)}" if gone else "none foreseen"),
+        ("Checked time", duration_text(within)),
+        ("Next deletion", f"{time_text(min(gone))}, in {duration_text(min(gone) - now)}" if gone else "none expected"),
     ]
 
 
@@ -129,9 +129,9 @@ def _groups(store: WatchedStore, now: datetime.datetime, command: Sequence[str])
             Kind.CRITICAL,
             f"Lost: {store.broker}",
             why=f"{bytes_text(end - start)} of the log were deleted before they were archived",
-            action="archive what is left now; the next run writes the loss down in the table gaps",
+            action="run the archive now; it records the loss in the table gaps",
             examples=[Example(store.root, f"the log begins at physical offset {offset_text(end)}",
-                              f"to begin at {offset_text(start)}, where the lake ends, or before")],
+                              f"to begin at {offset_text(start)}, where the lake ends, or earlier")],
             word="Lost",
             commands=[command],
         )  # fmt: skip
@@ -143,7 +143,7 @@ def _groups(store: WatchedStore, now: datetime.datetime, command: Sequence[str])
             Kind.CRITICAL,
             f"At risk: {store.broker}",
             len(at_risk),
-            f"{size_text(size)} go from {time_text(first)} on, and are not archived",
+            f"{size_text(size)} will be deleted from {time_text(first)} on, and are not archived",
             "archive now",
             [_risk_example(watched, store) for watched in at_risk[:_MAX_EXAMPLES]],
             word="At risk",
@@ -155,7 +155,7 @@ def _groups(store: WatchedStore, now: datetime.datetime, command: Sequence[str])
             Kind.CRITICAL,
             f"Another store: {store.broker}",
             why=store.replaced.rstrip("."),
-            action="archive it under another name with --broker, if it was set up anew",
+            action="if it is a new store, archive it under another name with --broker",
             word="Refused",
         )
     yield from _limits(store, now)
@@ -167,7 +167,7 @@ def _risk_example(watched: WatchedSegment, store: WatchedStore) -> Example:
     return Example(
         f"{store.root}, {segment.name}, {bytes_text(segment.size)}",
         f"{gone}; in the lake: {segment.archived}",
-        "to be in the lake before",
+        "to be archived before that",
         {"last written": time_text(segment.modified)},
     )
 
@@ -185,7 +185,7 @@ def _limits(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGrou
                 Kind.WARNING if is_over else Kind.INFO,
                 f"Disk of {store.broker}: over {percent} % {when}",
                 why=f"{used}; above {percent} %, {then}",
-                action="make room on the disk, or let the broker keep less" if is_over else "",
+                action="free disk space, or shorten the broker's retention" if is_over else "",
                 word="Disk",
             )
 
@@ -203,7 +203,7 @@ def _forecast(stores: Sequence[WatchedStore]) -> Html:
     )
     rows = [row for store in _worst_first(stores) for row in _segment_rows(store)]
     rest = "" if len(rows) <= MAX_ROWS else f"{len(rows) - MAX_ROWS:,} more rows are left out of this page."
-    caption = "Segments one after the other with the same fate are one row. A broker deletes none of them earlier"
+    caption = "Consecutive segments with the same fate are one row. A broker deletes none of them earlier"
     return table(caption, columns, rows[:MAX_ROWS], rest=rest)
 
 
@@ -235,7 +235,7 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Html:
         Column("broker"),
         Column("used", is_number=True),
         Column("of", is_number=True),
-        Column("written an hour", is_number=True),
+        Column("written per hour", is_number=True),
         Column("limits"),
     )
     rows = []
@@ -258,7 +258,7 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Html:
                 ]
             )
     if not rows:
-        return paragraph("The stores are in an object store: there is no disk to fill.")
+        return paragraph("The stores are in an object store, so there are no disks.")
     rest = "" if len(stores) <= MAX_ROWS else f"{len(stores) - MAX_ROWS:,} more stores are left out of this page."
     told = [paragraph(name(store.broker), f": {store.rules.told}", is_quiet=True) for store in stores[:20]
             if store.rules.told]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What guard prints: a row for each segment, and sentences about stores and their disks."""
+"""The output of guard: a row for each segment, and sentences about stores and their disks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = (
 
 
 def print_report(form: str, stores: Sequence[WatchedStore], now: datetime.datetime) -> None:
-    """All segments to standard output: as a table, JSON (a row for each store) or CSV."""
+    """Print all segments to standard output: as a table, JSON (a row for each store) or CSV."""
     match form:
         case "json" | "jsonl":
             write(form, (_to_object(store, now) for store in stores), [])
@@ -80,7 +80,7 @@ def _to_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
 
 
 def disk_limits(rules: Rules) -> Iterator[tuple[int, str]]:
-    """Yield how full a disk may be, in percent, and what happens above."""
+    """Yield each limit of disk usage in percent, and what the broker does above it."""
     yield rules.conf.disk_max_used_percent, "expired segments are deleted at any hour"
     if rules.conf.cleans_forcibly:
         yield rules.forcibly_percent, "segments are deleted at any age"
@@ -88,12 +88,12 @@ def disk_limits(rules: Rules) -> Iterator[tuple[int, str]]:
 
 
 def rule_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
-    """A sentence for each store whose rules are not simply RocketMQ's."""
+    """Yield a sentence for each store whose rules differ from RocketMQ's defaults."""
     return (f"rules of {store.broker}: {store.rules.told}" for store in stores if store.rules.told)
 
 
 def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterator[str]:
-    """A sentence for each disk, and one for each limit that it exceeds or is going to exceed."""
+    """Yield a sentence for each disk, and one for each limit that it exceeds or will exceed."""
     told = set()
     for store in stores:
         for disk in store.disks:
@@ -107,8 +107,8 @@ def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterat
 def _disk_text(disk: Disk) -> str:
     used = f"{disk.used_percent:.1f} % of {size_text(disk.entire)} used"
     if disk.growth <= 0:
-        return f"{used}; the segments do not tell how fast it fills"
-    return f"{used}, {size_text(disk.growth * _HOUR_SECONDS)} an hour are written"
+        return f"{used}; its growth is unknown"
+    return f"{used}, {size_text(disk.growth * _HOUR_SECONDS)} are written per hour"
 
 
 def _limit_line(disk: Disk, percent: int, then: str, now: datetime.datetime) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _limit_line(disk: Disk, percent: int, then: str, now: datetime.datetime) -> 
 
 
 def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
-    """A sentence for each store that has lost something, is another than it was, or is about to lose something."""
+    """Yield a sentence for each store that lost segments, was replaced, or is about to lose segments."""
     for store in stores:
         if store.replaced:
             yield store.replaced
@@ -135,21 +135,21 @@ def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
             size = size_text(sum(fate.segment.size for fate in at_risk))
             first = min(fate.deleted_at for fate in at_risk if fate.deleted_at is not None)
             yield (
-                f"at risk: {store.broker}: {len(at_risk)} segments ({size}) go from {_time_text(first)} on, and are "
-                "not archived: run 'commitlake archive' now"
+                f"at risk: {store.broker}: {len(at_risk)} segments ({size}) will be deleted from {_time_text(first)} "
+                "on, and are not archived: run 'commitlake archive' now"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdict:
-    """What a look came to: the end of the summary, and the exit code."""
+    """The verdict of a guard run: the end of its summary, and the exit code."""
 
     text: str
     exit_code: ExitCode
 
 
 def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
-    """Return the verdict: first what is being lost, then what an archive run would refuse."""
+    """Return the verdict; losses come before stores that an archive run would refuse."""
     lost = sum(store.lost is not None for store in stores)
     at_risk = sum(store.count(Verdict.AT_RISK) > 0 for store in stores)
     replaced = sum(bool(store.replaced) for store in stores)
@@ -163,12 +163,12 @@ def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
             "1 store is not the one archived" if replaced == 1 else f"{replaced} stores are not those archived"
         )
     if not found:
-        return GuardVerdict("nothing is lost or at risk", ExitCode.OK)
+        return GuardVerdict("no segment is lost or at risk", ExitCode.OK)
     return GuardVerdict(", ".join(found), ExitCode.DAMAGE if lost or at_risk else ExitCode.REFUSED)
 
 
 def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:
-    """The last line."""
+    """Return the last line of the report."""
     count = {verdict: sum(store.count(verdict) for store in stores) for verdict in Verdict}
     segments = sum(count.values()) - count[Verdict.UNUSED]
     return (

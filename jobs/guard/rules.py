@@ -1,4 +1,4 @@
-"""By which rules guard foresees what becomes of a store: whose they are, and where their settings come from."""
+"""The deletion rules that guard applies to a store, and the settings that they come from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BOLTMQ_IS_AS_ROCKETMQ = 4
 
 
 def read_rules(arguments: argparse.Namespace, now: datetime.datetime) -> Callable[[Store], Rules]:
-    """What tells a store's rules.
+    """Return a function that gives a store's deletion rules.
 
     Args:
         arguments: guard's.
@@ -54,10 +54,10 @@ def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.d
         try:
             return _with_boltmq(common, store, parse_boltmq_conf(text), path, now)
         except BrokerConfError as error:
-            raise JobError(f"{path}: {error}", f"{store.broker} is a store of BoltMQ's: name its broker.toml") from None
+            raise JobError(f"{path}: {error}", f"{store.broker} is a store of BoltMQ: name its broker.toml") from None
     if is_boltmq_conf(text):
         raise JobError(
-            f"--broker-conf: {path} has BoltMQ's settings, and {store.root} is no store of BoltMQ's",
+            f"--broker-conf: {path} has BoltMQ's settings, but {store.root} is not a store of BoltMQ",
             f"name the settings of this store's broker; {BROKER_PLACEHOLDER} in the path stands for its name",
         )
     try:
@@ -69,7 +69,7 @@ def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.d
 
 
 def _is_boltmq(store: Store, text: str) -> bool:
-    """Whose a store without a record is, its settings tell."""
+    """Return True for a store of BoltMQ; the settings decide for a store without records."""
     if not store.format.has_dialects:
         return False
     dialects = store.format.dialects_of(store)
@@ -80,7 +80,11 @@ def _with_boltmq(common: Rules, store: Store, conf: BoltmqConf, path: str, now: 
     started = None if conf.is_slave else _last_start(store)
     hours = " and ".join(f"{hour:02}" for hour in conf.deletion.delete_hours)
     since = f"its start at {started:%Y-%m-%dT%H:%M:%SZ}" if started else "its next start"
-    forgotten = "as a slave it knows the age of no segment" if conf.is_slave else f"it forgets all ages before {since}"
+    forgotten = (
+        "as a slave it does not know the age of its segments"
+        if conf.is_slave
+        else f"it does not know ages before {since}"
+    )
     return replace(
         common,
         conf=conf.deletion,
@@ -93,7 +97,7 @@ def _with_boltmq(common: Rules, store: Store, conf: BoltmqConf, path: str, now: 
 
 
 def _last_start(store: Store) -> datetime.datetime | None:
-    """When the broker was started: it makes `abort` then. None where that is not there, as it has been stopped."""
+    """Return when the broker was started, from its file `abort`; None if it is not running."""
     if "://" in store.root:
         return None
     try:

@@ -1,1 +1,1 @@
-"""`commitlake lag`: how far consumer groups are behind."""
+"""`commitlake lag`: show how far consumer groups are behind."""

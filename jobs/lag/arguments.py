@@ -1,4 +1,4 @@
-"""Arguments that the commands which read a lake or stores have in common, and those that measure lag."""
+"""Arguments of commands that read a lake or stores, and arguments of those that measure lag."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.jobs.cli.places import BODIES_HELP, add_s3_arguments
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--lake` and `--store`, one of which must be given, and what goes with them."""
+    """Add `--lake` and `--store`, one of which must be given, and the options that belong to them."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
     source.add_argument("--store", metavar="PATH", help=f"a store folder (the one that holds {FOLDERS}), or a glob")
@@ -19,7 +19,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_lag_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `add_source_arguments`, and what else the lag depends on."""
+    """Add the arguments of `add_source_arguments`, and the other options of a lag measurement."""
     add_source_arguments(parser)
     parser.add_argument("--bodies", metavar="PLACE", help=BODIES_HELP)
     add_broker_conf_argument(parser)

@@ -1,4 +1,4 @@
-"""Tell how far consumer groups are behind: now, or at any past minute.
+"""Show how far consumer groups are behind: now, or at any past minute.
 
     commitlake lag --lake /data/lake
     commitlake lag --store /data/rocketmq/store
@@ -35,44 +35,50 @@ if TYPE_CHECKING:
     from commitlake.pipelines.lag.measure import Lag
 
 DESCRIPTION = (
-    "Tell how many messages, how many bytes and how long consumer groups are behind, for each group, topic and queue. "
-    "Messages that a group's filter leaves out, by tag or SQL92, do not count. From a lake, the time is that of the "
-    "last snapshot ('commitlake snapshot', or each run of 'archive'), or any time before (--at): between two snapshots "
-    "figures have bounds. From a store (--store), nothing need be archived."
+    "Show how many messages, how many bytes and how long consumer groups are behind, for each group, topic and queue. "
+    "Messages that a group's filter excludes, by tag or SQL92, are not counted. With a lake, the time is that of the "
+    "last snapshot ('commitlake snapshot', or each run of 'archive'), or any earlier time (--at); between two "
+    "snapshots, figures are ranges. With a store (--store), nothing needs to be archived."
 )
 EXAMPLES = (
     ("lag --lake /data/lake", "all groups that are behind, the worst first"),
-    ("lag --lake /data/lake --group shipping --all", "one group, every queue"),
-    ("lag --lake /data/lake --at 2026-11-20T14:05", "as it was at that minute"),
+    ("lag --lake /data/lake --group shipping --all", "every queue of one group"),
+    ("lag --lake /data/lake --at 2026-11-20T14:05", "the lag at that minute"),
     ("lag --lake /data/lake --html lag.html", "a page with charts"),
-    ("lag --store /data/rocketmq/store", "a store of which nothing is archived"),
-    ("lag --store /data/rocketmq/store --filter 'shipping@orders=paid || refunded'", "a filter that no file tells"),
-    ("lag --lake /data/lake --fail-if 'time_lag > 10m' --fail-if 'verdict = stopped'", "for a check: exit code 3"),
+    ("lag --store /data/rocketmq/store", "a store that is not archived"),
+    (
+        "lag --store /data/rocketmq/store --filter 'shipping@orders=paid || refunded'",
+        "a filter that is not stored in any file",
+    ),
+    (
+        "lag --lake /data/lake --fail-if 'time_lag > 10m' --fail-if 'verdict = stopped'",
+        "for monitoring: exit code 3 if a row meets the condition",
+    ),
     ("lag --lake /data/lake --all --format jsonl | jq .messages_max", "for a program"),
 )
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("lag", DESCRIPTION, EXAMPLES)
     add_lag_arguments(parser)
     at_help = "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)"
     parser.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
     parser.add_argument(
-        "--broker", action="append", default=[], metavar="NAME", help="this store only; may be repeated"
+        "--broker", action="append", default=[], metavar="NAME", help="only this store; may be repeated"
     )
-    parser.add_argument("--group", action="append", default=[], metavar="NAME", help="this group only; may be repeated")
-    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="this topic only; may be repeated")
-    filter_help = "what a group wants of a topic: tags with || between, or sql:EXPRESSION; goes before what is known"
+    parser.add_argument("--group", action="append", default=[], metavar="NAME", help="only this group; may be repeated")
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="only this topic; may be repeated")
+    filter_help = "a group's filter on a topic: tags separated by ||, or sql:EXPRESSION; overrides the stored filter"
     parser.add_argument(
         "--filter", action="append", default=[], type=_filter, metavar="GROUP@TOPIC=FILTER", help=filter_help
     )
-    parser.add_argument("--all", action="store_true", help="print groups that are not behind, too")
+    parser.add_argument("--all", action="store_true", help="also print groups that are not behind")
     add_format_argument(parser)
     add_html_argument(parser)
     fail_help = (
-        "exit with 3 if a row meets this: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; of a "
-        "figure with bounds the upper one counts; may be repeated"
+        "exit with 3 if a row meets this condition: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; "
+        "for a range, its upper bound is compared; may be repeated"
     )
     parser.add_argument(
         "--fail-if", action="append", default=[], type=parse_condition, metavar="CONDITION", help=fail_help
@@ -91,7 +97,7 @@ def _filter(text: str) -> tuple[str, str, str]:
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Measure, print, and judge."""
+    """Measure the lag, print it, and return an exit code."""
     if arguments.html is None:
         return _answer(None, arguments)
     from commitlake.jobs.pages.lag import TITLE
@@ -110,9 +116,7 @@ def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     from commitlake.pipelines.lag.groups import worst_first
 
     if arguments.store is not None and arguments.at is not None:
-        raise JobError(
-            "--at goes with --lake", "a store keeps no history of its groups; 'commitlake snapshot' makes one"
-        )
+        raise JobError("--at needs --lake", "a store has no history of its groups; 'commitlake snapshot' records one")
     answer = measure_lag(arguments)
     failing = [(row, condition) for row in answer.rows for condition in arguments.fail_if if condition.holds(row)]
     rows = worst_first(row for row in answer.rows if arguments.all or _is_behind(row))

@@ -21,7 +21,7 @@ _ORDERS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition.
+    """A condition on a row of lag.
 
     Attributes:
         text: As it was given.
@@ -36,7 +36,7 @@ class Condition:
     value: float | str
 
     def holds(self, row: Lag) -> bool:
-        """Return whether a row meets it; of a figure with bounds, the upper one counts, the lower if there is none."""
+        """Return True if a row meets the condition; of a range, the upper bound is compared if it has one."""
         if self.field == "verdict":
             return row.judged.verdict == self.value
         bounds = {"messages": row.messages, "bytes": row.bytes, "time_lag": row.seconds}[self.field]
@@ -45,7 +45,7 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """Return the condition in a text.
+    """Parse a condition.
 
     Raises:
         argparse.ArgumentTypeError: It is none.
@@ -53,7 +53,7 @@ def parse_condition(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no condition: expected messages, bytes, time_lag or verdict, one of > >= < <= =, and a "
+            f"{text!r} is not a condition: expected messages, bytes, time_lag or verdict, one of > >= < <= =, and a "
             "value, as in 'time_lag > 10m', 'messages >= 1000' or 'verdict = stalled'"
         )
     field, sign, value = match.groups()
@@ -66,5 +66,5 @@ def parse_condition(text: str) -> Condition:
         return Condition(text, field, sign, parse_duration(value).total_seconds())
     number = parse_int(value, 0, INT64_MAX)
     if number is None:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number behind {sign}, found {value!r}")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number after {sign}, found {value!r}")
     return Condition(text, field, sign, number)

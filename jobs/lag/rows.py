@@ -1,4 +1,4 @@
-"""Rows of lag as they are printed."""
+"""Formatting of rows of lag for output."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def table_rows(rows: Iterable[Lag]) -> Iterator[Row]:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a length of time for people."""
+    """Format a number of seconds for people."""
     return duration_text(datetime.timedelta(seconds=seconds))
 
 
 def bounded_text(bounds: Bounds, text: Callable[[float], str]) -> str:
-    """Return a figure, or both of its bounds, for people."""
+    """Format a figure, or its lower and upper bound, for people."""
     if bounds.high is None:
         return f"{text(bounds.low)} or more"
     return text(bounds.low) if bounds.is_exact else f"{text(bounds.low)} to {text(bounds.high)}"
@@ -91,11 +91,11 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
 
 
 def summary(rows: Sequence[Lag]) -> str:
-    """Return a sentence on all rows."""
+    """Return a sentence that sums up all rows."""
     groups = {row.group for row in rows if row.kind in {"group", "retry"}}
     behind = {row.group for row in rows if row.messages.low or row.messages.high is None or row.messages.high}
     if not rows:
-        return "no group has an offset"
+        return "no consumer offsets are known"
     worst = worst_first(rows)[0]
     told = f"{len(groups)} {'group' if len(groups) == 1 else 'groups'}, {len(behind & groups)} of them behind"
     if worst.judged.verdict is Verdict.OK:

@@ -1,4 +1,4 @@
-"""The lag of the lake or the stores that a job's arguments name."""
+"""Measurement of the lag in the lake or the stores that a job's arguments name."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
 
 _READ = ("messages", "consumer_offsets", "subscriptions", "store_config")
-"""Tables that the lag of a lake comes from."""
+"""Tables from which the lag in a lake is computed."""
 
 
 def measure_lag(arguments: argparse.Namespace) -> Answer:
-    """Return the lag.
+    """Measure the lag.
 
     Args:
         arguments: A job's, with `--lake` or `--store`. A job without options that choose among groups has all of them.
@@ -53,11 +53,11 @@ def measure_lag(arguments: argparse.Namespace) -> Answer:
         with naming_damaged_files(lake, _READ):
             return lag_of_lake(lake, getattr(arguments, "at", None), choice, brokers, given)
     if arguments.bodies is not None:
-        raise JobError("--bodies goes with --lake", "a store has its bodies in its log")
+        raise JobError("--bodies needs --lake", "a store has its bodies in its log")
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:
-        raise JobError(f"--broker: {arguments.store} gives no store of that name")
+        raise JobError(f"--broker: {arguments.store} has no store of that name")
     now = datetime.datetime.now(datetime.UTC)
     given = replace(given, delay_levels_ms=_delays(arguments.broker_conf, [store.broker for store in stores]))
     answers = [lag_of_store(store, now, choice, given) for store in stores]
@@ -70,7 +70,7 @@ def measure_lag(arguments: argparse.Namespace) -> Answer:
 
 
 def measure_history(arguments: argparse.Namespace, answer: Answer, most: int) -> LagHistory | None:
-    """Return how far the worst groups were behind over time; None of a store, which keeps no history.
+    """Return how far the worst groups were behind over time; None for a store, which has no history.
 
     Args:
         arguments: As for `measure_lag`.
@@ -92,7 +92,7 @@ def measure_history(arguments: argparse.Namespace, answer: Answer, most: int) ->
 
 
 def unknown_names(arguments: argparse.Namespace, answer: Answer) -> list[str]:
-    """Return a sentence for each group and topic that was asked for, and of which no group's offset is known."""
+    """Return a sentence for each requested group and topic without a known offset."""
     known = {
         name: {getattr(place, name) for places in (answer.known, answer.broadcasting) for place in places}
         for name in ("group", "topic")
@@ -111,7 +111,7 @@ def _archived(lake: LakePaths) -> list[str]:
 
 
 def _delays(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]]:
-    """Return the delay levels of each broker whose settings are given and set them.
+    """Return the delay levels of each broker whose settings file sets them.
 
     Raises:
         JobError: One file is given for several brokers, or it cannot be read.
@@ -119,7 +119,7 @@ def _delays(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]
     if conf is None:
         return {}
     if len(brokers) > 1 and BROKER_PLACEHOLDER not in conf:
-        hint = f"write {BROKER_PLACEHOLDER} for the broker's name, or choose one with --broker"
+        hint = f"use {BROKER_PLACEHOLDER} for the broker's name, or choose one with --broker"
         raise JobError(f"--broker-conf {conf}: expected one file for each of {some_names(brokers)}", hint)
     found = {broker: read_store_conf(conf, broker).delay_levels_ms for broker in brokers}
     return {broker: levels for broker, levels in found.items() if levels}

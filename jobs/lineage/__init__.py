@@ -1,4 +1,4 @@
-"""`commitlake lineage`: what happened to an order, as a tree, a table, JSON, a picture or events for other tools.
+"""`commitlake lineage`: show what happened to an order, as a tree, table, JSON, picture, or events for other tools.
 
 arguments      what can be asked, and what does not go together
 command        asks and prints

@@ -1,4 +1,4 @@
-"""What `lineage` can be asked on a command line, and what does not go together."""
+"""The command line arguments of `lineage`, and the checks on their combinations."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", help="business key")
     parser.add_argument("--id", help="offset message id, or client message id (UNIQ_KEY)")
     parser.add_argument("--offset", metavar="BROKER:OFFSET", help="the record at a physical offset of a broker's log")
-    topics_help = "which topics feed which, from --from to --to, by keys that pass from one to the other"
+    topics_help = "show which topics feed which, between --from and --to, by keys that pass from one to the other"
     parser.add_argument("--topics", action="store_true", help=topics_help)
     add_time_arguments(parser)
-    depth_help = "follow so many edges from the records that are found (default: all)"
+    depth_help = "follow at most this many edges from the records that match (default: no limit)"
     parser.add_argument("--depth", type=int, metavar="N", help=depth_help)
     related_help = (
-        "also show records that have the same value of this property, stored within a day of those that are found, or "
-        "from --from to --to"
+        "also show records with the same value of this property, stored within a day of the matching records, or "
+        "between --from and --to"
     )
     parser.add_argument("--related-by", metavar="PROPERTY", help=related_help)
-    limit_help = f"at most so many records of the question, the newest (default: {MAX_RECORDS})"
+    limit_help = f"at most this many matching records, the newest (default: {MAX_RECORDS})"
     parser.add_argument("--limit", type=int, metavar="N", help=limit_help)
     parser.add_argument("--format", choices=(TREE, TABLE, JSON, MERMAID), default=TREE, help="(default: tree)")
     add_html_argument(parser)
-    parser.add_argument("--body", action="store_true", help="get the bodies, for --format json and for --html")
+    parser.add_argument("--body", action="store_true", help="include bodies, for --format json and for --html")
     mask_help = (
-        "mask a field before anything is shown of it, as in body.email=hash, property.phone=last:4, keys=null; given "
-        f"again, another field. The key of hash is {KEY_VARIABLE}"
+        "mask a field in all output, as in body.email=hash, property.phone=last:4, keys=null; may be "
+        f"repeated. The key of hash is {KEY_VARIABLE}"
     )
     parser.add_argument("--mask", action="append", default=[], metavar="FIELD=RULE", help=mask_help)
-    follow_help = "print new steps as they come into the lake, until each outcome is final; it archives nothing itself"
+    follow_help = "print new steps as they are archived, until each outcome is final; archives nothing itself"
     parser.add_argument("--follow", action="store_true", help=follow_help)
     parser.add_argument(
         "--follow-for", type=parse_duration, metavar="TIME", help="give up after this time (default: 10m)"
     )
     parser.add_argument("--openlineage", metavar="FILE|URL",
-                        help="write OpenLineage events to a file, a line each, or send them to a server")  # fmt: skip
+                        help="write OpenLineage events to a file, one per line, or send them to a server")  # fmt: skip
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse what does not go together.
+    """Check that the options do not conflict.
 
     Raises:
         JobError: naming it.
@@ -65,29 +65,31 @@ def check(arguments: argparse.Namespace) -> None:
     asked = [f"--{name}" for name in (*_ONE_RECORD, "topics") if getattr(arguments, name) not in (None, False)]
     if len(asked) != 1:
         found = " and ".join(asked) or "none of them"
-        raise JobError(f"expected one of --key, --id, --offset and --topics, found {found}", "--key is of an order")
+        raise JobError(
+            f"expected one of --key, --id, --offset and --topics, found {found}", "--key takes the key of an order"
+        )
     if arguments.start and arguments.end and arguments.start >= arguments.end:
         raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
     if arguments.topics:
         _check_topics(arguments)
     if arguments.follow and (arguments.format not in (TREE, TABLE) or arguments.html or arguments.openlineage):
-        raise JobError("--follow prints steps as they come: it goes with --format tree, and without --html")
+        raise JobError("--follow prints steps as they are archived: it needs --format tree, and no --html")
     if arguments.follow_for is not None and not arguments.follow:
-        raise JobError("--follow-for goes with --follow")
+        raise JobError("--follow-for needs --follow")
     if arguments.body and arguments.format != JSON and arguments.html is None:
-        raise JobError("--body is for --format json and for --html", "query --body prints the body of one message")
+        raise JobError("--body needs --format json or --html", "query --body prints the body of one message")
 
 
 def _check_topics(arguments: argparse.Namespace) -> None:
     for name in _OF_STORIES:
         if getattr(arguments, name) not in (None, False, []):
-            raise JobError(f"--{name.replace('_', '-')} is of one story, found --topics")
+            raise JobError(f"--{name.replace('_', '-')} belongs to a single story, found --topics")
     if arguments.start is None or arguments.end is None:
         raise JobError("--topics needs --from and --to", "as in --from -1d --to now")
 
 
 def question_of(arguments: argparse.Namespace, lake: LakePaths) -> Question:
-    """Return the question of a story.
+    """Return the question that the arguments ask.
 
     Raises:
         JobError: for a place that is none, or a broker that the lake does not have.
@@ -108,7 +110,7 @@ def question_of(arguments: argparse.Namespace, lake: LakePaths) -> Question:
 
 
 def masks_of(arguments: argparse.Namespace) -> tuple[list[Mask], bytes]:
-    """Return the masks, and the key of hashes.
+    """Return the masks, and the key for hashes.
 
     Raises:
         ReplayError: if a mask is none, or needs a key.

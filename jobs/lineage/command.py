@@ -1,4 +1,4 @@
-"""Tell what happened to the messages of a business key, a message id or an offset.
+"""Show what happened to the messages of a business key, a message id or an offset.
 
     commitlake lineage --lake /data/lake --key order-4711
 
@@ -36,20 +36,20 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import iso_text
 
 DESCRIPTION = (
-    "Tell what happened to the messages of a business key, a message id or an offset: sent, delayed, retried, "
-    "committed, dead, redriven, consumed; with times, gaps, and how it stands in each consumer group. What offsets "
-    "prove, and what they do not, is said. The steps are those of the table 'edges', which 'archive' keeps."
+    "Show what happened to the messages of a business key, a message id or an offset: sent, delayed, retried, "
+    "committed, dead, redriven, consumed; with times, gaps, and the outcome in each consumer group. The output says "
+    "what offsets prove and what they do not. The steps come from the table 'edges', which 'archive' fills."
 )
 EXAMPLES = (
     ("lineage --lake lake --key order-4711", "what happened to an order"),
     ("lineage --lake lake --id 0A00000100002A9F0000000000001000", "an offset message id, or a client's UNIQ_KEY"),
-    ("lineage --lake lake --offset broker-a:4096 --depth 1", "a record, and what is next to it"),
+    ("lineage --lake lake --offset broker-a:4096 --depth 1", "a record, and its direct neighbours"),
     ("lineage --lake lake --key order-4711 --html order.html --body --mask body.email=hash", "a page with the picture"),
     ("lineage --lake lake --key order-4711 --format mermaid", "a diagram for a ticket"),
-    ("lineage --lake lake --key order-4711 --related-by customer", "and what else happened to the same customer"),
+    ("lineage --lake lake --key order-4711 --related-by customer", "also what happened to the same customer"),
     ("lineage --lake lake --key order-4711 --follow", "new steps as they are archived"),
     ("lineage --lake lake --topics --from -1d --to now", "which topics feed which"),
-    ("lineage --lake lake --key order-4711 --openlineage http://marquez:5000", "for a tool that knows OpenLineage"),
+    ("lineage --lake lake --key order-4711 --openlineage http://marquez:5000", "for a tool that reads OpenLineage"),
 )
 _READ = ("messages", "message_keys", "edges", "consumer_offsets")
 _COLUMNS = ["time", "gap", "kind", "lane", "title", "text", "id"]
@@ -57,14 +57,14 @@ _FOLLOWED = datetime.timedelta(minutes=10)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("lineage", DESCRIPTION, EXAMPLES)
     add_arguments(parser)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Ask, print, and say how long it took."""
+    """Answer the question, print it, and report the time taken."""
     started = time.monotonic()
     check(arguments)
     lake = lake_of(arguments)
@@ -113,7 +113,7 @@ def _story(arguments: argparse.Namespace, lake: LakePaths) -> Story:
 def _explain_property(name: str, story: Story) -> None:
     known = {each for record in story.records for each in record.properties}
     if name not in known:
-        warn("commitlake lineage", f"no record that was found has the property {name!a}.{did_you_mean(name, known)}")
+        warn("commitlake lineage", f"no matching record has the property {name!a}.{did_you_mean(name, known)}")
 
 
 def _print_story(arguments: argparse.Namespace, story: Story, started: float) -> None:
@@ -141,7 +141,7 @@ def _print_story(arguments: argparse.Namespace, story: Story, started: float) ->
 
 def _summary(story: Story, seconds: float) -> str:
     if not story.steps:
-        return f"nothing in the lake has {story.asked} ({seconds:.1f} s)"
+        return f"no message in the lake has {story.asked} ({seconds:.1f} s)"
     more = f", and {count_text(story.not_shown, 'record')} more match" if story.not_shown else ""
     return (
         f"{count_text(len(story.steps), 'step')}, {count_text(len(story.outcomes), 'outcome')}{more} ({seconds:.1f} s)"
@@ -212,5 +212,5 @@ def _show_topics(arguments: argparse.Namespace, lake: LakePaths, started: float)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake lineage`."""
+    """Run `commitlake lineage`."""
     return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

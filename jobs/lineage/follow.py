@@ -1,4 +1,4 @@
-"""New steps of a story while an order is under way: the lake is asked again until each outcome is final."""
+"""New steps of a story while it continues: the lake is queried again until each outcome is final."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_TEXT = 300
 
 @dataclass
 class Follower:
-    """What was printed of a story, and what is new.
+    """The printed part of a story, to which new steps are added.
 
     Attributes:
         say: Prints a line.
@@ -32,7 +32,7 @@ class Follower:
     _outcomes: dict[tuple[str, str | None], str] = field(default_factory=dict)
 
     def show(self, story: Story) -> bool:
-        """Print what is new in a story; return whether all its outcomes are final."""
+        """Print the new part of a story, and return True if all its outcomes are final."""
         for step in story.steps:
             text = _line(step)
             if self._steps.get(step.id) != text:
@@ -53,7 +53,7 @@ def follow(
     now: Callable[[], float],
     timeout: datetime.timedelta,
 ) -> bool:
-    """Print a story as it grows, until each outcome is final or the time is over; return whether each is final.
+    """Print a story as it grows until each outcome is final or the timeout passes; return True if each is final.
 
     Args:
         read: Asks the lake.

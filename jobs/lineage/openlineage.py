@@ -1,4 +1,4 @@
-"""A story, or a graph of topics, as OpenLineage events: to a file, one event a line, or to a server such as Marquez.
+"""A story, or a graph of topics, as OpenLineage events: in a file, or sent to a server like Marquez.
 
     OpenLineage   here
     dataset       a topic of a broker: namespace `rocketmq://BROKER`, name the topic
@@ -37,7 +37,7 @@ _MAX_NAME = 500
 
 
 def check_target(target: str) -> None:
-    """Refuse a target that nothing could be written or sent to, before any work is done.
+    """Refuse an invalid target before any work is done.
 
     Raises:
         JobError: for such a target, or where the package is not installed.
@@ -52,7 +52,7 @@ def check_target(target: str) -> None:
         return
     path = Path(target)
     if "://" in target or path.is_dir() or not path.absolute().parent.is_dir():
-        raise JobError(f"--openlineage {target}: expected http://…, https://…, or a file in a folder that is there")
+        raise JobError(f"--openlineage {target}: expected http://…, https://…, or a file in an existing folder")
 
 
 def story_events(story: Story) -> Iterator[RunEvent]:
@@ -61,7 +61,7 @@ def story_events(story: Story) -> Iterator[RunEvent]:
     for edge in story.edges:
         source, target = steps.get(edge.source), steps.get(edge.target)
         if source is None or target is None or (target.missing is not None and target.at is None):
-            continue  # it has not happened
+            continue  # the step has not happened
         start, end = source.at or target.at, target.at or source.at
         if start is None or end is None:
             continue
@@ -92,7 +92,7 @@ def _job(edge: Edge, target: Step) -> str:
 
 def _dataset(step: Step, story: Story) -> tuple[str, str]:
     broker = step.record.broker if step.record is not None else None
-    if broker is None:  # a missing end: it is of the broker of a record beside it
+    if broker is None:  # for a missing step, use the broker of a neighbouring record
         broker = next((record.broker for record in story.records), "unknown")
     return f"rocketmq://{broker}", step.lane
 
@@ -125,7 +125,7 @@ def _events(
 
 
 def write_events(events: Iterable[RunEvent], target: str, api_key: str = "") -> int:
-    """Write events to a file, or send them to a server; return how many.
+    """Write events to a file, or send them to a server, and return their number.
 
     Args:
         events: The events.
@@ -165,8 +165,8 @@ def _send(events: Iterable[RunEvent], target: str, api_key: str) -> int:
             count += 1
     except Exception as error:  # noqa: BLE001 (whatever the client's own HTTP library raises)
         where = urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
-        message = f"{where} did not take event {count + 1:,}: {_without_password(str(error), parts)}"
-        raise JobError(message, "events that it has taken may be sent again: the runs have the same ids",
+        message = f"{where} did not accept event {count + 1:,}: {_without_password(str(error), parts)}"
+        raise JobError(message, "events that it has accepted may be sent again: the runs have the same ids",
                        ExitCode.FAILED) from None  # fmt: skip
     finally:
         transport.close()

@@ -38,7 +38,7 @@ def story_json(story: Story) -> str:
 
 
 def story_object(story: Story) -> dict[str, Any]:
-    """Return a story as what JSON can hold."""
+    """Return a story as an object of JSON types."""
     return {
         "version": VERSION,
         "asked": story.asked,
@@ -70,7 +70,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def record_object(record: Record) -> dict[str, Any]:
-    """Return a record as what JSON can hold."""
+    """Return a record as an object of JSON types."""
     found: dict[str, Any] = {
         "broker": record.broker, "physical_offset": record.physical_offset, "msg_id": record.msg_id,
         "unique_key": record.unique_key, "keys": list(record.keys), "tags": record.tags, "kind": record.kind,

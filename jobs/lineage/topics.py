@@ -1,4 +1,4 @@
-"""Which topics feed which, as a table, JSON or a Mermaid flowchart."""
+"""The graph of topics that feed each other, as a table, JSON or a Mermaid flowchart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def link_rows(graph: TopicGraph) -> list[Row]:
 
 
 def graph_json(graph: TopicGraph) -> str:
-    """Return a graph as JSON, which ends with a newline.
+    """Return a graph as JSON text that ends with a newline.
 
     Version 1 has `from`, `to`, `topics` (topic, records, keys), `links` (from, to, passes, keys, median_ms, p95_ms) and
     `not_shown`, how many links are left out. Counts of keys are estimates, within some 2 %.

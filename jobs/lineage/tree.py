@@ -1,4 +1,4 @@
-"""A story in a terminal: a tree of steps with times and gaps, then how it stands, and what is not known.
+"""A story in a terminal: a tree of steps with times and gaps, then the outcomes, and what is not known.
 
     2026-11-20 (UTC)
     14:00:00.120           ● half message for orders: queue 2, offset 1,203
@@ -32,9 +32,9 @@ from commitlake.schemas.times import plain_text
 
 MAX_TEXT = 400
 _TIMES = 23
-"""Columns of times and gaps."""
+"""Widths of the columns for times and gaps."""
 _LEAST = 24
-"""Columns that a step's words have at least: deeper ones are no longer indented."""
+"""Smallest width for the text of a step; deeper steps are not indented further."""
 _STATES = {
     OutcomeState.CONSUMED: "green", OutcomeState.DEAD: "bold red", OutcomeState.OVERDUE: "bold red",
     OutcomeState.FAILED: "yellow", OutcomeState.NOT_CONSUMED: "yellow", OutcomeState.PREPARED: "yellow",
@@ -46,7 +46,7 @@ _KINDS = {StepKind.DLQ: "bold red", StepKind.RETRY: "yellow", StepKind.MISSING: 
 
 @dataclass(frozen=True, slots=True)
 class _Glyphs:
-    """Signs of the tree."""
+    """The line-drawing characters of the tree."""
 
     root: str
     only: str
@@ -61,8 +61,8 @@ _PLAIN = _Glyphs("* ", "| ", "|- ", "`- ", "|  ", "-")
 
 
 @dataclass(slots=True)
-class _Open:
-    """A step whose followers are being drawn: how many are to come, and what stands before them."""
+class _OpenStep:
+    """A step whose followers are being drawn: how many remain, and the prefix of their lines."""
 
     children: int
     before: str
@@ -88,13 +88,15 @@ def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
 
 def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[Text]:
     """Yield the lines of a story."""
-    known = "nothing is archived" if story.as_of is None else f"the lake knows until {plain_text(story.as_of)} UTC"
+    known = (
+        "nothing is archived" if story.as_of is None else f"the lake is complete until {plain_text(story.as_of)} UTC"
+    )
     yield from _wrapped("", Text(_shown(story.asked), "bold"), width)
     yield from _wrapped("", Text(f"{count_text(len(story.steps), 'step')}; {known}"), width)
     yield from _steps(story, width, glyphs)
     if story.outcomes:
         yield Text("")
-        yield Text("How it stands", "bold")
+        yield Text("Outcomes", "bold")
         messages = _messages(story)
         for outcome in story.outcomes:
             line = Text(f"{_about(messages[outcome.step])}: ", "dim")
@@ -105,13 +107,13 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
         cautions.append(f"{count_text(story.not_shown, 'record')} more match the question and are not shown")
     if cautions:
         yield Text("")
-        yield Text("What this does not tell", "bold")
+        yield Text("Not known", "bold")
         for caution in cautions:
             yield from _wrapped(f"  {glyphs.dot} ", Text(_shown(caution)), width)
 
 
 def _messages(story: Story) -> dict[str, Step]:
-    """Return the step by which an outcome is named: of a consumption, the record that was consumed."""
+    """Return the step that names each outcome; for a consumption, it is the record that was consumed."""
     steps = {step.id: step for step in story.steps}
     sources = {edge.target: steps[edge.source] for edge in story.edges if edge.source in steps}
     return {name: sources.get(name, step) if step.consumption is not None else step for name, step in steps.items()}
@@ -125,7 +127,7 @@ def _about(step: Step) -> str:
 def _steps(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
     branches = list(story.branches())
     children = _children(branches)
-    stack: list[_Open] = []
+    stack: list[_OpenStep] = []
     day: datetime.date | None = None
     for number, branch in enumerate(branches):
         while stack and stack[-1].depth >= branch.depth:
@@ -139,11 +141,11 @@ def _steps(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
             yield Text(f"{today.isoformat()} (UTC)", "dim")
         yield from _step(branch, first, rest, width)
         below = rest if _TIMES + cell_len(rest) + _LEAST < width else rest[:-3] or rest
-        stack.append(_Open(children[number], below, branch.depth))
+        stack.append(_OpenStep(children[number], below, branch.depth))
 
 
 def _children(branches: Sequence[Branch]) -> list[int]:
-    """Return how many branches follow each one directly."""
+    """Return the number of direct followers of each branch."""
     found = [0] * len(branches)
     path: list[int] = []
     for number, branch in enumerate(branches):
@@ -154,8 +156,8 @@ def _children(branches: Sequence[Branch]) -> list[int]:
     return found
 
 
-def _prefix(branch: Branch, above: _Open | None, glyphs: _Glyphs) -> tuple[str, str]:
-    """Return what stands before a step's first line, and before what is below it."""
+def _prefix(branch: Branch, above: _OpenStep | None, glyphs: _Glyphs) -> tuple[str, str]:
+    """Return the prefix of a step's first line, and that of the lines below it."""
     if above is None:
         return glyphs.root, ""
     if above.children == 1:
@@ -190,7 +192,7 @@ def _style(step: Step) -> str:
 
 
 def _wrapped(first: str, text: Text, width: int, rest: str | None = None) -> Iterator[Text]:
-    """Yield lines of a text after a prefix, each no wider than a width, where that is wide enough for words."""
+    """Yield the lines of a text after a prefix, each within the width if it is wide enough for words."""
     below = " " * cell_len(first) if rest is None else rest
     room = max(_LEAST, width - cell_len(first))
     console = Console(width=room, file=sys.stderr)

@@ -1,12 +1,12 @@
-"""Keep a lake's tables in shape: few and sorted files, nothing older than wanted, nothing left of killed runs.
+"""Keep a lake's tables in good shape: few sorted files, no expired rows, no leftovers of killed runs.
 
     commitlake maintain --lake /data/lake --keep messages=400d --keep bodies=30d
 
-Reads and writes a lake, without Spark unless --spark is given; a running archive is not disturbed, and does not disturb
-it. Run it every night behind the archive, or every hour beside one that follows its broker. With --repair it brings
-damaged tables back, see `pipelines.maintenance.repair`. Exit codes: 0; 2 for a wrong lake or option; 3 where a table is
-damaged, or --repair could not bring all back; 4 where another maintain, or an OPTIMIZE, has replaced files meanwhile:
-what was done until then stays done.
+Reads and writes a lake, without Spark unless --spark is given; an archive may run meanwhile. Run it every night after
+the archive, or every hour beside an archive that follows its broker. With --repair it repairs damaged tables, see
+`pipelines.maintenance.repair`. Exit codes: 0; 2 for a wrong lake or option; 3 if a table is damaged, or --repair could
+not recover everything; 4 if another maintain, or an OPTIMIZE, has replaced files meanwhile: the work done until then is
+kept.
 """
 
 from __future__ import annotations
@@ -29,51 +29,55 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths
-    from commitlake.jobs.maintain.work import PackCare, Plan, TableCare
+    from commitlake.jobs.maintain.work import MaintenancePlan, PackCare, TableCare
     from commitlake.pipelines.maintenance.expiry import Expired
 
 MIB = 1 << 20
-KEPT_FOR_EVER = (
-    "erasures",
-    "evidence",
-)  # without the one an audit would miss messages, without the other a proof breaks
+# An audit needs erasures to explain missing contents, and evidence is proof.
+KEPT_FOR_EVER = ("erasures", "evidence")
 DESCRIPTION = (
-    "Keep a lake in shape: merge small data files into large ones that stay sorted by topic and queue, drop what is "
-    "older than you want to keep, delete files that nobody can read any more and what killed runs have left, and make "
-    "checkpoints. The rows stay the same, but for those that are too old."
+    "Maintain a lake: merge small data files into large ones that stay sorted by topic and queue, delete expired rows, "
+    "delete files that no reader needs any more and leftovers of killed runs, and write checkpoints. Except for "
+    "expired ones, rows do not change."
 )
 EXAMPLES = (
-    ("maintain --lake /data/lake --dry-run", "what would be done"),
-    ("maintain --lake /data/lake", "merge and clean; keep all rows"),
-    ("maintain --lake s3://archive/lake --spark", "the same, where Spark's workers merge"),
-    ("maintain --lake /data/lake --repair --dry-run", "what is damaged, and what can be brought back"),
+    ("maintain --lake /data/lake --dry-run", "show what would be done"),
+    ("maintain --lake /data/lake", "merge and clean up; keep all rows"),
+    ("maintain --lake s3://archive/lake --spark", "the same, with Spark's workers doing the merging"),
+    ("maintain --lake /data/lake --repair --dry-run", "show what is damaged, and what can be recovered"),
     (
         "maintain --lake /data/lake --repair --store '/mnt/brokers/{broker}/store'",
-        "bring back what can be; what is lost, and still in the stores, comes with the next archive",
+        "recover what is possible; the next archive adds lost messages that are still in the stores",
     ),
-    ("maintain --lake /data/lake --keep messages=400d --keep quarantine=90d --keep bodies=30d", "and drop what is old"),
+    (
+        "maintain --lake /data/lake --keep messages=400d --keep quarantine=90d --keep bodies=30d",
+        "also delete old rows and bodies",
+    ),
 )
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("maintain", DESCRIPTION, EXAMPLES)
     add_place_arguments(parser)
     parser.add_argument("--keep", action="append", default=[], type=_parse_keep, metavar="TABLE=TIME",
-                        help="drop what is older, by date: messages=400d, bodies=30d; else all is kept, but for "
-                        "replay_rows, the copies of what replays sent: 30d from a replay's end. Given, it also drops "
-                        "those of replays that have stopped, and that nobody has resumed for so long")  # fmt: skip
+                        help="delete what is older, by date: messages=400d, bodies=30d; without it everything is kept, "
+                             "except replay_rows, the copies of what replays sent, which are deleted 30d after a "
+                             "replay's end. If replay_rows is given, copies of replays that have stopped, and that "
+                             "nobody has resumed for that time, are deleted too")  # fmt: skip
     parser.add_argument("--vacuum-after", type=parse_duration, default="7d", metavar="TIME",
-                        help="delete files that no version names, from this age on (default: 7d)")  # fmt: skip
+                        help="delete files that no version names once they are this old (default: 7d)")  # fmt: skip
     parser.add_argument("--target-mib", type=int, default=128, metavar="N",
-                        help="size of a merged data file, MiB; those of half of it stay (default: 128)")  # fmt: skip
+                        help="size of a merged data file, MiB; files of at least half this size are not merged "
+                             "(default: 128)")  # fmt: skip
     parser.add_argument("--repair", action="store_true",
-                        help="bring damaged tables back, and do nothing else; stop other jobs before")  # fmt: skip
+                        help="repair damaged tables, and do nothing else; stop other jobs first")  # fmt: skip
     parser.add_argument("--store", metavar="PATH",
-                        help="with --repair: stores, as for archive, to take lost messages from again")  # fmt: skip
-    parser.add_argument("--broker", help="with --store: the store's name, where the path does not tell it")
+                        help="with --repair: stores, as for archive, from which lost messages can be archived "
+                             "again")  # fmt: skip
+    parser.add_argument("--broker", help="with --store: the store's name in the lake, if the path does not give it")
     add_layout_argument(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     add_spark_argument(parser)
     return parser
 
@@ -86,11 +90,11 @@ def _parse_keep(text: str) -> tuple[str, datetime.timedelta]:
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Care, and tell what was done."""
+    """Maintain the tables, and print what was done."""
     from commitlake.connectors.lake.packs.stores import open_store
     from commitlake.connectors.lake.reader import open_table
     from commitlake.connectors.runtime.local_runner import HERE
-    from commitlake.jobs.maintain.work import Plan, care_for_packs, care_for_tables
+    from commitlake.jobs.maintain.work import MaintenancePlan, care_for_packs, care_for_tables
 
     started = time.monotonic()
     _check(arguments)
@@ -101,11 +105,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         from commitlake.jobs.maintain.repair import run_repair
 
         return run_repair(arguments, lake)
-    store = open_store(bodies_of(arguments, lake))  # a place that cannot be one is told before a table has changed
-    open_table(lake, "messages")  # says so where this is something else than a lake
+    store = open_store(bodies_of(arguments, lake))  # fails for an invalid place before a table has changed
+    open_table(lake, "messages")  # raises an error if this is not a lake
     _check_bodies(lake, arguments.bodies)
     now = datetime.datetime.now(datetime.UTC)
-    plan = Plan(
+    plan = MaintenancePlan(
         lake,
         dict(arguments.keep),
         arguments.vacuum_after,
@@ -126,8 +130,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _purge(arguments: argparse.Namespace, plan: Plan) -> list[str]:
-    """Delete what older versions hold of erasures whose retention is over; sentences on it."""
+def _purge(arguments: argparse.Namespace, plan: MaintenancePlan) -> list[str]:
+    """Delete what older versions hold of erasures whose retention is over, and return lines about it."""
     import importlib.metadata
 
     from commitlake.connectors.lake.packs.location import pack_location
@@ -136,10 +140,10 @@ def _purge(arguments: argparse.Namespace, plan: Plan) -> list[str]:
 
     lines = []
     if unfinished := unfinished_erasures(plan.lake):
-        lines.append(f"erasures: {len(unfinished)} unfinished: 'commitlake erase --finish' goes on with them")
+        lines.append(f"erasures: {len(unfinished)} unfinished: 'commitlake erase --finish' completes them")
     due = due_erasures(read_states(plan.lake), plan.now, is_alone=False)
     if due and plan.dry_run:
-        lines.append(f"erasures: what older versions hold of {len(due)} would be deleted")
+        lines.append(f"erasures: older versions of {len(due)} would be deleted")
     elif due:
         packs = pack_location(bodies_of(arguments, plan.lake))
         place = Place(plan.lake, packs, importlib.metadata.version("commitlake"), plan.runner)
@@ -149,7 +153,7 @@ def _purge(arguments: argparse.Namespace, plan: Plan) -> list[str]:
 
 
 def _check_bodies(lake: LakePaths, given: str | None) -> None:
-    """Refuse to clean up around packs that lie in a table's folder, where no version names them."""
+    """Refuse to clean up if packs lie in a table's folder, where they would be deleted as unused files."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
     from commitlake.pipelines.archive.places import IN_LAKE
@@ -159,7 +163,9 @@ def _check_bodies(lake: LakePaths, given: str | None) -> None:
     for bodies in (given, remembered):
         folder = folder_around(lake, bodies) if bodies else None
         if folder is not None:
-            raise JobError(f"the bodies of this lake lie in {folder}, and would be deleted with it as garbage", WAY_OUT)
+            raise JobError(
+                f"the bodies of this lake are in {folder}, and would be deleted there as unused files", WAY_OUT
+            )
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -177,14 +183,14 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.vacuum_after < SHORTEST_RETENTION:
         raise JobError(
             f"--vacuum-after: expected at least 1d, found {duration_text(arguments.vacuum_after)}",
-            "a running archive must have committed its files by then, and a reader be done with its version",
+            "a running archive must have committed its files by then, and readers must be done with their version",
         )
     if arguments.target_mib < 1:
         raise JobError(f"--target-mib: expected at least 1, found {arguments.target_mib}")
 
 
 def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
-    """What was done to a table, or would be; what needed nothing is one line, too."""
+    """Return lines about what was done, or would be done, to a table; one line if nothing was necessary."""
     from commitlake.jobs.cli.sizes import size_text
 
     line = f"{care.table}: {care.files_before} files, {size_text(care.bytes_before)}"
@@ -192,7 +198,7 @@ def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
         line += f" -> {care.files_after} files, {size_text(care.bytes_after)}"
     lines = [line]
     if care.expired.count:
-        lines.append(f"  too old: {_expired_text(care.expired)}")
+        lines.append(f"  expired: {_expired_text(care.expired)}")
     if care.compaction.merged:
         merged = care.compaction
         after = "" if dry_run else f" -> {size_text(merged.bytes_after)}"
@@ -200,21 +206,21 @@ def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
         lines.append(f"  {'to merge' if dry_run else 'merged'}: {merged.merged} files into {merged.written} ({sizes})")
     if care.garbage.count:
         gone = "to delete" if dry_run else "deleted"
-        lines.append(f"  {gone}: {care.garbage.count} files no version needs ({size_text(care.garbage.bytes)})")
+        lines.append(f"  {gone}: {care.garbage.count} unused files ({size_text(care.garbage.bytes)})")
     return [*lines, *(f"  {note}" for note in care.notes)]
 
 
 def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
-    """What was done to the packs, or would be."""
+    """Return lines about what was done, or would be done, to the packs."""
     from commitlake.jobs.cli.sizes import size_text
 
     lines = []
     if care.expired.count:
-        lines.append(f"  too old: {care.expired.count} packs ({size_text(care.expired.bytes)})")
+        lines.append(f"  expired: {care.expired.count} packs ({size_text(care.expired.bytes)})")
     if care.orphans.count:
         lines.append(f"  named by no row: {care.orphans.count} packs ({size_text(care.orphans.bytes)})")
     if care.unfinished:
-        lines.append(f"  left unfinished by killed runs: {care.unfinished} packs")
+        lines.append(f"  unfinished, from killed runs: {care.unfinished} packs")
     return [f"bodies: {'to delete' if dry_run else 'deleted'}", *lines] if lines else ["bodies: nothing to delete"]
 
 
@@ -231,5 +237,5 @@ def _tell(lines: Sequence[str], *, quiet: bool) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake maintain`."""
+    """Run `commitlake maintain`."""
     return run_job(build_parser(), job, argv)

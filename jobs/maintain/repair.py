@@ -1,4 +1,4 @@
-"""`commitlake maintain --repair`: what is wrong with a lake, what is done about it, and what cannot be brought back."""
+"""`commitlake maintain --repair`: find what is damaged in a lake, repair it, and report what cannot be recovered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from commitlake.schemas.errors import ExitCode
 
 
 def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Print the plan, and do it unless it is a dry run.
+    """Print the plan, and carry it out unless it is a dry run.
 
     Returns:
         0 where the lake is whole, or is whole again; 3 where it is not, or where rows are lost.
@@ -31,12 +31,12 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     first_offsets = _first_offsets(arguments, lake)
     runner = make_runner(arguments, "maintain")
     plan = plan_repair(lake, first_offsets=first_offsets, runner=runner)
-    if plan.is_nothing and not arguments.dry_run:  # an earlier repair may have been stopped before its end
+    if plan.is_nothing and not arguments.dry_run:  # an earlier repair may have been interrupted
         _erase_again(arguments, lake, runner)
     if plan.is_nothing:
         _tell(
             arguments,
-            f"{lake.root}: all tables are whole ('commitlake audit' looks at the bodies)",
+            f"{lake.root}: no table is damaged ('commitlake audit' checks the bodies)",
         )
         return ExitCode.OK
     for line in plan.lines():
@@ -47,22 +47,22 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     missing = repair_lake(lake, plan, importlib.metadata.version("commitlake"), runner)
     _erase_again(arguments, lake, runner)
     for line in missing:
-        _tell(arguments, f"not brought back: {line}")
+        _tell(arguments, f"not recovered: {line}")
     _tell(
-        arguments, f"repaired; what was replaced is in {lake.root.rstrip('/')}/_damaged. Run 'commitlake archive' now"
+        arguments, f"repaired; the replaced files are in {lake.root.rstrip('/')}/_damaged. Run 'commitlake archive' now"
     )
     return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
 def _erase_again(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> None:
-    """Take out of the tables what was erased, where the repair has brought some of it back."""
+    """Repeat erasures whose data the repair has brought back."""
     place = Place(lake, pack_location(bodies_of(arguments, lake)), importlib.metadata.version("commitlake"), runner)
     for outcome in finish_erasures(place, lambda _: None):
-        _tell(arguments, f"erasure {outcome.state.number} was done again: {outcome.state.messages:,} messages")
+        _tell(arguments, f"erasure {outcome.state.number} was repeated: {outcome.state.messages:,} messages")
 
 
 def _check_is_lake(lake: LakePaths) -> None:
-    """Refuse a place that is no lake, and pass one whose tables are damaged.
+    """Refuse a place that is not a lake, but accept one with damaged tables.
 
     Raises:
         LakeError: if it is none.
@@ -73,7 +73,7 @@ def _check_is_lake(lake: LakePaths) -> None:
 
 
 def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, int] | None:
-    """Return the first offset of each store that is named, under its name in the lake; None where none is."""
+    """Return the first offset of each named store, by its name in the lake; None if no store is named."""
     if not arguments.store:
         return None
     from commitlake.connectors.formats.engine.stores import find_stores
@@ -82,7 +82,7 @@ def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, 
 
     try:
         commit = read_last_commit(lake.messages)
-    except LakeError:  # damaged: then the first offsets are not needed
+    except LakeError:  # damaged: the first offsets are not needed then
         commit = None
     known = {} if commit is None else commit.stores
     layouts = layout_of(arguments).formats

@@ -1,7 +1,7 @@
-"""What maintain does, step by step; each step is safe beside a running archive, and safe to be killed in.
+"""The steps of maintain; each is safe beside a running archive, and safe to be killed in.
 
-The order matters little, but for two things: rows go before their bodies, so that no row of the newest version names a
-pack that is gone sooner than it should be; and VACUUM comes behind what takes files out of tables.
+The order matters in two places: rows are deleted before their bodies, so that no row of the newest version names a
+pack that is deleted too early; and VACUUM comes after the steps that remove files from tables.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ COPIES = "replay_rows"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What one run is asked to do.
+class MaintenancePlan:
+    """The settings of one run.
 
     Attributes:
         lake: where the tables lie.
@@ -69,13 +69,13 @@ class Plan:
     runner: Runner = HERE
 
     def before(self, table: str) -> datetime.date | None:
-        """The first date that is kept, or None where all are."""
+        """Return the first date that is kept, or None if all rows are kept."""
         return (self.now - self.keep[table]).date() if table in self.keep else None
 
 
 @dataclass(frozen=True, slots=True)
 class TableCare:
-    """What was done, or would be, to one table.
+    """The work that was done, or would be done, on one table.
 
     Attributes:
         table: its name.
@@ -102,18 +102,18 @@ class TableCare:
 
 @dataclass(frozen=True, slots=True)
 class PackCare:
-    """What was done, or would be, to the packs of bodies."""
+    """The work that was done, or would be done, on the packs of bodies."""
 
     expired: Expired = field(default_factory=Expired)
     orphans: Expired = field(default_factory=Expired)
     unfinished: int = 0
 
 
-def care_for_tables(plan: Plan) -> Iterator[TableCare]:
-    """Expire, merge, vacuum and checkpoint every table that is there.
+def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
+    """Expire, merge, vacuum and checkpoint every existing table.
 
     Raises:
-        ConcurrentMaintenanceError: if somebody else does the same.
+        ConcurrentMaintenanceError: if another process does the same.
     """
     last = read_last_commit(plan.lake.messages)
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
@@ -126,10 +126,12 @@ def care_for_tables(plan: Plan) -> Iterator[TableCare]:
         expired, notes = _drop_copies(plan) if table == COPIES else (_expire(plan, table, uri), [])
         compaction = _compact(plan, table, uri, sort_columns)
         if compaction.unsorted:
-            notes.append(f"{compaction.unsorted} files are in another order and stay as they are")
+            notes.append(f"{compaction.unsorted} files are sorted differently and are not merged")
         garbage = Garbage()
         if unfinished and table in FOLLOWING:
-            notes.append("not vacuumed: a stopped archive run has files for it; 'commitlake archive' finishes that run")
+            notes.append(
+                "not vacuumed: an unfinished archive run has files for it; 'commitlake archive' finishes that run"
+            )
         else:
             garbage = _vacuum(plan, uri)
         if not plan.dry_run:
@@ -141,7 +143,7 @@ def care_for_tables(plan: Plan) -> Iterator[TableCare]:
         )
 
 
-def _drop_copies(plan: Plan) -> tuple[Expired, list[str]]:
+def _drop_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
     """Drop the rows of `replay_rows` that no replay needs any more.
 
     Returns:
@@ -166,7 +168,7 @@ def _named(replays: Sequence[str]) -> str:
     return f"the replay {replays[0]}{more}"
 
 
-def _expire(plan: Plan, table: str, uri: str) -> Expired:
+def _expire(plan: MaintenancePlan, table: str, uri: str) -> Expired:
     before = plan.before(table)
     if before is None:
         return Expired()
@@ -177,7 +179,7 @@ def _expire(plan: Plan, table: str, uri: str) -> Expired:
     return measure(files)
 
 
-def _compact(plan: Plan, table: str, uri: str, sort_columns: tuple[str, ...]) -> Compaction:
+def _compact(plan: MaintenancePlan, table: str, uri: str, sort_columns: tuple[str, ...]) -> Compaction:
     bins = plan_compaction(uri, plan.target_bytes)
     size = sum(found.size for found in bins)
     if plan.dry_run:
@@ -186,27 +188,27 @@ def _compact(plan: Plan, table: str, uri: str, sort_columns: tuple[str, ...]) ->
         return compact(uri, bins, sort_columns, advance, plan.runner, _join(plan, table) if bins else None)
 
 
-def _join(plan: Plan, table: str) -> Join | None:
-    """Return what joins rows of a table whose bins are planned; None where its rows stay as they are."""
+def _join(plan: MaintenancePlan, table: str) -> Join | None:
+    """Return the join that the merge of a table applies to its rows; None if rows stay unchanged."""
     if table != "topic_minutes":
         return None
     run_id = joined_run_id(plan.lake)
     return None if run_id is None else partial(join_sorted, run_id=run_id)
 
 
-def _vacuum(plan: Plan, uri: str) -> Garbage:
+def _vacuum(plan: MaintenancePlan, uri: str) -> Garbage:
     found = find_garbage(uri, plan.retention)
     if found.count and not plan.dry_run:
         vacuum(uri, plan.retention)
     return found
 
 
-def care_for_packs(plan: Plan, store: PackStore) -> PackCare:
-    """Delete packs that are too old, that no row names, or that were not finished.
+def care_for_packs(plan: MaintenancePlan, store: PackStore) -> PackCare:
+    """Delete packs that are expired, that no row names, or that are unfinished.
 
     Raises:
         PackStoreError: if they may not be listed or deleted.
-        ConcurrentMaintenanceError: if somebody else does the same.
+        ConcurrentMaintenanceError: if another process does the same.
     """
     last = read_last_commit(plan.lake.messages) or ArchiveCommit(0, "")
     packs = list(store.list_packs())

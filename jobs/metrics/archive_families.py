@@ -1,4 +1,4 @@
-"""The state of a lake as Prometheus' metrics. A store of which nothing is archived has none of them.
+"""The state of a lake as Prometheus metrics; a store without archived messages has none of them.
 
     name                                      labels         value
     commitlake_archive_last_run_seconds                      time at which the newest run that found something ended

@@ -1,4 +1,4 @@
-"""Gives a scrape of Prometheus the figures of now, measured at most once in a while."""
+"""A Prometheus collector that measures current figures, at most once per interval."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class MetricsCollector(Collector):
-    """Measures when it is asked; thread-safe.
+    """A thread-safe collector that measures when Prometheus asks.
 
     Args:
         measure: Measures.
@@ -31,7 +31,7 @@ class MetricsCollector(Collector):
         self._measured_at = float("-inf")
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics; where they cannot be read, one that says so."""
+        """Yield the metrics; if they cannot be read, yield one metric that says so."""
         with self._lock:
             if time.monotonic() - self._measured_at >= self._keep_seconds:
                 self._families = self._ask()
@@ -39,7 +39,7 @@ class MetricsCollector(Collector):
             yield from self._families
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Yield nothing: the registry then need not measure to know the names."""
+        """Yield nothing, so that the registry need not measure to learn the names."""
         yield from ()
 
     def _ask(self) -> Sequence[GaugeMetricFamily]:

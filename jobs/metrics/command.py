@@ -1,4 +1,4 @@
-"""Give Prometheus the lag of consumer groups and the state of the lake: as a file for node_exporter, or over HTTP.
+"""Export the lag of consumer groups and the state of the lake to Prometheus: as a file for node_exporter, or over HTTP.
 
     commitlake metrics --lake /data/lake --textfile /var/lib/node_exporter/commitlake.prom
     commitlake metrics --lake /data/lake --listen 127.0.0.1:5557
@@ -25,26 +25,26 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
 
 DESCRIPTION = (
-    "Give Prometheus the lag of consumer groups, with the metric names and labels of rocketmq-exporter, so that the "
-    "panels of its dashboards on lag, offsets and rates work. Unlike the exporter's, figures leave out what a group's "
-    "filter leaves out. Of a lake there are also its dead letters, how old the archive is, and what of the logs is "
-    "missing in it. With --textfile the metrics are written once, for node_exporter; with --listen they are measured "
-    "when Prometheus asks. conf/examples has a dashboard and alert rules."
+    "Export the lag of consumer groups to Prometheus, with the metric names and labels of rocketmq-exporter, so that "
+    "panels of its dashboards on lag, offsets and rates work. Unlike the exporter's, figures do not count messages "
+    "that a group's filter excludes. For a lake there are also metrics on dead letters, the age of the archive, and "
+    "missing parts of the logs. With --textfile the metrics are written once, for node_exporter; with --listen they "
+    "are measured when Prometheus asks. conf/examples has a dashboard and alert rules."
 )
 EXAMPLES = (
     ("metrics --lake /data/lake --textfile /var/lib/node_exporter/commitlake.prom", "once, for node_exporter"),
-    ("metrics --lake /data/lake --listen 127.0.0.1:5557", "until it is told to stop"),
-    ("metrics --store /data/rocketmq/store --listen 127.0.0.1:5557", "of a store of which nothing is archived"),
+    ("metrics --lake /data/lake --listen 127.0.0.1:5557", "serve metrics until stopped"),
+    ("metrics --store /data/rocketmq/store --listen 127.0.0.1:5557", "metrics of a store that is not archived"),
 )
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("metrics", DESCRIPTION, EXAMPLES)
     add_lag_arguments(parser)
     output = parser.add_mutually_exclusive_group(required=True)
-    output.add_argument("--textfile", metavar="FILE", help="write the metrics to this file, as a whole")
-    output.add_argument("--listen", metavar="IP:PORT", help="serve them, as http://IP:PORT/metrics")
+    output.add_argument("--textfile", metavar="FILE", help="write the metrics to this file, and replace it as a whole")
+    output.add_argument("--listen", metavar="IP:PORT", help="serve the metrics at http://IP:PORT/metrics")
     parser.add_argument("--cluster", default="DefaultCluster", metavar="NAME", help="label (default: DefaultCluster)")
     keep_help = "with --listen: measure at most this often (default: 15s)"
     parser.add_argument("--keep", type=parse_duration, default="15s", metavar="TIME", help=keep_help)
@@ -58,7 +58,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if arguments.textfile is not None:
         return _write(arguments)
     host, port = _address(arguments.listen)
-    Measured.of(arguments)  # a wrong lake or store is said at once
+    Measured.of(arguments)  # fails at once for a wrong lake or store
     return _serve(arguments, host, port)
 
 
@@ -74,7 +74,7 @@ def _write(arguments: argparse.Namespace) -> ExitCode:
     registry.register(MetricsCollector(lambda: measured.families(arguments.cluster), 0))
     path = Path(arguments.textfile)
     if not path.absolute().parent.is_dir():
-        raise JobError(f"--textfile {path}: expected a file in a folder that is there")
+        raise JobError(f"--textfile {path}: expected a file in an existing folder")
     with write_whole(path) as file:
         file.write(generate_latest(registry))
     answer = measured.lag
@@ -121,5 +121,5 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake metrics`."""
+    """Run `commitlake metrics`."""
     return run_job(build_parser(), job, argv)

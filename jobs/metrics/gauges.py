@@ -1,4 +1,4 @@
-"""Gauges of Prometheus' client library.
+"""Construction of gauges with Prometheus' client library.
 
 Control and bidi characters of names become escapes in labels, as in all other output: a text file may be printed.
 """

@@ -1,4 +1,4 @@
-"""Lag as Prometheus' metrics, with the names and labels of apache/rocketmq-exporter, so that its dashboards work.
+"""Lag as Prometheus metrics, with the names and labels of apache/rocketmq-exporter, so that its dashboards work.
 
     name                                      labels                                         value
     rocketmq_group_diff                       group, topic, countOfOnlineConsumers, msgModel messages behind
@@ -58,7 +58,7 @@ def lag_families(answer: Answer, cluster: str) -> Iterator[GaugeMetricFamily]:
     labels = ("broker", "topic", "group", "verdict")
     yield gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
     times = {(row.broker,): row.as_of.timestamp() for row in answer.rows}
-    yield gauge("commitlake_lag_as_of_seconds", "Time that the figures are true of", ("broker",), times.items())
+    yield gauge("commitlake_lag_as_of_seconds", "Time of the figures", ("broker",), times.items())
     missing = [((), float(len(answer.missing)))]
     yield gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
 

@@ -1,4 +1,4 @@
-"""What `commitlake metrics` measures: lag, and of a lake its state and dead letters."""
+"""The measurements of `commitlake metrics`: the lag, and a lake's state and dead letters."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group
 from commitlake.pipelines.lag.answer import Answer
 
 _READ = ("topic_minutes", "quarantine", "gaps", "archive_runs")
-"""Tables that the state of a lake comes from."""
+"""Tables from which the state of a lake is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The figures of one time.
+    """The figures measured at one time.
 
     Attributes:
         lag: The lag.
@@ -37,7 +37,7 @@ class Measured:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Measured:
-        """Measure what the arguments of the job name.
+        """Measure the lake or stores that the job's arguments name.
 
         Raises:
             JobError: There is no such broker.
@@ -53,7 +53,7 @@ class Measured:
             return cls(lag, read_archive_state(lake), count_by_group(lake))
 
     def families(self, cluster: str) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics; `cluster` is the label of this name."""
+        """Yield the metrics; `cluster` is the value of the label of this name."""
         yield from lag_families(self.lag, cluster)
         if self.state is not None:
             yield from archive_families(self.state, self.dead_letters)

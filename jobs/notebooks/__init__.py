@@ -1,4 +1,4 @@
-"""What the notebooks share: parameters, tables, pictures, and answers in words.
+"""Code that the notebooks share: parameters, tables, pictures, and answers in words.
 
     notebook.py      parameters, and how tables and pictures are shown: on Databricks, in Jupyter, or as a script
     plots.py         pictures, as PNG

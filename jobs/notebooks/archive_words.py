@@ -1,4 +1,4 @@
-"""The health of an archive in words, and the rows of its tables."""
+"""The state of an archive in words, and the rows of its tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Figure = Callable[[PastRun], int]
 def answer(
     state: ArchiveState, unmet: Sequence[Row], now: datetime.datetime, late: datetime.timedelta | None
 ) -> Iterator[str]:
-    """Yield the sentences that say how the archive does.
+    """Yield sentences about the state of the archive.
 
     Args:
         state: Of the lake.
@@ -41,7 +41,7 @@ def answer(
             else "The archive is on time"
         )
         yield (
-            f"{verdict}: the last run that found something ended {plain_text(state.last_run)} UTC, "
+            f"{verdict}: the last run that found new messages ended {plain_text(state.last_run)} UTC, "
             f"{duration_text(age)} ago."
         )
     lacking = [store for store in state.stores if not store.is_whole]
@@ -102,7 +102,7 @@ def unmet_rows(unmet: Iterable[Row]) -> Iterator[dict[str, Any]]:
             "suite": row["suite"],
             "expectation": _words(row["expectation"]),
             "observed": observed,
-            "rows that do not meet it": f"{row['unexpected_count'] or 0:,} of {row['judged_count'] or 0:,}",
+            "rows that violate it": f"{row['unexpected_count'] or 0:,} of {row['judged_count'] or 0:,}",
         }
 
 
@@ -134,12 +134,12 @@ def picture_of_runs(runs: Sequence[PastRun]) -> bytes:
 
 
 def picture_of_missing_ranges(runs: Sequence[PastRun]) -> bytes:
-    """Draw the ranges of logs that each run could not read, or did not find."""
+    """Draw the ranges of logs that each run found damaged or missing."""
     figures: dict[str, Figure] = {
-        "could not be read": lambda run: run.quarantined,
+        "damaged": lambda run: run.quarantined,
         "deleted unarchived": lambda run: run.gaps,
     }
-    return _picture("Ranges of logs that a run did not get", runs, figures, "ranges")
+    return _picture("Ranges of logs that a run could not archive", runs, figures, "ranges")
 
 
 def _picture(title: str, runs: Sequence[PastRun], figures: Mapping[str, Figure], unit: str) -> bytes:

@@ -15,9 +15,9 @@ from commitlake.schemas.times import plain_text
 
 
 def answer(found: DeadLetters) -> Iterator[str]:
-    """Yield the sentences that say what was given up, and why."""
+    """Yield sentences about the dead letters and their causes."""
     if not found.messages:
-        yield "No dead letter is archived here."
+        yield "No dead letter is archived."
         return
     groups = by_group(found)
     group, most = groups[0]
@@ -47,7 +47,7 @@ def cause_text(cause: Cause) -> str:
 
 
 def by_group(found: DeadLetters) -> list[tuple[str, int]]:
-    """Return the dead letters of each group, most first."""
+    """Return the number of dead letters of each group, the largest first."""
     counts: Counter[str] = Counter()
     for cause in found.causes:
         counts[cause.group] += cause.messages
@@ -71,7 +71,7 @@ def cause_rows(found: DeadLetters) -> Iterator[dict[str, Any]]:
 
 
 def topics_of(groups: Iterable[str]) -> list[str]:
-    """Return the topics that have the dead letters of some groups."""
+    """Return the topics that hold the dead letters of some groups."""
     return [DLQ_PREFIX + group for group in groups]
 
 

@@ -38,7 +38,7 @@ _NOT_MOVING = {Verdict.STALLED, Verdict.STOPPED}
 def answer(
     groups: Sequence[GroupSummary], since: datetime.datetime | None, missing: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Yield the sentences that say how groups do.
+    """Yield sentences about the lag of groups.
 
     Args:
         groups: From `by_group`.
@@ -46,7 +46,7 @@ def answer(
         missing: Sentences on stores of which nothing is known.
     """
     if not groups:
-        yield "No consumer group has an offset here."
+        yield "No consumer offsets are known."
         yield from (f"Not known: {sentence}." for sentence in missing)
         return
     worst = groups[0]
@@ -65,14 +65,14 @@ def answer(
 
 
 def unknown(choice: Choice, lag: Answer) -> list[str]:
-    """Return a sentence for each group and topic that was asked for, and of which no offset is known."""
+    """Return a sentence for each requested group and topic without a known offset."""
     asked = argparse.Namespace(group=list(choice.groups), topic=list(choice.topics))
     return [sentence.removeprefix("--").rstrip(".?") for sentence in unknown_names(asked, lag)]
 
 
 def _state(worst: GroupSummary, since: datetime.datetime | None) -> str:
     if worst.verdict is Verdict.UNKNOWN:
-        return "and whether it moves is not known"
+        return "and whether it is moving is not known"
     if worst.verdict not in _NOT_MOVING or since is None:
         return str(worst.verdict)
     at = worst.worst.as_of.astimezone(datetime.UTC)
@@ -84,7 +84,7 @@ def _state(worst: GroupSummary, since: datetime.datetime | None) -> str:
 def _most_behind(groups: Sequence[GroupSummary]) -> str:
     most = max(groups, key=lambda one: (_largest(one.messages), one.group))
     if not _largest(most.messages):
-        return "no message waits"
+        return "no message is waiting"
     return f"{most.group} is {messages_text(most.messages)} behind, the most"
 
 
@@ -101,7 +101,7 @@ def _drain(worst: GroupSummary) -> str:
 
 
 def messages_text(messages: Bounds) -> str:
-    """Return messages behind as text: `1,203 messages`."""
+    """Format a number of messages: `1,203 messages`."""
     if messages.is_exact:
         return count_text(messages.low, "message")
     return f"{bounded_text(messages, lambda number: f'{number:,.0f}')} messages"
@@ -122,12 +122,12 @@ def group_rows(groups: Iterable[GroupSummary]) -> Iterator[Row]:
 
 
 def queue_rows(rows: Iterable[Lag]) -> Iterator[Row]:
-    """Yield a row for each queue that is behind or not ok, and for what brokers hold back, the worst first."""
+    """Yield a row for each queue that is behind or not ok, and for messages that brokers hold back, the worst first."""
     return table_rows(worst_first(row for row in rows if _largest(row.messages) or row.judged.verdict != Verdict.OK))
 
 
 def history_table(history: LagHistory | None) -> Iterator[Row]:
-    """Yield a row for each window that has a figure, with the messages behind of the groups that were most behind."""
+    """Yield a row for each window with figures, with the lag of the groups that were furthest behind."""
     if history is None:
         return
     shown = list(_series(history).items())[:_SHOWN_GROUPS]
@@ -168,7 +168,7 @@ def _times(history: LagHistory | None) -> list[datetime.datetime]:
 
 
 def _series(history: LagHistory | None) -> dict[str, Sequence[float | None]]:
-    """Return the messages behind of each group, that which was most behind first."""
+    """Return the messages behind of each group over time, the group that was furthest behind first."""
     if history is None:
         return {}
     most = {group: max((count or 0 for count in counts), default=0) for group, counts in history.messages.items()}

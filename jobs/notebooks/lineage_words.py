@@ -20,9 +20,9 @@ _DAY = datetime.timedelta(days=1)
 
 
 def answer(story: Story) -> Iterator[str]:
-    """Yield the sentences that say how it stands."""
+    """Yield sentences about the outcomes of a story."""
     if not story.steps:
-        yield f"Nothing in the lake has {story.asked}."
+        yield f"No message in the lake has {story.asked}."
         return
     counts = Counter(outcome.state for outcome in story.outcomes)
     states = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in counts.most_common())
@@ -32,7 +32,7 @@ def answer(story: Story) -> Iterator[str]:
 
 
 def limits(story: Story) -> Iterator[str]:
-    """Yield what the story does not tell."""
+    """Yield sentences about what is not known or not shown."""
     yield from story.cautions
     if story.not_shown:
         yield f"{count_text(story.not_shown, 'record')} more match and are not shown"
@@ -65,7 +65,7 @@ def outcome_rows(story: Story) -> Iterator[dict[str, Any]]:
 
 
 def picture_of_story(story: Story) -> bytes:
-    """Draw the steps on an axis of time, a lane for each topic and group."""
+    """Draw the steps on a time axis, with a lane for each topic and group."""
     from commitlake.jobs.notebooks import plots
 
     points = [(step.lane or "unknown", step.at, str(step.kind)) for step in story.steps if step.at is not None]
@@ -81,7 +81,7 @@ def picture_of_story(story: Story) -> bytes:
 def last_day(
     lake: LakePaths, start: datetime.datetime | None, end: datetime.datetime | None
 ) -> tuple[datetime.datetime, datetime.datetime]:
-    """Return the time that is asked for; what is not given makes it the day before the newest message.
+    """Return the requested time range; a missing start or end is chosen so that it covers the last day with messages.
 
     Args:
         lake: Where the tables lie.
@@ -97,7 +97,7 @@ def last_day(
 
 
 def flow(graph: TopicGraph) -> Iterator[str]:
-    """Yield the sentences that say how keys flow."""
+    """Yield sentences about the keys that pass between topics."""
     if not graph.links:
         yield "No key passes from one topic to another in this time."
         return

@@ -1,4 +1,4 @@
-"""Parameters of a notebook, and how it shows tables, pictures and words.
+"""Parameters of a notebook, and functions that show its tables, pictures and words.
 
 On Databricks parameters are widgets. In Jupyter they are the environment's `COMMITLAKE_…` or the defaults. In a script,
 `python notebooks/lag_analysis.py --lake /data/lake`, arguments go before both. A script writes pictures only where
@@ -32,20 +32,20 @@ ENVIRONMENT_PREFIX = "COMMITLAKE_"
 DEMO_LAKE = "commitlake-demo/lake"
 PLOTS = "plots"
 MAX_ROWS = 1000
-"""Rows of a table that are shown."""
-_NO_LIBRARY = "there are no pictures, as matplotlib is not installed: pip install 'commitlake[notebooks]'"
+"""Largest number of rows shown of a table."""
+_NO_LIBRARY = "pictures need matplotlib, which is not installed: pip install 'commitlake[notebooks]'"
 T = TypeVar("T")
 
 
 class NotebookError(CommitLakeError):
-    """A parameter that has no meaning, or a library that is missing; the message is for a user."""
+    """An invalid parameter or a missing library; the message is for the user."""
 
     exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter.
+    """A parameter of a notebook.
 
     Attributes:
         name: Of the widget, and of the script's option.
@@ -59,15 +59,15 @@ class Parameter:
 
 
 LAKE = Parameter("lake", "the lake: a folder, or s3://bucket/prefix", DEMO_LAKE)
-BROKER = Parameter("broker", "only these stores, with commas between")
+BROKER = Parameter("broker", "only these stores, separated by commas")
 FROM = Parameter("from", "from this time on: 2026-11-20T14:00, 2026-11-20, or -2h")
 TO = Parameter("to", "before this time")
-"""Parameters that several notebooks have."""
+"""Parameters that several notebooks share."""
 
 
 @dataclass
 class Notebook:
-    """A notebook that runs.
+    """A running notebook.
 
     Attributes:
         values: The parameters as texts; empty where nothing is given.
@@ -80,7 +80,7 @@ class Notebook:
 
     @property
     def lake(self) -> LakePaths:
-        """The lake.
+        """Return the lake.
 
         Raises:
             LakeError: It cannot be in such a place.
@@ -90,7 +90,7 @@ class Notebook:
         return LakePaths(self.values["lake"])
 
     def time(self, name: str) -> datetime.datetime | None:
-        """Return a parameter that is a time; None where it is not given.
+        """Return a parameter as a time; None if it is not given.
 
         Raises:
             NotebookError: It is no time.
@@ -98,7 +98,7 @@ class Notebook:
         return self._parsed(name, parse_time)
 
     def length(self, name: str) -> datetime.timedelta | None:
-        """Return a parameter that is a length of time; None where it is not given.
+        """Return a parameter as a duration; None if it is not given.
 
         Raises:
             NotebookError: It is none.
@@ -106,7 +106,7 @@ class Notebook:
         return self._parsed(name, parse_duration)
 
     def number(self, name: str) -> float | None:
-        """Return a parameter that is a positive number; None where it is not given.
+        """Return a parameter as a positive number; None if it is not given.
 
         Raises:
             NotebookError: It is none.
@@ -114,7 +114,7 @@ class Notebook:
         return self._parsed(name, _positive)
 
     def texts(self, name: str) -> list[str]:
-        """Return a parameter that has several values, with commas between."""
+        """Return a parameter's values, which are separated by commas."""
         return [text for part in self.values[name].split(",") if (text := part.strip())]
 
     def _parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
@@ -130,7 +130,7 @@ class Notebook:
             print(printable(sentence))
 
     def show(self, title: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Show a table; where it has no row, say so."""
+        """Show a table, or a sentence if it has no rows."""
         found = list(rows)
         if not found:
             self.say(f"{title}: none")
@@ -142,17 +142,17 @@ class Notebook:
         if display is not None:
             import pandas as pd
 
-            with pd.option_context("display.html.use_mathjax", False):  # a name such as $x$ is no formula
+            with pd.option_context("display.html.use_mathjax", False):  # a name like $x$ is not a formula
                 display(pd.DataFrame(shown))
         else:
             write_table(shown, list(shown[0]), sys.stdout)
 
     def draw(self, name: str, draw: Callable[[], bytes]) -> None:
-        """Show a picture, or write it to the folder `plots`; do neither in a script without one.
+        """Show a picture, or write it to the folder `plots`; a script without that folder does neither.
 
         Args:
             name: Of the file, without its suffix.
-            draw: Makes the picture as PNG; is called only where somebody sees it.
+            draw: Makes the picture as PNG; called only if the picture is shown.
 
         Raises:
             NotebookError: `plots` is given, and is no folder, or matplotlib is missing.
@@ -172,19 +172,19 @@ class Notebook:
             display_image(draw())
             return
         if not Path(folder).is_dir():
-            raise NotebookError(f"{PLOTS}: expected a folder that is there, found {folder!r}")
+            raise NotebookError(f"{PLOTS}: expected an existing folder, found {folder!r}")
         with write_whole(Path(folder) / f"{name}.png") as file:
             file.write(draw())
 
     def _display(self) -> Callable[[object], object] | None:
-        """Return what shows a table beside the notebook's cell; None in a script."""
+        """Return the function that shows a table below the notebook's cell; None in a script."""
         if "display" in self.names or "get_ipython" not in self.names:
             return self.names.get("display")
         found: Callable[[object], object] = importlib.import_module("IPython.display").display
         return found
 
     def _display_image(self) -> Callable[[bytes], object] | None:
-        """Return what shows a PNG beside the notebook's cell; None in a script."""
+        """Return the function that shows a PNG below the notebook's cell; None in a script."""
         if "get_ipython" not in self.names:
             return None
         display = importlib.import_module("IPython.display")
@@ -210,7 +210,7 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
         return Notebook({**values, PLOTS: ""}, names)
     is_script = names.get("__name__") == "__main__" and "get_ipython" not in names
     parser = argparse.ArgumentParser(description=title, allow_abbrev=False)
-    for one in (*parameters, Parameter(PLOTS, "write pictures to this folder, which is there")):
+    for one in (*parameters, Parameter(PLOTS, "write pictures to this existing folder")):
         default = os.environ.get(ENVIRONMENT_PREFIX + one.name.upper(), one.default)
         told = f" (default: {one.default})" if one.default else ""
         parser.add_argument(f"--{one.name}", default=default, metavar="TEXT", help=(one.help + told).replace("%", "%%"))
@@ -221,7 +221,7 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
 
 
 def _say_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print a user's error without a stack trace, and nothing where the reader has gone; the exit code is 1."""
+    """Print a user's error without a stack trace, or nothing if the reader has gone; the exit code is 1."""
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered is written at the end
     elif isinstance(error, CommitLakeError):
@@ -235,7 +235,7 @@ def _positive(text: str) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value for a table: text that can do nothing, times in UTC."""
+    """Return a value for a table: text with control characters escaped, times in UTC."""
     if isinstance(value, datetime.datetime):
         return plain_text(value)
     if isinstance(value, float):
@@ -248,5 +248,5 @@ def _plain(value: Any) -> Any:
 
 
 def count_text(count: float, one: str, many: str = "") -> str:
-    """Return a count with its noun: `1 message`, `1,203 messages`."""
+    """Format a count with its noun: `1 message`, `1,203 messages`."""
     return f"{count:,.0f} {one if count == 1 else many or one + 's'}"

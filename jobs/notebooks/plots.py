@@ -1,4 +1,4 @@
-"""Pictures as PNG, by matplotlib, without a window and without a global figure.
+"""Pictures as PNG, drawn by matplotlib without a window and without a global figure.
 
 Names in a log are anybody's: they are shown as they are, never as matplotlib's formulas (`$…$`), shortened, and with
 escapes for control characters.
@@ -26,13 +26,13 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.printable import printable_line
 
 MAX_SERIES = 8
-"""Lines in one picture: more cannot be told apart."""
+"""Largest number of lines in one picture that remain distinguishable."""
 MAX_BARS = 20
 MAX_LABEL = 44
-"""Characters of a name."""
+"""Largest number of characters shown of a name."""
 _MAX_TITLE = 80
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#332288")
-"""After Okabe and Ito: they differ for people who do not see red and green as others do."""
+"""Colours after Okabe and Ito, which colour-blind people can distinguish."""
 _DASHES = ("-", "--", "-.", ":")
 _HEAT = LinearSegmentedColormap.from_list("lag", ["#fff3d6", "#f6a04d", "#b3261e", "#4a0d0a"])
 _ASIAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Microsoft YaHei", "PingFang SC")
@@ -54,7 +54,7 @@ Series = Mapping[str, Sequence[float | None]]
 
 
 def label(text: str, most: int = MAX_LABEL) -> str:
-    """Return a text as a picture shows it: with escapes, and without its middle where it is longer than `most`."""
+    """Return a text as a picture shows it: with escapes, and shortened in the middle to at most `most` characters."""
     safe = printable_line(text)
     return safe if len(safe) <= most else f"{safe[: most * 2 // 3]}…{safe[-most // 4 :]}"
 
@@ -90,7 +90,7 @@ def lines(
 
 
 def columns(title: str, times: Sequence[datetime.datetime], series: Series, unit: str) -> bytes:
-    """Draw counts of windows of time as columns, one series upon the other.
+    """Draw counts in windows of time as stacked columns.
 
     Args:
         title: Of the picture.
@@ -120,7 +120,7 @@ def _finish(
     *,
     is_count: bool = False,
 ) -> None:
-    """Give a picture over time its axes, title and legend."""
+    """Add axes, title and legend to a picture over time."""
     _time_axis(axes, times)
     _number_axis(axes.yaxis, is_count=is_count)
     axes.set_ylim(bottom=0)
@@ -162,7 +162,7 @@ def bars(title: str, values: Sequence[tuple[str, float, str]], unit: str, colors
 
 
 def heat_map(title: str, times: Sequence[datetime.datetime], series: Series, unit: str) -> bytes:
-    """Draw a field for each name and time, darker for more; white is zero, grey is not known.
+    """Draw a field for each name and time, darker for larger values; white is zero, grey is not known.
 
     Args:
         title: Of the picture.
@@ -197,7 +197,7 @@ def heat_map(title: str, times: Sequence[datetime.datetime], series: Series, uni
 
 
 def _edges(times: Sequence[datetime.datetime]) -> Array:
-    """Return the borders of the columns: half way between the times."""
+    """Return the borders of the columns, which are half way between the times."""
     places = np.asarray(date2num(list(times)), np.float64)
     if len(places) < 2:
         middle = places[0] if len(places) else 0.0
@@ -207,13 +207,13 @@ def _edges(times: Sequence[datetime.datetime]) -> Array:
 
 
 Place = tuple[str, datetime.datetime]
-"""A lane, and a time."""
+"""A lane and a time."""
 
 
 def timeline(
     title: str, points: Sequence[tuple[str, datetime.datetime, str]], links: Sequence[tuple[Place, Place]]
 ) -> bytes:
-    """Draw points in lanes on an axis of time, and lines between them.
+    """Draw points in lanes on a time axis, and lines between them.
 
     Args:
         title: Of the picture.
@@ -274,7 +274,7 @@ def _number_axis(axis: Axis, *, is_count: bool) -> None:
 
 
 def number_text(value: float) -> str:
-    """Return a number at an axis: `0.05`, `250`, `1.2 k`, `3 M`."""
+    """Format a number for an axis: `0.05`, `250`, `1.2 k`, `3 M`."""
     for factor, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:g} {unit}"
@@ -289,12 +289,12 @@ def _legend(figure: Figure, axes: Axes) -> None:
 
 @contextmanager
 def _figure(height: float) -> Iterator[tuple[Figure, Axes, io.BytesIO]]:
-    """Give a figure with one pair of axes, and write it as PNG at the end."""
+    """Open a figure with one pair of axes, and write it as PNG at the end."""
     png = io.BytesIO()
     fonts = set(font_manager.get_font_names())
     families = ["DejaVu Sans", *(name for name in _ASIAN_FONTS if name in fonts)]
     with mpl.rc_context({**_STYLE, "font.family": families}), warnings.catch_warnings():
-        # A name in a script that no font here has is shown as boxes; the table beside the picture has it.
+        # Characters that no installed font has are shown as boxes; the table beside the picture has the name.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)
         figure = Figure(figsize=(11, height), dpi=110, layout="constrained")

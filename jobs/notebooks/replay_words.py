@@ -16,9 +16,9 @@ from commitlake.schemas.times import plain_text
 
 
 def answer(choice: Sequence[QueueChoice], rate: float | None) -> Iterator[str]:
-    """Yield the sentences of a dry run."""
+    """Yield sentences about a dry run."""
     if not choice:
-        yield "No message is chosen: there is nothing to send."
+        yield "No message matches: there is nothing to send."
         return
     messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
     topics = sorted({queue.topic for queue in choice})
@@ -29,11 +29,11 @@ def answer(choice: Sequence[QueueChoice], rate: float | None) -> Iterator[str]:
         f"{', …' if len(topics) > 5 else ''}), {size_text(size)} in the log, stored {stored}."
     )
     if rate is not None:
-        yield f"At {rate:g} messages/s it takes {messages / rate:,.0f} s to send them."
+        yield f"At {rate:g} messages/s, sending takes {messages / rate:,.0f} s."
 
 
 def queue_rows(choice: Sequence[QueueChoice]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each queue that messages are of."""
+    """Yield a row for each queue that has selected messages."""
     for queue in choice:
         yield {
             "store": queue.broker,
@@ -49,7 +49,7 @@ def queue_rows(choice: Sequence[QueueChoice]) -> Iterator[dict[str, Any]]:
 
 
 def window_rows(found: OverTime) -> Iterator[dict[str, Any]]:
-    """Yield a row for each window that has messages."""
+    """Yield a row for each window with messages."""
     for place, start in enumerate(found.starts):
         counts = {topic: counts[place] for topic, counts in found.messages.items() if counts[place]}
         if counts:
@@ -57,19 +57,19 @@ def window_rows(found: OverTime) -> Iterator[dict[str, Any]]:
 
 
 def picture(found: OverTime) -> bytes:
-    """Draw the chosen messages by window and topic."""
+    """Draw the selected messages by window and topic."""
     from commitlake.jobs.notebooks import plots
 
     ordered = sorted(found.messages.items(), key=lambda item: (-sum(item[1]), item[0]))
-    title = f"Chosen messages by topic ({duration_text(found.step)})"
+    title = f"Selected messages by topic ({duration_text(found.step)})"
     return plots.columns(title, found.starts, {topic: list(counts) for topic, counts in ordered}, "messages")
 
 
 def sent(replayed: Replayed | None) -> Iterator[str]:
-    """Yield the sentences that say what was sent, after an empty line."""
+    """Yield sentences about what was sent, after an empty line."""
     yield ""
     if replayed is None:
-        yield "Nothing is sent: this is a dry run. The parameter namesrv names the target."
+        yield "Nothing was sent: this is a dry run. To send, set the parameter namesrv to the target's name servers."
         return
     plan, counts = replayed.plan, replayed.counts
     was = "is" if replayed.is_new else "was sent by an earlier run, and is not sent again (again=yes does): it is"
@@ -80,7 +80,7 @@ def sent(replayed: Replayed | None) -> Iterator[str]:
     if counts.failed:
         yield f"{count_text(counts.failed, 'message')} could not be sent: see the table replay_messages."
     if not replayed.groups:
-        yield "No group that the target knows consumes them."
+        yield "No group in the target consumes them."
 
 
 def group_rows(replayed: Replayed | None) -> Iterator[dict[str, Any]]:

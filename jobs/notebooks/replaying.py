@@ -1,4 +1,4 @@
-"""A replay in one call, as a notebook makes it, and what consumer groups have done with its messages."""
+"""A replay in one call for notebooks, and the state of its messages in consumer groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from commitlake.schemas.tables.replays import ReplayEvent
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a notebook has sent.
+    """The result of a replay in a notebook.
 
     Attributes:
         plan: what was to be sent.
@@ -57,7 +57,7 @@ def replay(
     rate: float | None = None,
     is_again: bool = False,
 ) -> Replayed | None:
-    """Send messages, unless a replay has sent the same ones to the same place before, and look what became of them.
+    """Send messages unless an earlier replay sent the same ones, and measure how far groups consumed them.
 
     Args:
         lake: the lake.
@@ -101,7 +101,7 @@ def replay(
 
 
 def _earlier(lake: LakePaths, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
-    """Return the newest replay of the same messages to the same place, if it has finished."""
+    """Return the newest finished replay of the same messages to the same place."""
     states = [
         state
         for state in read_states(lake).values()
@@ -114,6 +114,6 @@ def _earlier(lake: LakePaths, condition: str, name_servers: str, topic: str | No
     if state.event not in (ReplayEvent.FINISHED, ReplayEvent.VERIFIED):
         raise NotebookError(
             f"the replay {state.plan.replay_id} of the same messages is {state.event}: 'commitlake replay resume "
-            f"{state.plan.replay_id}' goes on with it"
+            f"{state.plan.replay_id}' continues it"
         )
     return state.plan

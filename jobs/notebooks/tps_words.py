@@ -26,7 +26,7 @@ def answer(
     found: Capacity,
     lacking_runs: int = 0,
 ) -> Iterator[str]:
-    """Yield the sentences that say how much was stored, and when most.
+    """Yield sentences about how much was stored, and when rates were highest.
 
     Args:
         question: What was asked.
@@ -74,12 +74,12 @@ def _failures(total: Row) -> Iterator[str]:
         if total[name]
     ]
     if found:
-        yield f"Of all messages {' and '.join(found)}."
+        yield f"Of all messages, {' and '.join(found)}."
 
 
 def _day(found: Capacity) -> str:
     if not found.days:
-        return f"Less than a whole day is archived; at this rate a day has {size_text(found.mean)} of log."
+        return f"Less than a whole day is archived; at this rate, a day has {size_text(found.mean)} of log."
     if found.days == 1:
         return f"The one whole day that is archived has {size_text(found.mean)} of log."
     return (
@@ -89,17 +89,17 @@ def _day(found: Capacity) -> str:
 
 
 def disk_answer(found: Capacity, gib: float) -> str:
-    """Return for how long a disk of so many GiB holds the log, in words."""
+    """Return a sentence on how long a disk of a given size holds the log."""
     days = found.days_on_disk(gib * GIB)
     disk = size_text(gib * GIB)
     if days is None:
         return f"Nothing was stored, so how long a disk of {disk} lasts is not known."
     length = "more than ten years" if days > 3650 else duration_text(datetime.timedelta(days=days))
-    return f"A disk of {disk} holds the log of {length}, if each day is like the largest."
+    return f"A disk of {disk} holds the log of {length}, if each day is like the largest one."
 
 
 def rate_text(messages_per_s: float) -> str:
-    """Return a rate as text: `0.013 messages a second`."""
+    """Format a rate: `0.013 messages a second`."""
     number = f"{messages_per_s:,.3g}" if messages_per_s < 100 else f"{messages_per_s:,.0f}"
     return f"{number} messages a second"
 
@@ -122,7 +122,7 @@ def topic_rows(topics: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def busiest_windows(windows: Sequence[Row], count: int = 20) -> Iterator[dict[str, Any]]:
-    """Yield the windows with most messages, of one topic each."""
+    """Yield the windows with the most messages; each is of one topic."""
     for row in sorted(windows, key=lambda row: -(row["messages"] or 0))[:count]:
         if row["messages"]:
             yield {
@@ -136,7 +136,7 @@ def busiest_windows(windows: Sequence[Row], count: int = 20) -> Iterator[dict[st
 
 
 def picture_of_messages(windows: Sequence[Row]) -> bytes:
-    """Draw the messages per second of each topic; where nothing is archived is a gap."""
+    """Draw the messages per second of each topic, with gaps where nothing is archived."""
     return _picture("Messages per second", windows, "messages_per_s", "messages per second")
 
 
@@ -154,7 +154,7 @@ def _picture(title: str, windows: Sequence[Row], figure: str, unit: str) -> byte
 
 
 def series(windows: Sequence[Row], figure: str, times: Sequence[datetime.datetime]) -> dict[str, list[float | None]]:
-    """Return a figure of each topic by window, the topics with most messages first, for a picture.
+    """Return one figure of each topic by window for a picture, the topics with the most messages first.
 
     Args:
         windows: Rows of topics by window.

@@ -1,4 +1,4 @@
-"""`commitlake offsets`: the offsets that a group had at a time, or needs to consume from a time; and setting them.
+"""`commitlake offsets`: show the offsets that a group had at a time, or needs to consume from a time, and set them.
 
 command     the command line
 gather      from arguments to offsets

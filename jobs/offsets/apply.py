@@ -1,4 +1,4 @@
-"""Sets offsets, after asking: through the client, or as commands that somebody else runs."""
+"""Setting of offsets after confirmation: through the client, or as commands for mqadmin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTHING = "no offset was set"
 
 
 def apply_offsets(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], client: OffsetClient) -> bool:
-    """Ask, and set the offsets that can be set; return whether all of those were.
+    """Ask for confirmation, set all offsets that can be set, and return True if all succeeded.
 
     Raises:
         JobError: The group is not known, or has clients, or the answer is no.
@@ -33,7 +33,7 @@ def apply_offsets(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], 
     changes = {queue: offset for queue, offset in wanted.items() if _current(rows, queue) != offset}
     if not changes:
         if not arguments.quiet:
-            print_line(f"the offsets of {group} are these already: {NOTHING}")
+            print_line(f"the offsets of {group} already have these values: {NOTHING}")
         return True
     brokers = sorted({queue.broker_name for queue in changes})
     check_group_is_known(client, group, brokers)
@@ -49,7 +49,7 @@ def _current(rows: Sequence[PlannedOffset], queue: MessageQueue) -> int | None:
 
 
 def check_group_is_known(client: OffsetClient, group: str, brokers: Sequence[str]) -> None:
-    """Refuse a group that a broker does not know: the offset of a misspelt name would be kept for nobody.
+    """Refuse a group that a broker does not know, because a misspelt name would be stored without effect.
 
     Raises:
         JobError: naming the nearest one.
@@ -58,13 +58,13 @@ def check_group_is_known(client: OffsetClient, group: str, brokers: Sequence[str
         known = client.admin.groups(broker)
         if group not in known:
             raise JobError(
-                f"the broker {broker} knows no group {group!a}, so {NOTHING}.{did_you_mean(group, known)}",
+                f"the broker {broker} has no group {group!a}, so {NOTHING}.{did_you_mean(group, known)}",
                 exit_code=ExitCode.REFUSED,
             )
 
 
 def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, may_be_online: bool) -> bool:
-    """Return whether the group has clients.
+    """Return True if the group has clients.
 
     Raises:
         JobError: It has, and the user has not said that it may.
@@ -76,17 +76,17 @@ def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, m
         raise JobError(
             f"the group {group} has {len(clients)} clients ({some_names(clients)}), which overwrite offsets every few "
             f"seconds: {NOTHING}",
-            "stop them first; or add --online: brokers 5.x then send them to the new offsets",
+            "stop them first; or add --online: brokers 5.x then tell the clients their new offsets",
             exit_code=ExitCode.REFUSED,
         )
     for broker in brokers:
         if not resets_by_itself(client.admin, broker):
-            warn("commitlake", f"{broker} does not send clients to new offsets: those of {group} may overwrite them")
+            warn("commitlake", f"{broker} cannot tell clients their new offsets: those of {group} may overwrite them")
     return True
 
 
 def report_set(arguments: argparse.Namespace, prog: str, group: str, done: Sequence[SetOffset]) -> bool:
-    """Print what became of offsets; return whether all of them were set."""
+    """Print the result for each offset, and return True if all of them were set."""
     failed = [one for one in done if one.error]
     for one in failed:
         warn(prog, f"{queue_text(one.queue)}: {one.error}")
@@ -99,7 +99,7 @@ def report_set(arguments: argparse.Namespace, prog: str, group: str, done: Seque
 
 
 def mqadmin_lines(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], client: OffsetClient) -> Iterator[str]:
-    """Yield commands of mqadmin that set the offsets.
+    """Yield mqadmin commands that set the offsets.
 
     Raises:
         JobError: A broker is of version 4, whose offsets mqadmin cannot set queue by queue.
@@ -125,8 +125,8 @@ def _addresses(client: OffsetClient, brokers: set[str]) -> Mapping[str, str]:
         version = client.admin.runtime(broker).get("brokerVersionDesc", "")
         if version.startswith("V4"):
             raise JobError(
-                f"{broker} is RocketMQ {version}: no mqadmin sets the offset of one of its queues, only those of whole "
-                "topics by time",
-                "--apply sets them",
+                f"{broker} is RocketMQ {version}: its mqadmin cannot set the offset of a single queue, only those of "
+                "whole topics by time",
+                "use --apply to set them",
             )
     return {broker: client.admin.routing.master(broker) for broker in brokers}

@@ -1,4 +1,4 @@
-"""Tell the offsets that a group had at a time, or needs to consume from a time; and set them.
+"""Show the offsets that a group had at a time, or needs to consume from a time; and set them.
 
     commitlake offsets --lake /data/lake --group billing --at 2026-11-17T14:00
     commitlake offsets --lake /data/lake --group billing --consume-from -2h --namesrv 127.0.0.1:9876 --apply
@@ -31,56 +31,59 @@ if TYPE_CHECKING:
     from commitlake.pipelines.offsets.live_queues import OffsetClient
 
 DESCRIPTION = (
-    "Tell the offsets of a consumer group, queue by queue and exact by message: those that it had at a time (--at), "
-    "from the snapshots in a lake, with bounds between two of them; or those that it needs to consume everything that "
-    "was stored from a time on (--consume-from). Each comes with the lag that results. With --namesrv, the brokers are "
-    "asked what they still have; --mqadmin prints commands that set the offsets, and --apply sets them."
+    "Show the offsets of a consumer group for each queue, exact to the message: those that it had at a time (--at), "
+    "from the snapshots in a lake, with lower and upper bounds between two of them; or those that it needs to consume "
+    "everything stored from a time on (--consume-from). Each comes with the resulting lag. With --namesrv, the brokers "
+    "are asked which messages they still have; --mqadmin prints commands that set the offsets, and --apply sets them."
 )
 EXAMPLES = (
-    ("offsets --lake lake --group billing --at 2026-11-17T14:00", "where the group was then"),
-    ("offsets --lake lake --group billing --consume-from 2026-11-17T14:00", "from where it would consume it all again"),
+    ("offsets --lake lake --group billing --at 2026-11-17T14:00", "the group's offsets at that time"),
+    (("offsets --lake lake --group billing --consume-from "
+     "2026-11-17T14:00"), "the offsets from which it would consume everything since then"),
     ("offsets --lake lake --group billing --consume-from -2h --topic orders --namesrv 127.0.0.1:9876 --apply",
-     "let it consume the last two hours of a topic again; asks first"),
+     "make it consume the last two hours of a topic again; asks first"),
     ("offsets --lake lake --group billing --at 2026-11-17T14:00 --namesrv 127.0.0.1:9876 --mqadmin",
-     "as commands of RocketMQ's mqadmin 5.x"),
-    ("offsets --store /data/rocketmq/store --group billing --consume-from -2h --json", "of a store, for a program"),
+     "print commands for RocketMQ's mqadmin 5.x"),
+    ("offsets --store /data/rocketmq/store --group billing --consume-from -2h --json", "from a store, for a program"),
 )  # fmt: skip
 MQADMIN = "mqadmin"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("offsets", DESCRIPTION, EXAMPLES)
     add_source_arguments(parser)
     parser.add_argument("--group", required=True, metavar="NAME", help="the consumer group")
     time = parser.add_mutually_exclusive_group(required=True)
-    at_help = "with --lake: the offsets that the group had then: 2026-11-20T14:00, ms since 1970, or -2h"
+    at_help = "with --lake: the offsets that the group had at this time: 2026-11-20T14:00, ms since 1970, or -2h"
     time.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
-    from_help = "of each queue, the first message that was stored at this time or later"
+    from_help = "for each queue, the first message stored at this time or later"
     time.add_argument("--consume-from", type=parse_time, metavar="TIME", help=from_help)
     topic_help = (
-        "this topic only; may be repeated (default: all that the group had offsets of, with --at; all that it "
-        "consumes, but for its own retries, with --consume-from)"
+        "only this topic; may be repeated (default with --at: all topics for which the group had offsets; with "
+        "--consume-from: all topics that it consumes, except its own retry topic)"
     )
     parser.add_argument("--topic", action="append", default=[], metavar="NAME", help=topic_help)
-    broker_help = "this store only; may be repeated"
+    broker_help = "only this store; may be repeated"
     parser.add_argument("--broker", action="append", default=[], metavar="NAME", help=broker_help)
-    namesrv_help = "name servers of the brokers, with semicolons between: what they still have is said, too"
+    namesrv_help = (
+        "the brokers' name servers, separated by semicolons: the output also shows what the brokers still have"
+    )
     parser.add_argument("--namesrv", metavar="HOST:PORT", help=namesrv_help)
     add_format_argument(parser, more=(MQADMIN,))
     add_json_argument(parser)
-    mqadmin_help = "as --format mqadmin: commands of mqadmin 5.x, ready to be pasted"
+    mqadmin_help = "same as --format mqadmin: commands for mqadmin 5.x, ready to be pasted"
     parser.add_argument("--mqadmin", dest="output", action="store_const", const=MQADMIN, help=mqadmin_help)
-    parser.add_argument("--apply", action="store_true", help="set the offsets at the brokers of --namesrv")
-    yes_help = "set them without asking; without a terminal nothing is set otherwise"
+    parser.add_argument("--apply", action="store_true", help="set the offsets on the brokers of --namesrv")
+    yes_help = "do not ask for confirmation; required to set offsets without a terminal"
     parser.add_argument("--yes", action="store_true", help=yes_help)
-    online_help = "also while the group has clients; brokers 5.x send them to the new offsets, others cannot"
+    online_help = "also while the group has clients; brokers 5.x tell them the new offsets, older ones cannot"
     parser.add_argument("--online", action="store_true", help=online_help)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Gather the offsets, print them, and set them where that is asked for."""
+    """Compute the offsets, print them, and set them if asked to."""
     from commitlake.jobs.offsets.gather import is_in_future, offset_client
 
     for name in ("at", "consume_from"):
@@ -88,16 +91,14 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if moment is not None and is_in_future(moment):
             raise JobError(f"--{name.replace('_', '-')}: expected a time in the past, found {moment.isoformat()}")
     if arguments.at is not None and arguments.lake is None:
-        raise JobError(
-            "--at goes with --lake", "a store keeps no history of its groups; 'commitlake snapshot' makes one"
-        )
+        raise JobError("--at needs --lake", "a store has no history of its groups; 'commitlake snapshot' records one")
     if arguments.namesrv is None:
         for name, is_given in (("apply", arguments.apply), ("mqadmin", arguments.output == MQADMIN)):
             if is_given:
                 raise JobError(f"--{name}: expected --namesrv, the brokers' name server")
     for name in ("yes", "online"):
         if getattr(arguments, name) and not arguments.apply:
-            raise JobError(f"--{name} goes with --apply")
+            raise JobError(f"--{name} needs --apply")
     with nullcontext() if arguments.namesrv is None else offset_client(arguments.namesrv) as client:
         return _answer(arguments, client)
 
@@ -129,5 +130,5 @@ def _answer(arguments: argparse.Namespace, client: OffsetClient | None) -> ExitC
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake offsets`."""
+    """Run `commitlake offsets`."""
     return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--at", "--consume-from"))

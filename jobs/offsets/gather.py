@@ -1,4 +1,4 @@
-"""From a job's arguments to the offsets of a group."""
+"""Computation of a group's offsets from a job's arguments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Gathered:
 
 @contextmanager
 def offset_client(name_servers: str) -> Iterator[OffsetClient]:
-    """Connect to brokers as the environment says: see `connectors.rocketmq.options`."""
+    """Connect to brokers with the settings of the environment; see `connectors.rocketmq.options`."""
     options = Options(name_servers, request_seconds=_REQUEST_SECONDS)
     with Admin(options) as admin, Puller(_CLIENT_GROUP, options) as puller:
         yield OffsetClient(admin, puller)
@@ -71,7 +71,7 @@ def gather(arguments: argparse.Namespace, client: OffsetClient | None) -> Gather
         sources = store_sources(store for store in stores if not arguments.broker or store.broker in arguments.broker)
         if not sources:
             raise JobError(
-                f"--broker: {arguments.store} gives no store of that name", there_are(s.broker for s in stores)
+                f"--broker: {arguments.store} has no store of that name", there_are(s.broker for s in stores)
             )
         return _gather(arguments, sources, None, client)
     lake = lake_of(arguments)
@@ -87,19 +87,19 @@ def _gather(
     if client is not None:
         _check_live_brokers(client, sources)
     if arguments.at is not None:
-        assert lake is not None, "--at goes with --lake"
+        assert lake is not None, "--at needs --lake"
         return _had(arguments, sources, lake, live)
     return _needed(arguments, sources, live)
 
 
 def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -> None:
-    """Refuse a name server that does not know the brokers of the source: another cluster's queues are others."""
+    """Refuse a name server without the source's brokers, because another cluster has other queues."""
     known = sorted(client.admin.clusters().broker_addr_table)
     for source in sources:
         if source.broker not in known:
             raise JobError(
-                f"--namesrv: the name server knows no broker {source.broker!a}.{did_you_mean(source.broker, known)}",
-                f"brokers: {some_names(known)}; --broker chooses among those of the lake",
+                f"--namesrv: the name server has no broker {source.broker!a}.{did_you_mean(source.broker, known)}",
+                f"brokers: {some_names(known)}; --broker selects brokers of the lake",
             )
 
 
@@ -133,8 +133,8 @@ def _needed(arguments: argparse.Namespace, sources: Sequence[OffsetSource], live
         raise _unknown_group(group, groups)
     broadcast = {topic for source in sources for topic in topics if _broadcasts(source, group, topic)}
     missing = [
-        f"the group {group} broadcasts {topic}: each of its clients keeps its own offsets, and those of the broker "
-        "mean nothing to them"
+        f"the group {group} broadcasts {topic}: each of its clients keeps its own offsets, and ignores those of the "
+        "broker"
         for topic in sorted(broadcast)
     ]
     wanted = topics - broadcast
@@ -147,7 +147,9 @@ def _needed(arguments: argparse.Namespace, sources: Sequence[OffsetSource], live
     ]
     if live is not None and not arguments.broker:
         others = live.brokers_of(wanted) - {source.broker for source in sources}
-        missing += [f"{broker} has queues of these topics, and nothing of it is archived" for broker in sorted(others)]
+        missing += [
+            f"{broker} has queues of these topics, but none of its messages is archived" for broker in sorted(others)
+        ]
     return Gathered(rows, missing)
 
 
@@ -163,5 +165,5 @@ def _unknown_group(group: str, groups: set[str]) -> JobError:
 
 
 def is_in_future(moment: datetime.datetime) -> bool:
-    """Return whether a time is still to come."""
+    """Return True if a time is in the future."""
     return moment > datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""Offsets as they are printed."""
+"""Formatting of offsets for output."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def plain_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime
 
 
 def summary(rows: Sequence[PlannedOffset], group: str) -> str:
-    """Return a sentence on all offsets."""
+    """Return a sentence that sums up all offsets."""
     settable = [row for row in rows if not row.asked.problem]
     bounded = sum(not row.asked.is_exact for row in settable)
     messages = summed(row.lag.messages for row in settable if row.lag is not None)

@@ -44,7 +44,7 @@ class Scale:
 
     @classmethod
     def fitting(cls, values: Sequence[float], *, is_log: bool = False) -> Scale:
-        """Return the scale that has room for some values."""
+        """Return a scale that has room for the given values."""
         largest = max(values, default=0.0)
         if largest <= 0:
             return cls(1.0, is_log)
@@ -54,7 +54,7 @@ class Scale:
         return cls(step * math.ceil(largest / step - 1e-9), is_log)
 
     def place(self, value: float) -> float:
-        """Return where a figure is, 0 to 1."""
+        """Return the position of a figure on the scale, 0 to 1."""
         part = math.log1p(value) / math.log1p(self.top) if self.is_log else value / self.top
         return min(1.0, max(0.0, part))
 
@@ -62,23 +62,23 @@ class Scale:
         """Return the figures that are marked, from 0 to the top."""
         if self.is_log:
             powers = round(math.log10(self.top))
-            # 1 is too near to 0 where there are more than two powers.
+            # With more than two powers, the mark for 1 would be too close to that for 0.
             return [0.0, *(10.0**power for power in range(int(powers > 2), powers + 1, max(1, math.ceil(powers / 5))))]
         step = _nice(self.top / 4)
         return [step * number for number in range(round(self.top / step) + 1)]
 
 
 def _nice(step: float) -> float:
-    """Return the smallest 1, 2 or 5 times a power of ten that is not below a step."""
+    """Round a step up to 1, 2 or 5 times a power of ten."""
     power: float = 10.0 ** math.floor(math.log10(step))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
 
 
 def time_ticks(start: datetime.datetime, end: datetime.datetime) -> Iterator[Tick]:
-    """Yield the marks of an axis of time: at round times, UTC, at most `MAX_TIME_TICKS`."""
+    """Yield the marks of a time axis: at round times in UTC, at most `MAX_TIME_TICKS`."""
     length = end - start
     step = next((step for step in _STEPS if length / step <= MAX_TIME_TICKS), _STEPS[-1])
-    step *= math.ceil(length / step / MAX_TIME_TICKS)  # of thousands of years, as a damaged time makes them
+    step *= math.ceil(length / step / MAX_TIME_TICKS)  # for spans of thousands of years, caused by damaged times
     first = -(-(start - _EPOCH) // step) * step - (start - _EPOCH)
     for number in range((length - first) // step + 1):
         moment = start + first + number * step
@@ -93,7 +93,7 @@ def time_ticks(start: datetime.datetime, end: datetime.datetime) -> Iterator[Tic
 
 
 def short_number(value: float) -> str:
-    """Return a figure for an axis.
+    """Format a figure for an axis.
 
     >>> [short_number(value) for value in (0, 0.25, 20, 1500, 2_000_000)]
     ['0', '0.25', '20', '1.5k', '2M']

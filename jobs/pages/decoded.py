@@ -1,4 +1,4 @@
-"""Values of findings in a form that people read: magic codes with their names, times, sizes.
+"""Values of findings in a readable form: magic codes with their names, times, sizes.
 
 >>> decode_value("4F4F4F4F")
 '4F4F4F4F (the text "OOOO")'
@@ -37,7 +37,7 @@ _SHOWN_BYTES = 16
 
 
 def decode_value(value: str, code: str = "magic") -> str:
-    """Return what a finding says was found or expected, with its numbers decoded.
+    """Return a found or expected value with its numbers decoded.
 
     Args:
         value: The text.
@@ -52,7 +52,7 @@ def decode_value(value: str, code: str = "magic") -> str:
 
 
 def time_of_ms(milliseconds: int) -> str:
-    """Return a time in ms since 1970 as UTC, to the millisecond; one that no calendar has as it is."""
+    """Format a time in ms since 1970 as UTC, to the millisecond; a time outside the calendar stays a number."""
     try:
         moment = EPOCH + milliseconds * MILLISECOND
     except OverflowError:
@@ -61,18 +61,18 @@ def time_of_ms(milliseconds: int) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """Return a number of bytes, of many with a unit, too: `1,048,576 bytes (1.0 MiB)`."""
+    """Format a number of bytes, and a large one also with a unit: `1,048,576 bytes (1.0 MiB)`."""
     shown = "1 byte" if count == 1 else f"{count:,} bytes"
     return _with(shown, size_text(count)) if count >= 1024 else shown
 
 
 def offset_text(offset: int) -> str:
-    """Return a physical offset as it is, so that it can be copied, and as a size where that says more."""
+    """Format a physical offset as a plain number, which can be copied, and a large one also as a size."""
     return _with(f"{offset}", size_text(offset)) if offset >= 1 << 20 else f"{offset}"
 
 
 def decode_first_bytes(data: bytes) -> Mapping[str, str]:
-    """Return the first bytes of a bad range: in hex, as text, and as the head of a RocketMQ record if they are one.
+    """Return the first bytes of a damaged range: in hex, as text, and decoded if they begin a RocketMQ record.
 
     Args:
         data: The bytes; none give nothing.
@@ -89,7 +89,7 @@ def decode_first_bytes(data: bytes) -> Mapping[str, str]:
 
 
 def _head_words(data: bytes) -> Iterator[str]:
-    """Yield the fields of the head of a record of RocketMQ's or BoltMQ's, where the magic is theirs."""
+    """Yield the header fields of a record of RocketMQ or BoltMQ, if the magic code is one of theirs."""
     if len(data) < BLANK.size:
         return
     size, magic = BLANK.unpack(data, 0)
@@ -107,7 +107,7 @@ def _head_words(data: bytes) -> Iterator[str]:
 
 
 def _magic_name(code: str) -> str:
-    """Return the name of a magic code, or the text that stands in its place, or nothing."""
+    """Return the name of a magic code, or the four bytes as text, or an empty string."""
     if code in _MAGIC_NAMES:
         return _MAGIC_NAMES[code]
     data = bytes.fromhex(code)

@@ -1,6 +1,6 @@
-"""Findings on a page: like ones together, the first of them decoded, and how many more there are.
+"""Findings on a page, grouped by kind: the first of each group decoded, and how many more there are.
 
-A log can give a million findings, each with texts of somebody else's. So a group shows its first examples; what its
+A log can give a million findings, each with untrusted texts. So a group shows its first examples; what its
 source has kept beyond them is folded away, as far as the page's size allows; everything else is a number.
 """
 
@@ -17,17 +17,17 @@ from commitlake.jobs.pages.parts import command, folded, notice, paragraph
 from commitlake.jobs.pages.tables import Cell, Column, table
 
 SHOWN_EXAMPLES = 3
-"""Examples of a group that are shown at once."""
+"""Number of examples of a group that are shown at once."""
 MAX_GROUPS = 100
-"""Groups that a page shows; others are counted."""
+"""Largest number of groups on a page; further groups are only counted."""
 MAX_BYTES = 1 << 20
-"""Size of the findings on a page from which on no more examples are added."""
+"""Size of the findings on a page above which no more examples are added."""
 MAX_TEXT = 240
-"""Characters of a text of a finding that are shown."""
+"""Largest number of characters shown of a finding's text."""
 MAX_SENTENCE = 1000
-"""Characters of a sentence on a group that are shown."""
+"""Largest number of characters shown of a group's sentence."""
 _ROW_BYTES = 400
-"""HTML of a row of a table beside its texts."""
+"""Size of the HTML of a table row without its texts."""
 _ORDER = (Kind.CRITICAL, Kind.WARNING, Kind.INFO, Kind.GOOD)
 _QUOTED = re.compile(r"'((?:commitlake|curl) [^']+)'")
 
@@ -79,7 +79,7 @@ class FindingGroup:
 
 
 def findings_section(groups: Sequence[FindingGroup], nothing: str) -> Section:
-    """Return the part of a page that tells the findings, the worst first.
+    """Return the section of a page that lists the findings, the worst first.
 
     Args:
         groups: Of findings; within a kind, their order is kept.
@@ -120,7 +120,7 @@ def _notice(group: FindingGroup, left: int) -> Html:
 
 
 def _rest(group: FindingGroup, shown: int, left: int) -> Html:
-    """Return how many findings are not shown, with those that there is room for folded away."""
+    """Return how many findings are not shown, with as many of them folded away as there is room for."""
     more = group.count - shown
     if not group.examples or more <= 0:
         return Html()
@@ -149,7 +149,7 @@ def _example(example: Example) -> Html:
 
 
 def _with_code(sentence: str) -> Html:
-    """Return a sentence in which quoted commands are set as code."""
+    """Return a sentence with its quoted commands set as code."""
     parts = _QUOTED.split(_bounded(sentence, MAX_SENTENCE))
     return joined(tag("code", part) if at % 2 else part for at, part in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""A heat map: a strip of colours for each of some rows over time.
+"""A heat map: a strip of colours over time for each row.
 
 Colours stand for powers of ten, and darker is always more; a time without a figure is hatched. The numbers are in the
 table below the map.
@@ -18,7 +18,7 @@ from commitlake.jobs.pages.tables import cell_text, plain_table
 from commitlake.schemas.time_windows import TimeWindows
 
 LEVELS = 7
-"""Colours: 0, then one for each power of ten; the last one has no end."""
+"""Colours: 0, then one for each power of ten; the last one is open-ended."""
 _LEGEND = ("0", "1+", "10+", "100+", "1,000+", "10,000+", "100,000+")
 
 
@@ -94,7 +94,7 @@ def _strip(row: HeatRow, place: int, windows: TimeWindows, number: Callable[[flo
 
 
 def _runs(values: Sequence[float | None]) -> Iterator[Html]:
-    """Yield a rectangle for each run of windows of one colour; none where there are no figures."""
+    """Yield a rectangle for each run of windows with the same colour, and none for windows without figures."""
     at = 0
     for colour, run in groupby(None if value is None else level(value) for value in values):
         count = len(list(run))

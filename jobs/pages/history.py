@@ -1,4 +1,4 @@
-"""The newest archive runs of a lake on a page: when each ran, what it took, how long, and what was wrong."""
+"""The newest archive runs of a lake on a page: time, messages, duration and problems of each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """Archive runs of a lake.
+    """The archive runs of a lake.
 
     Attributes:
         runs: The newest ones, the newest first.
@@ -48,7 +48,7 @@ class RunHistory:
 
 
 def read_history(lake: LakePaths) -> RunHistory:
-    """Return the newest runs of a lake; of one that cannot be read, why."""
+    """Return the newest runs of a lake, or the reason why they cannot be read."""
     try:
         return RunHistory(read_past_runs(lake))
     except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
@@ -56,14 +56,14 @@ def read_history(lake: LakePaths) -> RunHistory:
 
 
 def history_section(history: RunHistory, this_run: str = "") -> Section:
-    """Return the part of a page with the runs of a lake.
+    """Return the section of a page with the runs of a lake.
 
     Args:
         history: The runs.
         this_run: Id of the run that the page is about.
     """
     if history.problem:
-        content = paragraph(badge(Kind.WARNING), f" The runs before could not be read: {history.problem}")
+        content = paragraph(badge(Kind.WARNING), f" Earlier runs could not be read: {history.problem}")
     elif not history.runs:
         content = paragraph("No archive run of this lake has finished yet.")
     else:
@@ -73,7 +73,7 @@ def history_section(history: RunHistory, this_run: str = "") -> Section:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return how long something took: `0.4 s`, `12 s`, `1.5 h`."""
+    """Format a duration: `0.4 s`, `12 s`, `1.5 h`."""
     return f"{seconds:.1f} s" if seconds < 10 else duration_text(datetime.timedelta(seconds=seconds))
 
 

@@ -1,4 +1,4 @@
-"""The page of `commitlake lag --html`: which group is worst off, since when, and what to do."""
+"""The page of `commitlake lag --html`: which group is furthest behind, since when, and what to do."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from commitlake.schemas.times import iso_text, plain_text
 
 TITLE = "Consumer lag"
 MAX_HEAT_GROUPS = 20
-"""Groups, the worst, that have a strip of the heat map."""
+"""Largest number of groups in the heat map; the worst are shown."""
 MAX_LINE_GROUPS = 6
-"""Groups, the worst, that have a line."""
+"""Largest number of groups with a line; the worst are shown."""
 MAX_GROUPS = 200
-"""Groups, the worst, that have a row."""
+"""Largest number of groups with a row; the worst are shown."""
 MAX_QUEUES = 300
-"""Queues, the worst, that have a row."""
+"""Largest number of queues with a row; the worst are shown."""
 _MAX_NOTICES = 5
 _LARGE_RATIO = 50
 _KINDS = {
@@ -53,24 +53,25 @@ _HAPPENED = {
     LagVerdict.LOST: "has lost messages",
 }
 _ADVICE = {
-    LagVerdict.UNKNOWN: "One snapshot does not tell whether the group moves: take another one.",
-    LagVerdict.SLOW: "Messages come in faster than the group goes through them. More clients help up to one for each "
-    "queue; beyond that each message has to take less time.",
-    LagVerdict.AHEAD: "The topic was made anew, or its log was cut: the group gets nothing until the queue has grown "
-    "that far. Reset its offset once you know that nothing before it is wanted.",
-    LagVerdict.REWOUND: "Its offset was set back, so it consumes messages again. If nobody meant that, look for a "
+    LagVerdict.UNKNOWN: "One snapshot does not show whether the group is moving: take another one.",
+    LagVerdict.SLOW: "Messages arrive faster than the group processes them. More clients help, up to one for each "
+    "queue; beyond that, each message has to take less time.",
+    LagVerdict.AHEAD: "The topic was recreated, or its log was truncated: the group receives nothing until the queue "
+    "has grown that far. Reset its offset once you know that no earlier message is needed.",
+    LagVerdict.REWOUND: "Its offset was set back, so it consumes messages again. If nobody intended that, look for a "
     "client with old offsets of its own.",
-    LagVerdict.STALLED: "Messages wait, and its offset does not move. Often one message fails again and again: read "
-    "the clients' logs, and look at the message that it is at.",
-    LagVerdict.STOPPED: "Messages wait, and it has no client. Start its clients; they go on where it was.",
-    LagVerdict.LOST: "The broker deleted messages before the group came to them. The archive has those that were "
+    LagVerdict.STALLED: "Messages are waiting, and its offset does not move. Often one message fails again and again: "
+    "read the clients' logs, and look at the message at this offset.",
+    LagVerdict.STOPPED: "Messages are waiting, and it has no client. Start its clients; they continue from this "
+    "offset.",
+    LagVerdict.LOST: "The broker deleted messages before the group consumed them. The archive has those that were "
     "archived in time.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class LagSource:
-    """Where the figures of a page are from.
+    """The lake or store from which the figures of a page come.
 
     Attributes:
         option: `--lake` or `--store`, with its value, as for a command line.
@@ -82,12 +83,12 @@ class LagSource:
 
     @property
     def is_lake(self) -> bool:
-        """Whether it is a lake, whose messages can be looked up."""
+        """Return True for a lake, whose messages can be looked up."""
         return self.option[0] == "--lake"
 
 
 def lag_page(answer: Answer, history: LagHistory | None, source: LagSource) -> Page:
-    """Return the page.
+    """Return the page of a lag measurement.
 
     Args:
         answer: The rows, those of groups that are not behind among them.
@@ -115,7 +116,7 @@ def lag_page(answer: Answer, history: LagHistory | None, source: LagSource) -> P
 
 
 def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
-    unknown = " Of some stores nothing is known." if missing else ""
+    unknown = " Some stores have no known offsets." if missing else ""
     if not groups:
         return Verdict(Kind.WARNING if missing else Kind.INFO, f"No group's offsets are known.{unknown}")
     ill = [group for group in groups if group.verdict is not LagVerdict.OK]
@@ -124,7 +125,7 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
         sentence = f"{worst.group} {_HAPPENED[worst.verdict]} on {worst.worst.topic}: {_behind(worst)}."
         if len(ill) > 1:
             others = len(ill) - 1
-            sentence += f" {others:,} other {'group needs' if others == 1 else 'groups need'} a look."
+            sentence += f" {others:,} other {'group needs' if others == 1 else 'groups need'} attention."
         return Verdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
     most = max(groups, key=lambda group: group.messages.low)
     sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
@@ -170,10 +171,10 @@ def _advice(groups: Sequence[GroupSummary], missing: Sequence[str], source: LagS
     if len(ill) > _MAX_NOTICES:
         left = len(ill) - _MAX_NOTICES
         yield paragraph(
-            f"{left:,} more {'group needs' if left == 1 else 'groups need'} a look: see the table of groups."
+            f"{left:,} more {'group needs' if left == 1 else 'groups need'} attention: see the table of groups."
         )
     if not ill and not missing:
-        yield paragraph("Nothing: no group is stalled, stopped, slow or misplaced.")
+        yield paragraph("No group is stalled, stopped, slow or misplaced.")
 
 
 def _commands(group: GroupSummary, source: LagSource) -> Iterator[Html]:
@@ -190,8 +191,8 @@ def _commands(group: GroupSummary, source: LagSource) -> Iterator[Html]:
 
 def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Html:
     if history is None:
-        why = "The lake has no snapshot of these groups" if source.is_lake else "A store keeps no history of its groups"
-        return paragraph(f"{why}: 'commitlake snapshot', or each run of 'archive', keeps their offsets.")
+        why = "The lake has no snapshot of these groups" if source.is_lake else "A store has no history of its groups"
+        return paragraph(f"{why}: 'commitlake snapshot', or each run of 'archive', saves their offsets.")
     drawn = [group for group in groups if group.group in history.messages]
     windows = history.windows
     rows = [
@@ -205,7 +206,7 @@ def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source:
     lines = [Series(group.group, history.messages[group.group]) for group in drawn[:MAX_LINE_GROUPS]]
     values = [value for line in lines for value in line.values if value]
     is_log = bool(values) and max(values) > _LARGE_RATIO * min(values)
-    note = "Figures are those of snapshots; a time without one has no figure"
+    note = "Figures are those of snapshots; times without a snapshot have no figures"
     left = len(groups) - len(drawn)
     rest = (
         paragraph(f"The {len(drawn):,} worst of {len(groups):,} groups are drawn.", is_quiet=True) if left else Html()
@@ -220,7 +221,7 @@ def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source:
 
 
 def _untold(history: LagHistory) -> Iterator[Mark]:
-    """Yield the times of which no group has a figure."""
+    """Yield the times for which no group has a figure."""
     windows = history.windows
     start: int | None = None
     for number in range(windows.count + 1):

@@ -1,4 +1,4 @@
-"""Lines over time: SVG made here, readable at any width, with the same numbers as a table.
+"""Line charts over time: SVG that is readable at any width, with the same numbers as a table.
 
 Why no library: plotly.js would be 4 MB a page; matplotlib's SVG has one width and its own colours, so that its text is
 unreadable on a phone and wrong in the dark. Here places are percentages and only the plotted paths are stretched
@@ -20,13 +20,13 @@ from commitlake.jobs.pages.tables import cell_text, plain_table
 from commitlake.schemas.time_windows import TimeWindows
 
 MAX_SERIES = 8
-"""Series that have a look of their own, as page.css has."""
+"""Largest number of series for which page.css has a style."""
 _TOP, _HEIGHT, _BELOW = 18, 230, 26
 _STRETCHED = 1000
 
 
 class MarkKind(StrEnum):
-    """What a marked time is."""
+    """The kind of a marked time."""
 
     MISSING = "missing"
     PARTIAL = "partial"
@@ -35,7 +35,7 @@ class MarkKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A time that is marked in a chart.
+    """A marked time in a chart.
 
     Attributes:
         kind: What it is.
@@ -52,7 +52,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Figures over time.
+    """A series of figures over time.
 
     Attributes:
         name: What they are of; any text.
@@ -124,7 +124,7 @@ def line_chart(
 
 
 def chart_caption(title: str, windows: TimeWindows, note: str) -> Html:
-    """Return a chart's title, the time that it is of, and a sentence on how to read it."""
+    """Return a chart's title, its time range, and a sentence on how to read it."""
     return tag("figcaption", tag("b", title), f" · {windows.label(0)} to {windows.label(windows.count)} UTC",
                f". {note}" if note else "")  # fmt: skip
 
@@ -152,7 +152,7 @@ def _legend(series: Sequence[Series], marks: Sequence[Mark]) -> Html:
 
 
 def percent(place: float) -> str:
-    """Return a place as a percentage."""
+    """Format a position as a percentage."""
     return f"{100 * place:.5g}%"
 
 
@@ -171,7 +171,7 @@ def _grid(scale: Scale) -> Iterator[Html]:
 
 
 def _labels(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
-    """Yield the labels of both axes; they stand on the lines, so that these have the whole width."""
+    """Yield the labels of both axes, which stand on the grid lines so that the lines have the whole width."""
     for value in scale.ticks():
         yield tag("text", axis(value), x=2, y=_height_of(scale, value) - 4, class_="axis halo")
     yield from time_axis(windows, _TOP + _HEIGHT + 17)
@@ -182,7 +182,7 @@ def _height_of(scale: Scale, value: float) -> float:
 
 
 def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:
-    """Yield the labels of an axis of time; every other one is left out on a phone."""
+    """Yield the labels of a time axis; every other one is hidden on a phone."""
     for place, tick in enumerate(time_ticks(windows.start, windows.end)):
         anchor = "start" if tick.place < 0.04 else "end" if tick.place > 0.96 else "middle"
         yield tag("text", tick.label, x=percent(tick.place), y=y, text_anchor=anchor,
@@ -190,7 +190,7 @@ def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:
 
 
 def _points(values: Sequence[float | None], scale: Scale, windows: TimeWindows) -> Iterator[list[tuple[str, str]]]:
-    """Yield the stretches of a line between its gaps."""
+    """Yield the parts of a line between its gaps."""
     stretch: list[tuple[str, str]] = []
     for at, value in enumerate(values):
         if value is None:

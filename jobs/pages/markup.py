@@ -12,28 +12,28 @@ from html import escape
 from commitlake.connectors.printable import printable_line
 
 MAX_NAME = 160
-"""Characters of a foreign name that are shown of one that is more than twice as long."""
+"""Characters shown of a name that is more than twice as long."""
 _VOID = frozenset({"meta", "input", "br"})
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 def text(value: str) -> Html:
-    """Return a text escaped for elements and quoted attributes, with control and bidi characters as escapes."""
+    """Escape a text for elements and quoted attributes, with control and bidi characters as escapes."""
     return value if isinstance(value, Html) else Html(escape(printable_line(value)))
 
 
 def joined(parts: Iterable[str], between: str = "") -> Html:
-    """Return parts one after the other; those that are not HTML are escaped."""
+    """Return the concatenation of parts; parts that are not HTML are escaped."""
     return Html(text(between).join(map(text, parts)))
 
 
 def tag(element: str, /, *content: str, **attributes: str | float | bool | None) -> Html:
-    """Return an element.
+    """Return an HTML element.
 
     Args:
         element: Its name.
@@ -58,6 +58,6 @@ def _attribute(key: str, value: str | float | bool | None) -> str:
 
 
 def name(value: object) -> Html:
-    """Return a foreign name as an element that keeps its direction to itself; a very long one is cut."""
+    """Return a name from a lake or store as an element with isolated text direction; a very long name is shortened."""
     shown = "" if value is None else str(value)
     return tag("bdi", shown if len(shown) <= MAX_NAME * 2 else f"{shown[:MAX_NAME]}…")

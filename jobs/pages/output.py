@@ -1,4 +1,4 @@
-"""The file of a job's page, the page of a job that fails, and texts that all pages have."""
+"""The file of a job's page, the page of a failed job, and texts that all pages have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_LINES = 40
 _MAX_LINE = 2000
 _MAX_NAME = 120
 _CODES: Mapping[int, str] = {
-    ExitCode.FAILED: "an internal error, or one that may be gone the next time",
+    ExitCode.FAILED: "an internal error, or a transient one: retry",
     ExitCode.USAGE: "wrong usage, path or lake",
     ExitCode.DAMAGE: "damage or loss",
     ExitCode.REFUSED: "refused",
@@ -32,7 +32,7 @@ Facts = Sequence[tuple[str, str]]
 
 
 class PageFile:
-    """The file that a job's page goes to.
+    """The file of a job's page.
 
     Args:
         path: Its path; a file that is there is replaced once the page is whole.
@@ -52,7 +52,7 @@ class PageFile:
 
 
 def page_file(path: Path | None) -> PageFile | None:
-    """Return the file that a page goes to; None where none is asked for.
+    """Return the file of a page; None if no page is asked for.
 
     Raises:
         JobError: For a file that could not be written once all the work is done.
@@ -71,7 +71,7 @@ def failure_page(
     *,
     shown: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """Write a page on the error that ends a job within the `with`, so that no older page is taken for this run's.
+    """If the block fails, write a page about the error, so that an older page is not taken for the result of this run.
 
     Args:
         file: Where it goes; nowhere where None.
@@ -85,25 +85,25 @@ def failure_page(
         yield
     except BaseException as error:
         is_shown = file is not None and file.is_written and isinstance(error, shown)
-        # Whoever reads standard output may close it, as head does: that is no failure.
+        # A closed standard output, as with head, is not a failure.
         is_failure = is_error(error) and not isinstance(error, OutputError)
         if file is not None and is_failure and not is_shown:
-            with suppress(OSError):  # the error is told in any case
+            with suppress(OSError):  # the error itself is reported in any case
                 file.write(failure(job, title, facts, explain_error(error), lake))
         raise
 
 
-def failure(job: str, title: str, facts: Facts, told: ErrorText, lake: LakePaths | None = None) -> Page:
-    """Return the page of a job that has failed; the arguments are those of `failure_page`."""
-    first, *others = told.message.strip().splitlines() or ["no message"]
+def failure(job: str, title: str, facts: Facts, error_text: ErrorText, lake: LakePaths | None = None) -> Page:
+    """Return the page of a failed job; the arguments are those of `failure_page`."""
+    first, *others = error_text.message.strip().splitlines() or ["no message"]
     sentence = first if len(first) <= _MAX_SENTENCE else f"{first[:_MAX_SENTENCE]}…"
-    code = int(ExitCode.FAILED if told.exit_code is None else told.exit_code)
+    code = int(ExitCode.FAILED if error_text.exit_code is None else error_text.exit_code)
     sections = []
-    if others or told.hint or sentence != first:
+    if others or error_text.hint or sentence != first:
         lines = [paragraph(name(line.strip()[:_MAX_LINE])) for line in [first, *others][:_MAX_LINES]]
         if len(others) >= _MAX_LINES:
             lines.append(paragraph(f"{len(others) + 1 - _MAX_LINES:,} more lines are left out of this page."))
-        hint = [paragraph(tag("b", "What to do: "), told.hint)] if told.hint else []
+        hint = [paragraph(tag("b", "What to do: "), error_text.hint)] if error_text.hint else []
         sections.append(Section("error", "The error", joined([*lines, *hint])))
     if lake is not None:
         sections.append(history_section(read_history(lake)))
@@ -113,12 +113,12 @@ def failure(job: str, title: str, facts: Facts, told: ErrorText, lake: LakePaths
 
 
 def time_text(moment: datetime.datetime) -> str:
-    """Return a time to the second, UTC."""
+    """Format a time in UTC, to the second."""
     return f"{plain_text(moment)} UTC"
 
 
 def period_text(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
-    """Return from when to when something is; open ends as such."""
+    """Format a time range; open ends are named as such."""
     if first is None and last is None:
         return "no message has a time"
     begin = "the beginning" if first is None else plain_text(first)
@@ -126,7 +126,7 @@ def period_text(first: datetime.datetime | None, last: datetime.datetime | None)
 
 
 def names_text(names: Sequence[str], shown: int = 12) -> str:
-    """Return names with commas between; of many, the first ones and how many more."""
+    """Return names separated by commas; of many, only the first ones and the number of the others."""
     rest = len(names) - shown
-    told = [name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names[:shown]]
-    return ", ".join(told) + (f" and {rest:,} more" if rest > 0 else "")
+    shortened = [name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names[:shown]]
+    return ", ".join(shortened) + (f" and {rest:,} more" if rest > 0 else "")

@@ -20,7 +20,7 @@ from commitlake.jobs.pages.markup import Html, tag
 
 
 class Kind(StrEnum):
-    """How good or bad something is; each has a colour, a sign and a word."""
+    """A severity, with a colour, a sign and a word."""
 
     GOOD = "good"
     INFO = "info"
@@ -34,7 +34,7 @@ _WORDS = {Kind.GOOD: "Good", Kind.INFO: "Information", Kind.WARNING: "Warning", 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One sentence that sums the page up.
+    """The verdict of a page, in one sentence.
 
     Attributes:
         kind: How good or bad it is.
@@ -49,7 +49,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page with a heading.
+    """A section of a page, with a heading.
 
     Attributes:
         anchor: Its id: letters, digits and `-`.
@@ -64,7 +64,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A report page.
+    """A report page with a verdict, facts and sections.
 
     Attributes:
         title: What the report is about, as "Consumer lag".
@@ -82,19 +82,19 @@ class Page:
 
 
 def made_now(job: str) -> str:
-    """Return when, and by which job and version, a page is made."""
+    """Return the time, job and version with which a page is made."""
     now = datetime.datetime.now(datetime.UTC)
     return f"Made at {now:%Y-%m-%d %H:%M:%S} UTC by commitlake {job}, version {version('commitlake')}."
 
 
 def write_page(path: Path, page: Page) -> None:
-    """Write a page; a file of that name is replaced at once."""
+    """Write a page; an existing file of that name is replaced atomically."""
     with write_whole(path) as file:
         file.write(render_page(page).encode("utf-8", "replace"))
 
 
 def render_page(page: Page) -> str:
-    """Return a page's text."""
+    """Return the HTML of a page."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -116,7 +116,7 @@ def render_page(page: Page) -> str:
 
 
 def badge(kind: Kind, word: str = "") -> Html:
-    """Return a sign and a word in the colour of a kind."""
+    """Return a sign and a word in the colour of a severity."""
     return tag("span", tag("span", _SIGNS[kind], class_="sign", aria_hidden="true"), word or _WORDS[kind],
                class_=f"badge {kind}")  # fmt: skip
 
@@ -150,7 +150,7 @@ def _footer(page: Page) -> Html:
 
 
 def _asset(name: str) -> Html:
-    """Return a file of this package; it stands in the page as it is."""
+    """Return the unchanged content of a file of this package."""
     return Html(files("commitlake.jobs.pages").joinpath(name).read_text("utf-8").strip())
 
 
@@ -159,7 +159,7 @@ def _digest(content: str) -> str:
 
 
 _THEME = tag("button", "Dark", type="button", id="theme", class_="script-only")
-"""Switches between light and dark; the script shows it."""
+"""Button that switches between light and dark; the script shows it."""
 _PATTERNS = tag(
     "svg",
     tag(
@@ -172,4 +172,4 @@ _PATTERNS = tag(
     ),
     class_="patterns", width=0, height=0, aria_hidden="true", focusable="false",
 )  # fmt: skip
-"""The hatching of times without figures."""
+"""The pattern that marks times without figures."""

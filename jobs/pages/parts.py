@@ -1,4 +1,4 @@
-"""Elements that pages are put together from: figures, notices, commands to copy, and what is folded away."""
+"""Building blocks of pages: figures, notices, commands to copy, and folded content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.jobs.pages.page import Kind, badge
 
 
 def tiles(figures: Mapping[str, str]) -> Html:
-    """Return a few figures in large type, by what they are."""
+    """Return a few labelled figures in large type."""
     return tag("dl", *(tag("div", tag("dt", label), tag("dd", value)) for label, value in figures.items()),
                class_="tiles")  # fmt: skip
 
@@ -22,24 +22,24 @@ def paragraph(*content: str, is_quiet: bool = False) -> Html:
 
 
 def notice(kind: Kind, title: str, *content: str, word: str = "") -> Html:
-    """Return a box with a badge and a heading: something found, or something to do."""
+    """Return a box with a badge and a heading, for a finding or an advice."""
     return tag("article", tag("h3", badge(kind, word), " ", tag("span", title)), *content, class_=f"notice {kind}")
 
 
 def folded(summary: str, *content: str) -> Html:
-    """Return content that is shown when its summary is opened."""
+    """Return content that is hidden until its summary is opened."""
     return tag("details", tag("summary", summary), *content)
 
 
 def command(words: Iterable[str]) -> Html:
-    """Return a command line to copy.
+    """Return a command line with a button that copies it.
 
     A word with characters that a page does not show as they are (control and bidi characters) would be copied as
     something else; the command is then left out, and the reader is told.
     """
     given = list(words)
     if any(printable_line(word) != word for word in given):
-        return paragraph("No command is given: a name in it has control characters.", is_quiet=True)
+        return paragraph("The command is not shown, because a name in it has control characters.", is_quiet=True)
     line = shlex.join(given)
     button = tag("button", "Copy", type="button", class_="copy script-only", aria_label=f"Copy the command {line}")
     return tag("div", tag("pre", tag("code", line), tabindex=0), button, class_="command")

@@ -1,4 +1,4 @@
-"""Tables with search and sort, which are cards on a phone.
+"""Tables with search and sort, which become cards on a phone.
 
 Rows are sorted and searched by the page's script; without it they stand in the order given. Where a table has cards,
 its elements have explicit roles, as browsers drop the roles of elements whose display changes.
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from commitlake.jobs.pages.markup import Html, tag
 
 NO_FIGURE = "\N{EN DASH}"
-"""Stands in a chart's table where there is no figure."""
+"""Shown in a chart's table if there is no figure."""
 ROWS_SHOWN = 25
-"""Rows that are shown at first; a button shows the others."""
+"""Number of rows shown at first; a button shows the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell.
+    """A cell of a table.
 
     Attributes:
         content: What it shows.
@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
+    """A column of a table.
 
     Attributes:
         title: Its heading.
@@ -48,7 +48,7 @@ class Column:
 
     @property
     def sort(self) -> str | None:
-        """How the page's script sorts by it; None where it does not."""
+        """Return how the page's script sorts by this column; None if it does not."""
         return ("number" if self.is_number or self.is_ranked else "text") if self.can_sort else None
 
 
@@ -109,5 +109,5 @@ def plain_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def cell_text(value: float | None, number: Callable[[float], str]) -> str:
-    """Return a figure's text, `NO_FIGURE` for None."""
+    """Return a figure's text; `NO_FIGURE` for None."""
     return NO_FIGURE if value is None else number(value)

@@ -1,4 +1,4 @@
-"""The page of `commitlake tps --html`: how much was stored when, of what, and how fast."""
+"""The page of `commitlake tps --html`: how much was stored when, by what, and how fast."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from commitlake.schemas.times import iso_text, plain_text
 
 TITLE = "Messages per second"
 MAX_MARKS = 100
-"""Times that are marked in a chart; of more, the longest."""
+"""Largest number of marked times in a chart; of more, the longest."""
 _LARGE_SHARE = 0.5
-"""A group with more than this part of the messages is named in the verdict."""
+"""Share of the messages above which a group is named in the verdict."""
 _PLURALS = {
     "broker": "brokers", "topic": "topics", "queue": "queues", "tag": "tags", "kind": "kinds",
     "producer-host": "producer hosts", "producer-group": "producer groups", "origin-topic": "origin topics",
 }  # fmt: skip
 _LARGE_RATIO = 50
-"""A chart whose largest figure is so many times its smallest one has a logarithmic scale."""
+"""Ratio of the largest to the smallest figure above which a chart has a logarithmic scale."""
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class RatesSource:
-    """Where the figures of a page are from.
+    """The lake or store from which the figures of a page come.
 
     Attributes:
         option: `--lake` or `--store`.
@@ -50,23 +50,23 @@ class RatesSource:
 
     @property
     def is_lake(self) -> bool:
-        """Whether it is a lake, whose messages can be looked up."""
+        """Return True for a lake, whose messages can be looked up."""
         return self.option == "--lake"
 
     @property
     def fact(self) -> tuple[str, str]:
-        """What a page says of it."""
+        """Return the label and value with which a page names the source."""
         return "Lake" if self.is_lake else "Store", self.place
 
 
 def empty_page(source: RatesSource) -> Page:
-    """Return the page of a lake or a store without a message."""
+    """Return the page of a lake or store without messages."""
     verdict = Verdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
     return Page(TITLE, verdict, [source.fact], [], made_now("tps"))
 
 
 def rates_page(report: RatesReport, source: RatesSource) -> Page:
-    """Return the page.
+    """Return the page of a rates report.
 
     Args:
         report: What it shows.
@@ -102,7 +102,7 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
         sentence += f"; {_label(report.key_of(largest))} has {share} of them"
     sentences = [f"{sentence}."]
     if source.damaged or any(report.damage.values()):
-        sentences.append("Parts of the log could not be read.")
+        sentences.append("Parts of the log are damaged.")
     if missing := _not_archived(report):
         sentences.append(f"{duration_text(missing)} of the time is not archived.")
     if dead := total["dead_letters"]:
@@ -112,7 +112,7 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
 
 
 def _not_archived(report: RatesReport) -> datetime.timedelta:
-    """Return how long the windows are of which nothing is archived."""
+    """Return the total length of the windows without archived messages."""
     missing = sum(1 for row in report.all_windows if row["archived"] == NONE)
     return missing * report.windows.length
 
@@ -120,7 +120,7 @@ def _not_archived(report: RatesReport) -> datetime.timedelta:
 def _summary(report: RatesReport) -> Html:
     total = report.total
     if total is None:
-        return paragraph("No message is archived in this time: ask for another one with --from and --to.")
+        return paragraph("No message is archived in this time: choose another one with --from and --to.")
     unit = "busiest minute" if report.question.table.unit == MINUTE else "busiest second"
     figures = {
         "messages": f"{total['messages']:,}",
@@ -143,17 +143,17 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     if source.damaged or any(report.damage.values()):
         yield notice(
             Kind.WARNING,
-            "A part of the log could not be read",
-            paragraph("Which ranges, why, and what stands there instead:"),
+            "A part of the log is damaged",
+            paragraph("The damaged ranges, with their reason and first bytes:"),
             _query(source, "--table", "quarantine") or command(["commitlake", "verify", source.place, "--local"]),
             word="Damage",
         )
     if any(row["archived"] != ALL for row in report.all_windows):
         yield notice(
             Kind.WARNING if _not_archived(report) else Kind.INFO,
-            "Not all of this time is archived" if source.is_lake else "The log does not have all of this time",
+            "Not all of this time is archived" if source.is_lake else "The log does not cover all of this time",
             paragraph(
-                "Times without figures are hatched; they are not times without messages."
+                "Times without figures are hatched; this does not mean that they have no messages."
                 + (" Parts of the log that were deleted before they were archived:" if source.is_lake else "")
             ),
             _query(source, "--table", "gaps"),
@@ -163,7 +163,7 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
         yield notice(
             Kind.WARNING,
             f"{_count(total['dead_letters'], 'message')} went to dead-letter topics",
-            paragraph("Their consumers failed on them as often as they may. Which ones:"),
+            paragraph("Their consumers failed on every permitted attempt. Dead letters by cause:"),
             _query(source, "--kind", "dlq", *period) or command([*base, *period, "--kind", "dlq"]),
             word="Dead letters",
         )
@@ -172,7 +172,7 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
             Kind.INFO,
             f"{_count(total['retries'], 'retry', 'retries')}, "
             f"{100 * total['retries'] / total['messages']:.3g} % of the messages",
-            paragraph("Which groups had to retry:"),
+            paragraph("Retries by group:"),
             command([*base, *period, "--kind", "retry"]),
             word="Retries",
         )
@@ -186,8 +186,9 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     if total["clock_skew"]:
         yield notice(
             Kind.INFO,
-            f"{_count(total['clock_skew'], 'message')} were stored before they were born, by the clocks of both hosts",
-            paragraph("They count in no latency. Which producers' clocks are wrong:"),
+            f"{_count(total['clock_skew'], 'message')} have a store time before their born time, by the clocks of both "
+            "hosts",
+            paragraph("They are not part of any latency. Producers with wrong clocks:"),
             command([*base, *period, "--by", "producer-host"]),
             word="Clocks",
         )
@@ -196,14 +197,14 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     yield notice(
         Kind.INFO,
         f"The busiest time began at {_time(peak)} UTC",
-        paragraph("Second by second:"),
+        paragraph("The same time second by second:"),
         command([*base, *around, "--window", "1s"]),
         word="Peak",
     )
 
 
 def _query(source: RatesSource, *arguments: str) -> Html:
-    """Return a command that looks rows up; nothing for a store, of which there are none."""
+    """Return a command that looks up rows; nothing for a store, which has no tables."""
     return command(["commitlake", "query", "--lake", source.place, *arguments]) if source.is_lake else Html()
 
 
@@ -228,7 +229,7 @@ def _rates(report: RatesReport) -> Html:
 
 
 def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float | None]:
-    """Return the rates of the groups that have no line: of all messages without those of the others."""
+    """Return the rate of all groups without a line: that of all messages minus those of the drawn groups."""
     rates: list[float | None] = []
     seconds = report.windows.length.total_seconds()
     for at, everything in enumerate(report.all_windows):
@@ -242,14 +243,14 @@ def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float |
 def _latency(report: RatesReport) -> Html:
     if not report.has_percentiles:
         why = (
-            f"{report.sketches:,} rows of topic_minutes have sketches, and at most {MAX_SKETCHES:,} are merged: ask "
-            "for a shorter time, or for fewer topics."
+            f"{report.sketches:,} rows of topic_minutes have sketches, and at most {MAX_SKETCHES:,} can be merged: "
+            "choose a shorter time, or fewer topics."
             if report.sketches
-            else "topic_minutes alone has latencies: they are known of windows of whole minutes."
+            else "latencies come from topic_minutes, which has them only for windows of whole minutes."
         )
         return paragraph(f"Percentiles are not shown. {why}")
     charts = [_percentiles(report, "latency_ms", "From born to stored", "")]
-    waiting = "From born to stored, of messages that were stored later on purpose"
+    waiting = "From born to stored, for messages that were stored later on purpose"
     if any(row.get("wait_ms_p50") is not None for row in report.all_windows):
         charts.append(
             _percentiles(report, "wait_ms", waiting, "Delayed messages, retries, dead letters and transactions. ")
@@ -271,14 +272,14 @@ def _percentiles(report: RatesReport, figure: str, title: str, note: str) -> Htm
 
 
 def _marks(report: RatesReport) -> Iterator[Mark]:
-    """Yield the times without figures, in part archived, or with damage."""
+    """Yield the times that are without figures, partly archived, or damaged."""
     windows = report.windows
     notes = {NONE: (MarkKind.MISSING, "not archived"), ALL: None}
     run: list[int] = []
     states = [row["archived"] for row in report.all_windows]
     for at, state in enumerate([*states, None]):
         if run and states[run[0]] != state:
-            kind_and_note = notes.get(states[run[0]], (MarkKind.PARTIAL, "archived in part"))
+            kind_and_note = notes.get(states[run[0]], (MarkKind.PARTIAL, "partly archived"))
             if kind_and_note is not None:
                 start = windows.start + run[0] * windows.length
                 yield Mark(kind_and_note[0], start, start + len(run) * windows.length, kind_and_note[1])
@@ -287,7 +288,7 @@ def _marks(report: RatesReport) -> Iterator[Mark]:
     found = [(span.end - span.start, broker, span) for broker, spans in report.damage.items() for span in spans]
     for _, broker, span in sorted(found, key=lambda each: each[0], reverse=True)[:MAX_MARKS]:
         if span.start < windows.end and windows.start < span.end:
-            yield Mark(MarkKind.DAMAGE, span.start, span.end, f"{broker}: a part of the log could not be read")
+            yield Mark(MarkKind.DAMAGE, span.start, span.end, f"{broker}: a part of the log is damaged")
 
 
 def _group_table(report: RatesReport) -> Html:
@@ -366,7 +367,7 @@ def _count(number: int, what: str, plural: str = "") -> str:
 
 
 def _figure(value: float) -> str:
-    """Return a rate to three digits behind the point, as in the rows that are printed."""
+    """Format a rate with three digits after the point, as in the printed rows."""
     return f"{value:,.3f}".rstrip("0").rstrip(".")
 
 

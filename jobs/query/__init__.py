@@ -1,1 +1,1 @@
-"""`commitlake query`: ask the lake."""
+"""`commitlake query`: query the lake."""

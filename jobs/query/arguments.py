@@ -1,4 +1,4 @@
-"""What `query` can be asked on a command line, and what does not go together."""
+"""The command line arguments of `query`, and the checks on their combinations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
-from commitlake.jobs.query.bodies import MOST_ROWS
+from commitlake.jobs.query.bodies import MAX_BODY_ROWS
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `query`."""
     add_place_arguments(parser)
     parser.add_argument(
-        "--table", choices=tuple(LAKE_TABLES), default="messages", help="which table (default: messages)"
+        "--table", choices=tuple(LAKE_TABLES), default="messages", help="the table to query (default: messages)"
     )
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
     parser.add_argument("--queue", type=int, help="queue id")
@@ -30,43 +30,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker", action="append", default=[], help="the store's name")
     add_time_arguments(parser)
     sql_help = (
-        f"any SELECT over the lake's tables, aggregates too: {', '.join(LAKE_TABLES)}; nothing else is accepted, and "
-        "--limit counts its rows. Among the selected columns, body() is a message's body, or body(t) where messages is "
-        "called t. "
+        f"any SELECT over the lake's tables, also with aggregates: {', '.join(LAKE_TABLES)}; nothing else is accepted, "
+        "and --limit counts its rows. Among the selected columns, body() is a message's body, or body(t) if messages "
+        "has the alias t. "
         "With --engine spark it is Spark's SQL"
     )
     parser.add_argument("--sql", metavar="SELECT", help=sql_help)
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
     grep_help = (
         "search the bodies of the messages for a regular expression (RE2's syntax, over bytes), on all cores or, with "
-        "--engine spark, on Spark; shows where the first match is"
+        "--engine spark, on Spark; the output shows the first match"
     )
     parser.add_argument("--grep", metavar="REGEX", help=grep_help)
-    parser.add_argument("--columns", metavar="A,B", help="which columns; a table shows the main ones, else all")
+    parser.add_argument(
+        "--columns", metavar="A,B", help="the columns to print (default: the main ones in a table, otherwise all)"
+    )
     parser.add_argument(
         "--order-by",
         metavar="A,B",
-        help="sort by these columns, 'A desc' for the last ones first (default: store time)",
+        help="sort by these columns, 'A desc' for descending order (default: store time)",
     )
-    parser.add_argument("--count", action="store_true", help="print how many there are, and nothing else")
+    parser.add_argument("--count", action="store_true", help="print only the number of rows")
     parser.add_argument(
-        "--limit", type=int, default=100, metavar="N", help="at most so many rows, 0 for all (default: 100)"
+        "--limit", type=int, default=100, metavar="N", help="largest number of rows, 0 for all (default: 100)"
     )
-    parser.add_argument("--body", action="store_true", help="the body of the one message that is found, and nothing "
-                        "else; with --format json, jsonl or csv the body of each row")  # fmt: skip
-    parser.add_argument("--body-out", metavar="FILE", help="write the one body to a file; implies --body")
-    parser.add_argument("--stored-body", action="store_true", help="as the broker stored it, perhaps compressed")
+    parser.add_argument(
+        "--body",
+        action="store_true",
+        help="print only the body of the one matching message; with --format json, jsonl or csv the body of each row",
+    )
+    parser.add_argument("--body-out", metavar="FILE", help="write the body to a file; implies --body")
+    parser.add_argument(
+        "--stored-body", action="store_true", help="print the body as the broker stored it, possibly compressed"
+    )
     add_format_argument(parser)
     parser.add_argument("--via", choices=("delta", "hbase"), default="delta",
-                        help="where to look: the lake's table, or HBase (default: delta)")  # fmt: skip
+                        help="where to look up messages: the lake's table, or HBase (default: delta)")  # fmt: skip
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server (default: localhost:9090)")
-    parser.add_argument("--hbase-table", metavar="NAME", help="the table there (default: commitlake_messages)")
+    parser.add_argument(
+        "--hbase-table", metavar="NAME", help="the name of the table there (default: commitlake_messages)"
+    )
     parser.add_argument("--engine", choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE),
-                        help="what answers (default: deltalake)")  # fmt: skip
+                        help="the engine that runs the query (default: deltalake)")  # fmt: skip
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse what does not go together.
+    """Check that the options do not conflict.
 
     Raises:
         JobError: naming it.
@@ -77,59 +86,61 @@ def check(arguments: argparse.Namespace) -> None:
         raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
     conditions = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")
     if arguments.table != "messages" and any(getattr(arguments, name) not in (None, []) for name in conditions):
-        raise JobError(f"the table {arguments.table} takes --where only", "the other conditions are of messages")
+        raise JobError(
+            f"the table {arguments.table} accepts no condition except --where", "the other conditions are for messages"
+        )
     if arguments.grep is not None:
         _check_grep(arguments)
     if arguments.via == "hbase":
         _check_hbase(arguments)
     elif arguments.hbase or arguments.hbase_table:
-        raise JobError("--hbase and --hbase-table go with --via hbase")
+        raise JobError("--hbase and --hbase-table need --via hbase")
     if arguments.body:
         _check_body(arguments)
     elif arguments.stored_body and arguments.sql is None:
-        raise JobError("--stored-body goes with --body")
+        raise JobError("--stored-body needs --body")
 
 
 def _check_grep(arguments: argparse.Namespace) -> None:
     if arguments.table != "messages":
-        raise JobError(f"--grep is of messages, found --table {arguments.table}")
+        raise JobError(f"--grep searches messages, found --table {arguments.table}")
     if arguments.via == "hbase":
-        raise JobError("--grep and --via hbase do not go together", "HBase has no bodies")
+        raise JobError("--grep and --via hbase cannot be used together", "HBase has no bodies")
     for option in ("sql", "order_by", "body_out"):
         if getattr(arguments, option) is not None:
-            raise JobError(f"--grep and --{option.replace('_', '-')} do not go together")
+            raise JobError(f"--grep and --{option.replace('_', '-')} cannot be used together")
     for option in ("body", "stored_body"):
         if getattr(arguments, option):
             raise JobError(
-                f"--grep and --{option.replace('_', '-')} do not go together",
+                f"--grep and --{option.replace('_', '-')} cannot be used together",
                 "it shows an excerpt; --id MSG_ID --body prints the body of one message",
             )
 
 
 def _check_hbase(arguments: argparse.Namespace) -> None:
     if arguments.table != "messages":
-        raise JobError(f"--via hbase is of messages, found --table {arguments.table}")
+        raise JobError(f"--via hbase looks up messages, found --table {arguments.table}")
     for option in ("where", "order_by"):
         if getattr(arguments, option) is not None:
-            raise JobError(f"--{option.replace('_', '-')} is for --via delta", "HBase looks up by id, key, or topic")
+            raise JobError(f"--{option.replace('_', '-')} needs --via delta", "HBase looks up by id, key, or topic")
     if arguments.engine != Engine.DELTALAKE:
-        raise JobError(f"--via hbase and --engine {arguments.engine} do not go together")
+        raise JobError(f"--via hbase and --engine {arguments.engine} cannot be used together")
     if not (arguments.id or arguments.key or arguments.topic):
-        raise JobError("--via hbase needs one of --id, --key and --topic", "HBase has no other keys to look by")
+        raise JobError("--via hbase needs one of --id, --key and --topic", "HBase can look up messages only by these")
 
 
 def _check_body(arguments: argparse.Namespace) -> None:
     if arguments.table != "messages":
-        raise JobError(f"--body is of messages, found --table {arguments.table}")
+        raise JobError(f"--body prints bodies of messages, found --table {arguments.table}")
     if arguments.count:
-        raise JobError("--body and --count do not go together")
+        raise JobError("--body and --count cannot be used together")
     if arguments.output == "table":
         if arguments.columns is not None:
             raise JobError("--body prints no columns", "with --format json, jsonl or csv it adds the body to them")
     elif arguments.body_out is not None:
-        raise JobError(f"--body-out is for one body, found --format {arguments.output}")
-    elif not 1 <= arguments.limit <= MOST_ROWS:
+        raise JobError(f"--body-out writes a single body, found --format {arguments.output}")
+    elif not 1 <= arguments.limit <= MAX_BODY_ROWS:
         raise JobError(
-            f"--body with --format {arguments.output}: expected --limit 1 to {MOST_ROWS}, found {arguments.limit}",
+            f"--body with --format {arguments.output}: expected --limit 1 to {MAX_BODY_ROWS}, found {arguments.limit}",
             "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
         )

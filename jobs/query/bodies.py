@@ -1,4 +1,4 @@
-"""Bodies of messages that a question has found: of one as it is, or of each row as a column."""
+"""Bodies of matching messages: a single one unchanged, or a column with the body of each row."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from commitlake.jobs.cli.terminal import GuardedStream, trusted
 
 COLUMNS = ("broker", "physical_offset", "msg_id", "topic", "body_ref", "body_crc", "body_codec")
 BODY_COLUMNS = ("body", "body_base64")
-MOST_ROWS = 1000
+MAX_BODY_ROWS = 1000
 _SHOWN = 3
 
 Fetch = Callable[[Row], bytes | None]
 
 
 def body_fetcher(root: str, *, stored: bool) -> Fetch:
-    """A function that gives a row's body, None where the lake has none.
+    """Return a function that reads a row's body; it returns None if the lake has none.
 
     Args:
         root: where the packs are.
@@ -41,12 +41,12 @@ def body_fetcher(root: str, *, stored: bool) -> Fetch:
 
 
 def rows_with_bodies(rows: Iterable[Row], fetch: Fetch, hidden: Iterable[str]) -> Iterator[Row]:
-    """The same rows with `body`, where it is text in UTF-8, or else `body_base64`.
+    """Yield the rows with a column `body` for text in UTF-8, and `body_base64` for other bodies.
 
     Args:
         rows: with `COLUMNS`.
         fetch: from `body_fetcher`.
-        hidden: columns that nobody has asked for.
+        hidden: columns that are not printed.
     """
     for row in rows:
         body = fetch(row)
@@ -61,7 +61,7 @@ def rows_with_bodies(rows: Iterable[Row], fetch: Fetch, hidden: Iterable[str]) -
 
 
 def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int:
-    """Write the body of the only row, and nothing else; its bytes.
+    """Write the body of the only row, without anything else, and return its size.
 
     Args:
         rows: with `COLUMNS`.
@@ -78,8 +78,8 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int:
         which = ", ".join(str(row["msg_id"]) for row in found[:_SHOWN])
         more = " and more" if len(found) > _SHOWN else ""
         raise JobError(
-            f"--body is of one message, found {which}{more}",
-            "choose by --id; or add --limit 1 for the first, or --format jsonl for the bodies of all",
+            f"--body prints the body of one message, found {which}{more}",
+            "select it with --id; or add --limit 1 for the first, or --format jsonl for all bodies",
         )
     body = fetch(found[0])
     if body is None:
@@ -108,7 +108,9 @@ def _write_to(out: Any, body: bytes) -> None:
     try:
         out.write(body.decode())
     except UnicodeDecodeError:
-        raise JobError("the body is not text: a notebook's output takes no other", "add --body-out FILE") from None
+        raise JobError(
+            "the body is not text, and a notebook's output accepts only text", "add --body-out FILE"
+        ) from None
 
 
 def _write_out(body: bytes) -> None:
@@ -119,7 +121,7 @@ def _write_out(body: bytes) -> None:
     text = body.decode(errors="replace")
     if printable(text) != text or "\ufffd" in text:
         raise JobError(
-            "the body is not text: a terminal would not show it",
-            "add --body-out FILE, send it to a pipe, or let it through with --raw",
+            "the body is not text, and is not printed on a terminal",
+            "add --body-out FILE, send it to a pipe, or print it anyway with --raw",
         )
     out.write(text if text.endswith("\n") else text + "\n")

@@ -1,4 +1,4 @@
-"""Ask the lake: by topic, queue, key, id, time, or any SQL predicate.
+"""Query the lake by topic, queue, key, id, time, or any SQL predicate.
 
     commitlake query --lake /data/lake --key order-4711
 
@@ -43,15 +43,19 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import Origin, tables_of
 
 DESCRIPTION = (
-    "Ask the lake for messages: by topic, queue, kind, key, id, time, or any SQL predicate. All conditions must hold; "
-    "an option given twice takes either value. Times are store times in UTC, --from inclusive, --to exclusive."
+    "Query the lake for messages by topic, queue, kind, key, id, time, or any SQL predicate. A message must meet all "
+    "conditions; an option given twice accepts either value. Times are store times in UTC, --from inclusive, --to "
+    "exclusive."
 )
 EXAMPLES = (
-    ("query --lake lake --key order-4711", "what happened to an order"),
-    ("query --lake lake --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20", "a topic, twenty minutes"),
+    ("query --lake lake --key order-4711", "all messages of an order"),
+    ("query --lake lake --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20", "twenty minutes of a topic"),
     ("query --lake lake --id 0A00000100002A9F0000000000001000", "an offset message id, or a client's UNIQ_KEY"),
     ("query --lake lake --from -2h --where \"properties['city'] = 'Berlin'\" --format jsonl", "any predicate"),
-    ("query --lake lake --topic orders --limit 0 --format csv --engine spark", "more than one process should hold"),
+    (
+        "query --lake lake --topic orders --limit 0 --format csv --engine spark",
+        "a result that is too large for one process",
+    ),
     (
         "query --lake lake --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
         "any SELECT over the lake's tables",
@@ -62,21 +66,27 @@ EXAMPLES = (
     ),
     (
         "query --lake lake --engine spark --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
-        "the same by Spark, for more than one process should hold",
+        "the same with Spark, for large results",
     ),
     (
         "query --lake lake --topic orders --from -2h --grep 'amount\":(0|-[0-9]+)'",
         "messages whose bodies match, with an excerpt",
     ),
     ("query --lake lake --from -1d --grep '(?i)timeout' --limit 0 --format jsonl --engine spark", "many, on Spark"),
-    ("query --lake lake --table quarantine", "what could not be read"),
+    ("query --lake lake --table quarantine", "damaged ranges of logs"),
     (
         "query --lake lake --id 0A00000100002A9F0000000000001000 --body | jq .",
         "the body of one message, as it was sent",
     ),
-    ("query --lake lake --key order-4711 --limit 1 --order-by 'store_timestamp desc' --body", "the last one of a key"),
-    ("query --lake lake --key order-4711 --via hbase --hbase hbase-thrift:9090", "by HBase, in milliseconds"),
-    ("query --lake lake --key order-4711 --body --format jsonl", "the bodies of all, each as text, or else in base64"),
+    (
+        "query --lake lake --key order-4711 --limit 1 --order-by 'store_timestamp desc' --body",
+        "the newest message of a key",
+    ),
+    ("query --lake lake --key order-4711 --via hbase --hbase hbase-thrift:9090", "through HBase, in milliseconds"),
+    (
+        "query --lake lake --key order-4711 --body --format jsonl",
+        "the bodies of all messages, as text if possible, otherwise in base64",
+    ),
     (
         "query --lake s3://archive/lake --s3-endpoint https://s3.example.org --key order-4711",
         "a lake in an object store",
@@ -106,14 +116,14 @@ _ORDER = {
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("query", DESCRIPTION, EXAMPLES)
     add_arguments(parser)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Ask, print, and say how many there were."""
+    """Run the query, print the rows, and report how many there were."""
     arguments.body = arguments.body or arguments.body_out is not None
     check(arguments)
     if arguments.sql is not None:
@@ -127,7 +137,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     except NoTableError:
         if arguments.table not in MADE_WHEN_NEEDED:
             raise
-        return _nothing(arguments, started)
+        return _answer_missing_table(arguments, started)
     _check_brokers(arguments, lake, table)
     known = _known_columns(table)
     columns = _columns(arguments, known)
@@ -144,18 +154,18 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             print(found)
             _explain_empty(arguments, lake, table, found)
             return ExitCode.OK
-        rows = _Counted(plain_rows(batches, 0), arguments.limit)
+        rows = _LimitedRows(plain_rows(batches, 0), arguments.limit)
         if fetch and arguments.output == "table":
             size = write_one_body(iter(rows), fetch, arguments.body_out)
             if arguments.body_out and not arguments.quiet:
-                print_line(f"{size:,} bytes in {arguments.body_out}")
+                print_line(f"{size:,} bytes written to {arguments.body_out}")
             return ExitCode.OK
         shown: Iterable[Row] = rows_with_bodies(rows, fetch, hidden) if fetch else rows
         count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns)
     except QueryError as error:
         if table is not None:
             refuse_damaged_files(getattr(lake, arguments.table), str(error))
-        raise JobError(f"the engine refused the question: {error}", f"columns are: {', '.join(known)}") from None
+        raise JobError(f"the query is invalid: {error}", f"columns are: {', '.join(known)}") from None
     _explain_empty(arguments, lake, table, count)
     if not arguments.quiet:
         print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
@@ -177,18 +187,18 @@ def _explain_masks(lake: LakePaths) -> None:
         return
     from commitlake.pipelines.masking.archiving import shown_rules
 
-    _warn(f"the messages of this lake were masked ({shown_rules(last.masks)}): a key is found as it was masked")
+    _warn(f"the messages of this lake are masked ({shown_rules(last.masks)}): search for the masked form of a key")
 
 
 def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None, count: int) -> None:
-    """Warn of names that the lake does not have, where nothing was found, and of keys that it has masked."""
+    """After an empty result, warn of names that the lake does not have, and of masked keys."""
     if not count and arguments.key and table is not None:
         _explain_masks(lake)
     if count or arguments.table != "messages" or not (arguments.topic or arguments.queue is not None):
         return
     from commitlake.jobs.cli.lake_names import unknown_queues, unknown_topics
 
-    if table is None:  # HBase was asked
+    if table is None:  # HBase was queried
         try:
             table = _open(lake, arguments.table)
         except LakeError:
@@ -208,8 +218,8 @@ def _open(lake: LakePaths, table: str) -> DeltaTable:
     return open_table(lake, table)
 
 
-def _nothing(arguments: argparse.Namespace, started: float) -> ExitCode:
-    """The answer of a table that is made with its first row: where nothing is damaged, there is no quarantine."""
+def _answer_missing_table(arguments: argparse.Namespace, started: float) -> ExitCode:
+    """Answer for a table that does not exist yet because it has no row, like `quarantine` without damage."""
     from commitlake.connectors.lake.follower import FOLLOWING
 
     columns = _columns(arguments, list(FOLLOWING[arguments.table].names))
@@ -223,7 +233,7 @@ def _nothing(arguments: argparse.Namespace, started: float) -> ExitCode:
 
 
 def _hbase_or_lake(arguments: argparse.Namespace, lake: LakePaths) -> DeltaTable | None:
-    """The table to ask instead of HBase, where HBase has not followed it; None where HBase is asked."""
+    """Return the table `messages` if HBase is not up to date, otherwise None, so that HBase is asked."""
     from commitlake.pipelines.query.hbase import missing_in_hbase
 
     try:
@@ -231,12 +241,12 @@ def _hbase_or_lake(arguments: argparse.Namespace, lake: LakePaths) -> DeltaTable
     except LogDamagedError:
         raise
     except LakeError as error:
-        _warn(f"whether HBase has all that was archived is not known: {error}")
+        _warn(f"cannot check that HBase is up to date: {error}")
         return None
     lacks = missing_in_hbase(table, arguments.hbase or "localhost", arguments.hbase_table)
     if not lacks:
         return None
-    _warn(f"{lacks}: the lake answers instead. 'commitlake archive --hbase' lets HBase follow")
+    _warn(f"{lacks}: the lake is queried instead. 'commitlake archive --hbase' updates HBase")
     return table
 
 
@@ -261,7 +271,7 @@ def _ask(
 
 
 def _with_places(question: Question, lake: LakePaths) -> Question:
-    """The same question, with where the messages are, if the table of keys can tell."""
+    """Add the physical places of the messages to a question, if the table of keys knows them."""
     from commitlake.pipelines.query.keys import where_keys_are, where_unique_key_is
 
     keys, message_id = question.conditions.keys, question.message_id
@@ -288,13 +298,13 @@ def _question(arguments: argparse.Namespace, columns: Sequence[str], known: Sequ
         message_id=arguments.id,
         columns=columns,
         order=_order(arguments, known),
-        limit=arguments.limit + 1 if arguments.limit else 0,  # one more tells whether there are more
+        limit=arguments.limit + 1 if arguments.limit else 0,  # one row more shows if there are more
         count=arguments.count,
     )
 
 
 def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
-    """The columns to sort by, each with `DESC` behind it where that is asked for; what is equal in them, as always."""
+    """Return the sort columns, with `DESC` where asked for; the usual order breaks ties."""
     order: list[str] = []
     for part in arguments.order_by.split(",") if arguments.order_by else ():
         match part.split():
@@ -311,8 +321,8 @@ def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
     return [*order, *(name for name in _ORDER[arguments.table] if name not in {key.split()[0] for key in order})]
 
 
-class _Counted:
-    """Rows up to a limit, which remembers whether there was one more."""
+class _LimitedRows:
+    """Rows up to a limit, with a flag that says if there were more."""
 
     def __init__(self, rows: Iterator[Row], limit: int) -> None:
         self._rows = rows
@@ -341,13 +351,13 @@ def _columns(arguments: argparse.Namespace, known: list[str]) -> list[str]:
                 f"there is no column {name!r}.{did_you_mean(name, known)}", f"columns are: {', '.join(known)}"
             )
     if not columns:
-        raise JobError("--columns names no column", f"columns are: {', '.join(known)}")
+        raise JobError("--columns: expected at least one column", f"columns are: {', '.join(known)}")
     return columns
 
 
 def _summary(count: int, cut: bool, arguments: argparse.Namespace, seconds: float) -> str:
     if not count:
-        return f"no {'messages match' if arguments.table == 'messages' else 'rows match'} ({seconds:.1f} s)"
+        return f"no matching {'messages' if arguments.table == 'messages' else 'rows'} ({seconds:.1f} s)"
     if cut:
         why = f"--limit {arguments.limit} cut the result; --limit 0 gives all"
         return f"{count:,} rows, and there are more: {why} ({seconds:.1f} s)"
@@ -355,5 +365,5 @@ def _summary(count: int, cut: bool, arguments: argparse.Namespace, seconds: floa
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake query`."""
+    """Run `commitlake query`."""
     return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

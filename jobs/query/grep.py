@@ -1,4 +1,4 @@
-"""`query --grep`: the messages whose bodies match, and what was read to find them."""
+"""`query --grep`: search the bodies of messages, and report how much was read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePaths, table: DeltaTable) -> ExitCode:
-    """Search the bodies of the messages that a question chooses, print those that match, and say what was read.
+    """Search the bodies of the selected messages, print those that match, and report how much was read.
 
     Args:
         arguments: of the command.
@@ -56,7 +56,7 @@ def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePat
     limit = 0 if arguments.count else arguments.limit
     location = pack_location(_bodies_of(arguments, lake))
     plan = plan_search(table, conditions)
-    most = limit + 1 if limit else 0  # one more tells whether there are more
+    most = limit + 1 if limit else 0  # one row more shows if there are more
     search = Search(
         lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not arguments.count
     )
@@ -78,7 +78,7 @@ def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePat
 
 
 def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
-    """Return where the packs are: as named, or as the lake remembers it."""
+    """Return the location of the packs: from the option, otherwise as stored in the lake."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.archive.places import IN_LAKE
 
@@ -116,5 +116,5 @@ def _summary(count: int, read: Read, plan: SearchPlan, arguments: argparse.Names
     if read.expired:
         yield f"{read.expired:,} bodies have expired, and were not searched"
     if read.unreadable:
-        yield f"{read.unreadable:,} bodies could not be read, and were not searched:"
+        yield f"{read.unreadable:,} bodies are unreadable, and were not searched:"
         yield from (f"  {reason}" for reason in read.reasons)

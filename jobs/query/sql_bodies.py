@@ -1,4 +1,4 @@
-"""The function `body` of `query --sql`: `SELECT msg_id, body() FROM messages`, or `body(m)` of a table called `m`.
+"""The function `body` of `query --sql`: `SELECT msg_id, body() FROM messages`, or `body(m)` with the alias `m`.
 
 The engines know nothing of packs. So the call becomes the place of the body, three columns of `messages` as one value;
 where such a value is in the answer, the body itself is shown. It can be selected, and nothing else: a condition on it
@@ -17,20 +17,20 @@ from commitlake.jobs.query.bodies import Fetch
 
 _NAME = "body"
 _PLACE = ("body_ref", "body_crc", "body_codec")
-"""What `connectors.lake.packs.body` asks for, which takes long to load."""
+"""The columns that `connectors.lake.packs.body` needs; a copy, because that module loads slowly."""
 _ENCODED = "_base64"
-# Whatever is quoted or a comment is passed over, and stays as it is.
+# Quoted text and comments are skipped, and stay unchanged.
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\n]* | /\*.*?\*/ |
         (?P<call> (?<![\w.]) body \s* \( \s* (?P<table> [^\W\d]\w* )? \s* \) )""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _FUNCTION = "named_struct("
-"""What both engines call a column of it that has no name of its own begins with this."""
+"""Prefix of the name that both engines give to an unnamed column with a body's place."""
 
 
 def expand_body(sql: str) -> str:
-    """Return a SELECT in which each call of `body` is what `rows_with_bodies` knows again."""
+    """Return a SELECT in which each call of `body` is an expression that `rows_with_bodies` recognizes."""
 
     def expanded(found: re.Match[str]) -> str:
         if found["call"] is None:
@@ -45,7 +45,7 @@ def expand_body(sql: str) -> str:
 def rows_with_bodies(
     rows: Iterator[Row], columns: Sequence[str], open_bodies: Callable[[], Fetch]
 ) -> tuple[Iterator[Row], list[str]]:
-    """Return the rows with bodies instead of their places, and the names of the columns.
+    """Return the rows with bodies instead of places of bodies, and the names of the columns.
 
     Args:
         rows: the answer.
@@ -70,7 +70,7 @@ def _is_place(value: object) -> bool:
 
 
 def _with_bodies(row: Row, places: Mapping[str, str], fetch: Fetch) -> Row:
-    """Return a row with bodies under the names that the columns of places are shown by."""
+    """Return a row with its bodies under their column names."""
     changed: Row = {}
     for name, value in row.items():
         if name not in places:

@@ -40,17 +40,17 @@ def check_sql(arguments: argparse.Namespace) -> None:
     for option in _OTHERS:
         if getattr(arguments, option) not in (None, [], False):
             name = _SPELLED.get(option, option.replace("_", "-"))
-            raise JobError(f"--{name} has no effect with --sql", "say it in the SELECT")
+            raise JobError(f"--{name} has no effect with --sql", "express it in the SELECT")
     if arguments.table != "messages":
         raise JobError("--table has no effect with --sql", "name the tables in the SELECT")
     if arguments.via != "delta":
-        raise JobError("--sql is answered by the lake only", "leave --via out")
+        raise JobError("--sql can query only the lake", "leave --via out")
 
 
 def answer_sql(
     arguments: argparse.Namespace, lake: LakePaths, open_table: Callable[[LakePaths, str], DeltaTable]
 ) -> ExitCode:
-    """Answer the SELECT, and say how many rows there were and whether a limit cut them.
+    """Run the SELECT, and report how many rows there were and if a limit cut them.
 
     Args:
         arguments: the job's.
@@ -74,7 +74,7 @@ def answer_sql(
     except QueryError as error:
         for table in tables:
             refuse_damaged_files(getattr(lake, table), str(error))
-        raise JobError(f"the engine refused the question: {error}", f"tables are: {', '.join(LAKE_TABLES)}") from None
+        raise JobError(f"the query is invalid: {error}", f"tables are: {', '.join(LAKE_TABLES)}") from None
     if not arguments.quiet:
         seconds = time.monotonic() - started
         more = f", and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all" if cut else ""
@@ -85,21 +85,21 @@ def answer_sql(
 def _named_tables(
     sql: str, lake: LakePaths, open_table: Callable[[LakePaths, str], DeltaTable]
 ) -> dict[str, DeltaTable]:
-    """Open the tables whose names the SELECT has; `messages` always, which says where there is no lake."""
+    """Open the tables that the SELECT names; always open `messages`, whose error says that there is no lake."""
     tables = {"messages": open_table(lake, "messages")}
     for name in LAKE_TABLES:
         if name not in tables and re.search(rf"\b{name}\b", sql, re.IGNORECASE):
             try:
                 tables[name] = open_table(lake, name)
             except NoTableError as error:
-                raise JobError(str(error), "it is made with its first row") from None
+                raise JobError(str(error), "it is created with its first row") from None
     return tables
 
 
 def _ask_spark(
     lake: LakePaths, tables: Iterable[str], sql: str, limit: int
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
-    """Answer a SELECT by Spark, with one row more than a limit, which tells whether there are more."""
+    """Run a SELECT on Spark, and fetch one row more than the limit, to detect that there are more."""
     from commitlake.connectors.lake.spark_reader import run_spark_select
     from commitlake.connectors.runtime.spark_session import get_session
 
@@ -108,7 +108,7 @@ def _ask_spark(
 
 
 def _ask(tables: dict[str, DeltaTable], sql: str, *, sorts_all: bool) -> tuple[list[str], Iterable[pa.RecordBatch]]:
-    """Answer a SELECT; any other statement is refused before it has an effect.
+    """Run a SELECT; any other statement is refused before it has an effect.
 
     The engine could also write files (COPY) and change its settings. As a named subquery only a query is accepted, and
     EXPLAIN does not run it. The engine takes one statement only, so what follows it cannot be another one.

@@ -1,1 +1,1 @@
-"""`commitlake rebuild`: make a store's queues and index again from its log, or salvage a damaged log."""
+"""`commitlake rebuild`: rebuild a store's queues and index from its log, or salvage a damaged log."""

@@ -1,4 +1,4 @@
-"""Make a store's queues, IndexFiles, checkpoint and topics.json again, from its log.
+"""Rebuild a store's queues, IndexFiles, checkpoint and topics.json from its log.
 
     commitlake rebuild /data/rocketmq/store --out /data/rebuilt --local
     commitlake rebuild /data/rocketmq/store --in-place --local
@@ -40,52 +40,55 @@ if TYPE_CHECKING:
 
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _NAMED = 5
-"""Queues that a line of the summary names."""
+"""Largest number of queues that a line of the summary names."""
 DESCRIPTION = (
-    "Make queues, IndexFiles, checkpoint and topics.json from a store's log, RocketMQ's or JMQ's, as its broker would, "
-    "many times faster and in any folder; or, with --salvage, a clean log from a damaged one."
+    "Rebuild queues, IndexFiles, checkpoint and topics.json from a store's log, RocketMQ's or JMQ's, as its broker "
+    "would do it, but many times faster and in any folder; or, with --salvage, write a clean log from a damaged one."
 )
 EXAMPLES = (
     ("rebuild /data/rocketmq/store --out /data/rebuilt --local", "on this machine's cores, without Spark"),
-    ("rebuild /data/rocketmq/store --in-place --local", "of a stopped broker: verified, then replaced"),
+    ("rebuild /data/rocketmq/store --in-place --local", ("replace the files of a stopped broker, after verifying the "
+                                                        "new ones")),
     ("rebuild /data/rocketmq/store --out /data/rebuilt --topic orders", "the queues of one topic, on Spark"),
     ("rebuild /data/jmq/store --in-place --local", "queue files and checkpoint of a JMQ store"),
-    ("rebuild /data/rocketmq/store --out /data/clean --salvage --local", "a whole store from a damaged one"),
+    ("rebuild /data/rocketmq/store --out /data/clean --salvage --local", "write a clean store from a damaged one"),
 )  # fmt: skip
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("rebuild", DESCRIPTION, EXAMPLES)
     parser.add_argument("store", metavar="STORE", help=f"store folder, the one that holds {FOLDERS}")
     add_layout_argument(parser)
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--out", type=Path, metavar="DIR", help="folder for what is made: new, or of an interrupted run")
+    where.add_argument("--out", type=Path, metavar="DIR", help="folder for the result: new, or of an interrupted run")
     where.add_argument("--in-place", action="store_true",
-                       help="replace the store's own files, which stay beside as NAME.old-TIME")  # fmt: skip
-    parser.add_argument("--salvage", action="store_true", help="write a clean log into DIR first, and rebuild from it")
+                       help="replace the store's own files; the old files are kept beside them as "
+                            "NAME.old-TIME")  # fmt: skip
+    parser.add_argument("--salvage", action="store_true", help="first write a clean log into DIR, then rebuild from it")
     parser.add_argument(
         "--topic", action="append", metavar="NAME", help="only the queues of this topic; may be repeated"
     )
     add_local_arguments(parser)
     add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
-                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or what "
-                             "the store's schedule queues show)")  # fmt: skip
+                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
+                             "levels that the store's schedule queues show)")  # fmt: skip
     parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
-                        help="of a queue's file, RocketMQ's mappedFileSizeConsumeQueue (default: that of the store's "
-                             "files, or 6000000; JMQ's: 6600000)")  # fmt: skip
+                        help="size of a queue's file, RocketMQ's mappedFileSizeConsumeQueue (default: that of the "
+                             "store's files, or 6000000; JMQ's: 6600000)")  # fmt: skip
     parser.add_argument("--index-slots", type=positive, metavar="N",
-                        help="maxHashSlotNum (default: by the size of the store's IndexFiles, or 5000000)")  # fmt: skip
+                        help="maxHashSlotNum (default: from the size of the store's IndexFiles, or "
+                             "5000000)")  # fmt: skip
     parser.add_argument("--index-entries", type=positive, metavar="N",
                         help="maxIndexNum (default: likewise, or 20000000)")  # fmt: skip
     parser.add_argument("--index-tags", choices=("yes", "no"),
-                        help="index tags, as brokers since 5.5 do (default: by the checkpoint)")  # fmt: skip
+                        help="index tags, as brokers since 5.5 do (default: from the checkpoint)")  # fmt: skip
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Rebuild one store, and tell what came of it."""
+    """Rebuild one store, and print a summary."""
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.pipelines.rebuild.errors import (
         BusyStoreError,
@@ -103,11 +106,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     except BusyStoreError as error:
         raise JobError(str(error), "stop the broker, or give --out", ExitCode.REFUSED) from None
     except DisagreementError as error:
-        hint = "'commitlake verify' tells all that is wrong"
+        hint = "'commitlake verify' lists all damage"
         if not error.is_of_log:
-            hint = f"a queue of which the log has no message keeps its files: move damaged ones elsewhere; {hint}"
+            hint = f"a queue without messages in the log keeps its files: move damaged ones elsewhere; {hint}"
         elif not stores[0].format.steps_over_damage:
-            hint = f"a damaged log: --salvage with --out writes a clean one; {hint}"
+            hint = f"the log is damaged: --salvage with --out writes a clean one; {hint}"
         raise JobError(str(error), hint, ExitCode.DAMAGE) from None
     except UnknownDelaysError as error:
         raise JobError(str(error), "give the broker's settings with --broker-conf, or --delay-levels") from None
@@ -115,7 +118,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if error.errno not in _OF_THE_DISK:
             raise
         place = error.filename or arguments.out or stores[0].root
-        hint = "nothing of the store is lost; run again when that is mended: it goes on"
+        hint = "the store has lost nothing; fix the problem and run again: the job continues where it stopped"
         raise JobError(f"{place}: {error.strerror}", hint, ExitCode.FAILED) from None
 
 
@@ -124,7 +127,7 @@ def _check_combinations(arguments: argparse.Namespace) -> None:
     if arguments.salvage and arguments.in_place:
         raise JobError("--salvage changes no store: it writes a new one", "give --out")
     if arguments.salvage and arguments.topic:
-        raise JobError("--salvage takes all of a log", "leave --topic out")
+        raise JobError("--salvage always salvages the whole log", "leave --topic out")
 
 
 def _check(arguments: argparse.Namespace, store: Store) -> None:
@@ -147,13 +150,13 @@ def _check_salvage(store: Store) -> None:
     if store.format.steps_over_damage:
         title, folder = store.format.title, store.format.folder
         raise JobError(
-            f"--salvage writes RocketMQ's log: a {title} broker steps over what it cannot read of its {folder}",
-            "leave --salvage out: queue files are made for all that is intact",
+            f"--salvage writes RocketMQ's log: a {title} broker skips damaged parts of its {folder}",
+            "leave --salvage out: queue files are made for all intact records",
         )
     if not (dialect := store.format.dialect_of(store)).is_rocketmq:
         raise JobError(
-            f"--salvage writes RocketMQ's log, and {store.root} is one of {dialect.name}'s",
-            "leave --salvage out: queues are made for all that is intact",
+            f"--salvage writes RocketMQ's log, but {store.root} belongs to {dialect.name}",
+            "leave --salvage out: queues are made for all intact records",
         )
 
 
@@ -188,7 +191,7 @@ def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
 
 
 def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> Wanted:
-    """Return what the arguments say of the broker's settings, and its settings file where they do not."""
+    """Return the broker's settings: from the arguments, otherwise from its settings file."""
     from commitlake.pipelines.rebuild.settings import Wanted
 
     return Wanted(
@@ -208,7 +211,7 @@ def _say(arguments: argparse.Namespace, line: str) -> None:
 
 
 def summary(rebuilt: Rebuilt) -> list[str]:
-    """What was made, and what of the log speaks against it."""
+    """Return lines about what was rebuilt, and about problems of the log."""
     from commitlake.jobs.cli.sizes import size_text
 
     totals, log_format = rebuilt.totals, rebuilt.settings.format
@@ -219,43 +222,49 @@ def summary(rebuilt: Rebuilt) -> list[str]:
     )
     lines = [first]
     if totals.bad_ranges:
-        what = "ends its log at the first of them; --salvage writes one that it reads to its end"
+        what = "stops reading its log at the first of them; --salvage writes one that it reads to the end"
         lines.append(
-            f"{totals.bad_ranges:,} ranges of the log, {size_text(totals.bad_bytes)}, hold no intact record: a broker "
-            f"{'steps over them' if log_format.steps_over_damage else what}"
+            f"{totals.bad_ranges:,} ranges of the log, {size_text(totals.bad_bytes)}, are damaged: a broker "
+            f"{'skips them' if log_format.steps_over_damage else what}"
         )
     if rebuilt.lost:
-        lines.append(f"{rebuilt.lost:,} messages are not in the journal: entries of size 0 have their numbers")
+        lines.append(
+            f"{rebuilt.lost:,} messages are missing in the journal: entries of size 0 keep their queue offsets"
+        )
     if rebuilt.shifted:
         lines.append(
-            f"{rebuilt.shifted:,} entries of {len(rebuilt.shifted_queues):,} queues stand in front of their messages' "
-            "numbers, as a broker would put them: the log lacks messages before them"
+            f"{rebuilt.shifted:,} entries of {len(rebuilt.shifted_queues):,} queues are stored below their messages' "
+            "queue offsets, as a broker would do it: the log lacks messages before them"
         )
     if rebuilt.skipped:
-        why = "their queues had their numbers, or cannot have them"
-        lines.append(f"{rebuilt.skipped:,} entries are passed over, as brokers do: {why}")
+        why = "their queue offsets are already used, or out of range"
+        lines.append(f"{rebuilt.skipped:,} entries are skipped, as brokers do: {why}")
     if rebuilt.unlikely_queues:
         named = ", ".join(rebuilt.unlikely_queues[:_NAMED]) + (", ..." if len(rebuilt.unlikely_queues) > _NAMED else "")
         lines.append(
-            f"{len(rebuilt.unlikely_queues):,} queues have numbers that their topics' other queues speak against, as a "
-            f"record with a damaged header has them; topics.json leaves them out: {named}"
+            f"{len(rebuilt.unlikely_queues):,} queues have ids far from those of their topics' other queues, which "
+            f"suggests damaged records; topics.json leaves them out: {named}"
         )
     if rebuilt.assumed_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
         count = sum(count for _, count in rebuilt.assumed_delays)
-        why = "although this broker has its own" if rebuilt.has_other_delays else "as the store shows no others"
+        why = (
+            "although this broker has levels of its own"
+            if rebuilt.has_other_delays
+            else "because the store shows no other levels"
+        )
         lines.append(
             f"{count:,} delayed messages of levels {levels} have delivery times by the default messageDelayLevel, "
             f"{why}; --broker-conf gives the broker's"
         )
     if totals.refused:
-        why = "no folder can have their topics' names, or their queues are below 0"
+        why = "no folder can have their topics' names, or their queue ids are negative"
         lines.append(f"{totals.refused:,} entries are left out: {why}")
     return lines
 
 
 def salvage_summary(salvaged: Salvaged) -> str:
-    """What was saved."""
+    """Return a line about the salvaged log."""
     from commitlake.jobs.cli.sizes import size_text
     from commitlake.pipelines.salvage.run import DAMAGES, MOVED
 
@@ -264,17 +273,19 @@ def salvage_summary(salvaged: Salvaged) -> str:
         f"{salvaged.damages:,} damaged ranges, {size_text(salvaged.damaged_bytes)}, listed in {salvaged.out / DAMAGES}"
     )
     if salvaged.dropped:
-        text += f"; {salvaged.dropped:,} records at the log's end are left out, as nothing proves their last bytes"
+        text += (
+            f"; {salvaged.dropped:,} records at the log's end are left out, because no checksum covers their last bytes"
+        )
     return text + (f"; {salvaged.moved:,} records moved, see {salvaged.out / MOVED}" if salvaged.moved else "")
 
 
 def exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> ExitCode:
-    """What a scheduler is told."""
+    """Return the exit code for a rebuild."""
     is_damaged = rebuilt is not None and (rebuilt.totals.bad_ranges or rebuilt.totals.refused)
     is_damaged = is_damaged or (salvaged is not None and salvaged.damages)
     return ExitCode.DAMAGE if is_damaged else ExitCode.OK
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake rebuild`."""
+    """Run `commitlake rebuild`."""
     return run_job(build_parser(), job, argv)

@@ -1,4 +1,4 @@
-"""A rebuild that takes the place of a store's own files, while nobody else can open the store."""
+"""A rebuild that replaces a store's own files, under the store's lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from commitlake.pipelines.rebuild.settings import Wanted
 
 
 def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> Rebuilt | None:
-    """Build beside, verify, replace; None where an earlier run of the same had come to replacing, and is finished now.
+    """Rebuild beside the store, verify, and replace; None if this run only finished an interrupted replacement.
 
     Raises:
         BusyStoreError: if a broker has the store open.
@@ -29,7 +29,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted
     """
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
-    root = Path(store.root).parent.resolve()  # not the parent of what its log's folder may be a link to
+    root = Path(store.root).parent.resolve()  # the store's own parent, even if its log folder is a link
     try:
         lock = StoreLock(root)
     except StoreLockedError as error:
@@ -38,7 +38,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted
         replacement = Replacement(root, store.format, log_range(store, is_live=False), wanted)
         replacement.check_places()
         if replacement.clear():
-            _say(arguments, "the log is not the one of the run that was interrupted: all is made anew")
+            _say(arguments, "the log has changed since the interrupted run: everything is rebuilt")
         if replacement.has_started:
             is_all = replacement.has_started_this
             _replace(arguments, replacement)
@@ -66,7 +66,7 @@ def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
         count = sum(count for _, count in rebuilt.assumed_delays)
         raise UnknownDelaysError(
-            f"this broker has its own messageDelayLevel, and the delays of these levels are not known: {levels} "
+            f"this broker has its own messageDelayLevel, but the delays of these levels are not known: {levels} "
             f"({count:,} messages); nothing was replaced"
         )
 

@@ -1,4 +1,4 @@
-"""A rebuild and a salvage with their progress, on this machine's cores or on Spark."""
+"""Rebuild and salvage with progress, on this machine's cores or on Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_rebuild(
 
 
 def _check_topics(store: Store, out: Path, wanted: Wanted) -> None:
-    """Refuse a topic that neither the log nor the store's queues have, and remove what was made of the other topics.
+    """Refuse a topic that neither the log nor the queues have, and remove the files made for the other topics.
 
     Without that, the same command with the right names would find a folder that is not empty.
 
@@ -71,7 +71,7 @@ def _folders(path: Path) -> set[str]:
 
 
 def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> tuple[Salvaged, Rebuilt]:
-    """Write a clean log, and rebuild what belongs to it beside it."""
+    """Write a clean log, and rebuild the files that belong to it."""
     with _progress(arguments, f"salvaging {arguments.store}", store) as (runner, advance):
         salvaged = salvage_store(store, arguments.out, runner=runner, advance=advance)
     (clean,) = find_stores(str(arguments.out), store.broker)
@@ -79,7 +79,7 @@ def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> 
 
 
 def with_settings_of(store: Store, wanted: Wanted) -> Wanted:
-    """What the user says, and what is left of the damaged store says where the user does not."""
+    """Return the wanted settings; the remains of the damaged store fill those that the user left open."""
     from commitlake.pipelines.rebuild.settings import find_settings
 
     found = find_settings(Path(store.root).parent, wanted, store.format, store.format.dialect_of(store), store.segments)
@@ -98,7 +98,7 @@ def with_settings_of(store: Store, wanted: Wanted) -> Wanted:
 
 @contextmanager
 def _progress(arguments: argparse.Namespace, what: str, store: Store) -> Iterator[tuple[Runner, Callable[[int], None]]]:
-    """Yield what runs the tasks, and what is told how many bytes of the log are done."""
+    """Yield the runner of the tasks, and a function that reports how many bytes of the log are done."""
     runner = make_runner(arguments, "rebuild")
     size = sum(segment.file_size for segment in store.segments)
     with runner_progress(runner, what, size, quiet=arguments.quiet) as advance:

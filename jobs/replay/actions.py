@@ -1,4 +1,4 @@
-"""`replay list`, `show`, `stop` and `throttle`: what is known of replays, and what their processes are to do."""
+"""The actions `list`, `show`, `stop` and `throttle` of `replay`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _COLUMNS = ["replay_id", "state", "since", "messages", "sent", "failed", "target
 
 
 def show_all(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Show all replays, the newest one last; one whose rows cannot be read is named, and the others are shown."""
-    open_table(lake, "messages")  # says so where this is no lake
+    """Show all replays, the newest last; a replay with unreadable rows is only named."""
+    open_table(lake, "messages")  # raises an error if this is not a lake
     unreadable: list[str] = []
 
     def on_error(replay_id: str, error: ReplayError) -> None:
@@ -32,7 +32,7 @@ def show_all(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     rows = [_row(lake, state) for state in read_states(lake, on_error=on_error).values()]
     write(arguments.output, rows, _COLUMNS)
     if not rows and not unreadable and not arguments.quiet:
-        print_line("the lake has no replay")
+        print_line("the lake has no replays")
     return ExitCode.DAMAGE if unreadable else ExitCode.OK
 
 
@@ -59,23 +59,23 @@ def _row(lake: LakePaths, state: ReplayState) -> Row:
 
 
 def ask_to_stop(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Have the process that sends a replay stop."""
+    """Ask the process that sends a replay to stop."""
     _check_is_running(read_state(lake, arguments.replay_id))
     add_event(lake, arguments.replay_id, ReplayEvent.STOPPING)
     if not arguments.quiet:
-        print_line("the process that sends it stops within a few seconds; 'commitlake replay resume' goes on")
+        print_line("the sending process stops within a few seconds; 'commitlake replay resume' continues the replay")
     return ExitCode.OK
 
 
 def throttle(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Have the process that sends a replay keep to a rate."""
+    """Ask the process that sends a replay to change its rate."""
     _check_is_running(read_state(lake, arguments.replay_id))
     add_event(lake, arguments.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate)
     if not arguments.quiet:
-        print_line(f"the process that sends it keeps to {arguments.rate:g} messages/s within a few seconds")
+        print_line(f"the sending process changes to {arguments.rate:g} messages/s within a few seconds")
     return ExitCode.OK
 
 
 def _check_is_running(state: ReplayState) -> None:
     if state.event is not ReplayEvent.STARTED:
-        raise JobError(f"nobody is sending the replay {state.plan.replay_id}: it is {state.event}")
+        raise JobError(f"no process is sending the replay {state.plan.replay_id}: it is {state.event}")

@@ -1,4 +1,4 @@
-"""What `replay` can be asked on a command line, and what does not go together."""
+"""The command line arguments of `replay`, and the checks on their combinations."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ACTIONS = {
     SEND: "send messages again (the default)",
     LIST: "show all replays of the lake",
     SHOW: "show one replay",
-    RESUME: "go on with one that has stopped or was killed",
-    STOP: "have the process that sends it stop",
-    THROTTLE: "have the process that sends it keep to --rate",
-    VERIFY: "read back what one has sent, and compare it with the lake",
-    UNDO: "tell which offsets let the target's groups step over what it sent; with --apply, set them",
+    RESUME: "continue a replay that has stopped or was killed",
+    STOP: "ask the sending process to stop",
+    THROTTLE: "ask the sending process to change its rate to --rate",
+    VERIFY: "read back what a replay sent, and compare it with the lake",
+    UNDO: "show which offsets make the target's groups skip what it sent; with --apply, set them",
 }
 _OF_ONE = (SHOW, RESUME, STOP, THROTTLE, VERIFY, UNDO)
 _CHOOSING = (
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `replay`."""
     actions = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
     parser.add_argument("action", nargs="?", choices=tuple(ACTIONS), default=SEND, metavar="ACTION", help=actions)
-    parser.add_argument("replay_id", nargs="?", metavar="ID", help="of the replay: 'replay list' shows all")
+    parser.add_argument("replay_id", nargs="?", metavar="ID", help="id of the replay: 'replay list' shows all")
     add_place_arguments(parser)
     _add_selection(parser)
     add_sending_arguments(parser)
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same") -> None:
-    """Add the arguments that tell where and how messages are sent; `jobs.replay.send.send_condition` reads them.
+    """Add the arguments that say where and how messages are sent; `jobs.replay.send.send_condition` reads them.
 
     Args:
         parser: a job's.
@@ -57,84 +57,94 @@ def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same"
     _add_pace(parser)
     _add_changes(parser)
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="send only the first N (default: all)")
-    parser.add_argument("--dry-run", action="store_true", help="tell what would be sent, and send nothing; without "
-                        "--namesrv, nothing is said of the target")  # fmt: skip
-    verify_help = "when all is sent, read it back from the target and compare it with the lake"
+    parser.add_argument("--dry-run", action="store_true", help="show what would be sent, and send nothing; without "
+                                                               "--namesrv, nothing is shown of the target")  # fmt: skip
+    verify_help = "when everything is sent, read it back from the target and compare it with the lake"
     parser.add_argument("--verify", action="store_true", help=verify_help)
-    yes_help = "send without asking; without a terminal nothing is sent otherwise"
+    yes_help = "do not ask for confirmation; required to send without a terminal"
     parser.add_argument("--yes", action="store_true", help=yes_help)
     confirm_help = "ask before more messages than this are sent (default: 0, always)"
     parser.add_argument("--confirm-over", type=int, default=0, metavar="N", help=confirm_help)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    source = parser.add_argument_group("where from", "the lake's messages, unless one of these is given; what is sent "
-                                       "of others is copied into the lake's replay_rows first")  # fmt: skip
-    store_help = "the log of a store in this folder, or of several by a glob; nothing has to be archived"
+    source = parser.add_argument_group(
+        "where from",
+        "default: the lake's messages; messages from another source "
+        "are copied into the lake's table replay_rows before they are sent",
+    )
+    store_help = (
+        "messages from the log of a store in this folder, or of several by a glob; nothing needs to be archived"
+    )
     source.add_argument("--store", metavar="FOLDER", help=store_help)
-    live_help = "live topics of the brokers that these name servers know; with --topic or --dlq-of"
+    live_help = "messages from live topics of the brokers that these name servers know; needs --topic or --dlq-of"
     source.add_argument("--from-broker", metavar="HOST:PORT", help=live_help)
     add_layout_argument(source)
     group = parser.add_argument_group("which messages")
-    group.add_argument("--topic", action="append", default=[], help="stored in this topic")
-    group.add_argument("--queue", type=int, help="in the queue of this number")
-    group.add_argument("--key", action="append", default=[], help="with this business key")
-    group.add_argument("--keys-file", "--key-file", metavar="FILE", help="with any of the keys in a file, one a line")
-    group.add_argument("--tag", "--tags", action="append", default=[], help="with this tag; may be repeated")
-    group.add_argument("--id", action="append", default=[], help="with this offset message id or UNIQ_KEY")
-    group.add_argument("--broker", action="append", default=[], help="of this store")
+    group.add_argument("--topic", action="append", default=[], help="only of this topic")
+    group.add_argument("--queue", type=int, help="only of the queue with this id")
+    group.add_argument("--key", action="append", default=[], help="only with this business key")
+    group.add_argument(
+        "--keys-file", "--key-file", metavar="FILE", help="only with one of the keys in a file, one per line"
+    )
+    group.add_argument("--tag", "--tags", action="append", default=[], help="only with this tag; may be repeated")
+    group.add_argument("--id", action="append", default=[], help="only with this offset message id or UNIQ_KEY")
+    group.add_argument("--broker", action="append", default=[], help="only of this store")
     add_time_arguments(parser)
-    group.add_argument("--born", action="store_true", help="--from and --to are of the producer's time, not the "
-                       "broker's")  # fmt: skip
+    group.add_argument("--born", action="store_true", help="--from and --to compare the producer's time, not the "
+                                                           "broker's")  # fmt: skip
     group.add_argument("--where", metavar="SQL", help="any predicate over the columns of messages")
-    dlq_help = "the dead letters of this group, back to the topics that they were sent to at first"
+    dlq_help = "the dead letters of this group, sent back to their original topics"
     group.add_argument("--dlq-of", metavar="GROUP", help=dlq_help)
-    not_help = "only what this group has not consumed, by the offsets in the lake"
+    not_help = "only messages that this group has not consumed, by the offsets in the lake"
     group.add_argument("--not-consumed-by", metavar="GROUP", help=not_help)
-    at_help = "with --not-consumed-by: its offsets at this time (default: the newest)"
+    at_help = "with --not-consumed-by: use its offsets at this time (default: the newest)"
     group.add_argument("--offsets-at", type=parse_time, metavar="TIME", help=at_help)
     copies_help = (
-        "also the copies of messages for retries, and dead letters, each to the topic that it was sent to at first "
+        "also copies of messages for retries, and dead letters, each sent to its original topic "
         "(default: one of each message, or what --topic names)"
     )
     group.add_argument("--all-copies", action="store_true", help=copies_help)
-    again_help = "also messages that another replay to the same target has begun to send; else they are refused"
+    again_help = "also messages that an unfinished replay to the same target contains; without it, they are an error"
     group.add_argument("--again", action="store_true", help=again_help)
-    group.add_argument("--include-replayed", action="store_true", help="also messages that a replay has sent; else "
-                       "they are left out")  # fmt: skip
+    group.add_argument("--include-replayed", action="store_true", help="also messages that an earlier replay has sent; "
+                                                                       "without it, they are skipped")  # fmt: skip
 
 
 def _add_target(parser: argparse.ArgumentParser, mapping: str) -> None:
     group = parser.add_argument_group("where to")
-    group.add_argument("--namesrv", metavar="HOST:PORT", help="name server of the target, or several with ';' between")
-    group.add_argument("--to-topic", metavar="TOPIC", help="into this topic (default: the topic of each message)")
+    group.add_argument("--namesrv", metavar="HOST:PORT", help="name server of the target, or several separated by ';'")
+    group.add_argument("--to-topic", metavar="TOPIC", help="send into this topic (default: the topic of each message)")
     queues_help = (
-        "the queue of the same number, or by a hash of the message's first key, or of its sharding key "
+        "choose the queue with the same id, or by a hash of the message's first key, or of its sharding key "
         f"(default: {mapping})"
     )
     group.add_argument("--queues", choices=("same", "key", "sharding-key"), default=mapping, help=queues_help)
-    ordered_help = "keep the order of each key over all queues: the same as --queues key"
+    ordered_help = "keep the order of each key across queues: same as --queues key"
     group.add_argument("--ordered", dest="queues", action="store_const", const="key", help=ordered_help)
-    patience_help = "how long the target may be away before the replay ends, to be resumed (default: 10m)"
+    patience_help = (
+        "how long to wait for an unreachable target before the replay stops; it can be resumed (default: 10m)"
+    )
     group.add_argument("--patience", type=parse_duration, metavar="TIME", help=patience_help)
 
 
 def _add_pace(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how fast")
-    group.add_argument("--rate", type=_rate, metavar="N[/s]", help="at most N messages a second (default: as fast as "
-                       "the target takes them)")  # fmt: skip
-    speed_help = "at the pace at which they were stored, or so many times as fast: 1x, 2x, 0.5x"
+    group.add_argument("--rate", type=_rate, metavar="N[/s]", help="at most N messages per second (default: as fast as "
+                                                                   "the target accepts them)")  # fmt: skip
+    speed_help = "at the pace at which they were stored, or a multiple of it: 1x, 2x, 0.5x"
     group.add_argument("--speed", type=_speed, metavar="Nx", help=speed_help)
-    pause_help = "pause while this group of the target has more messages than N to consume"
+    pause_help = "pause while this group of the target is more than N messages behind"
     group.add_argument("--pause-if-lag", type=_lag_limit, metavar="'GROUP>N'", help=pause_help)
 
 
 def _add_changes(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what is changed on the way", "--dry-run shows the first messages before and "
-                                      "after")  # fmt: skip
+    group = parser.add_argument_group(
+        "changes to the messages", "--dry-run shows the first messages before and after the change"
+    )
     transform_help = (
-        "a function that gets a Spark DataFrame of the messages, and gives one of those that are sent; it may change "
-        "body, keys, tags, flag and properties, and leave rows out"
+        "a function that takes a Spark DataFrame of the messages and returns the one to send; it may change "
+        "body, keys, tags, flag and properties, and drop rows"
     )
     group.add_argument("--transform", metavar="MODULE:FUNCTION", help=transform_help)
     mask_help = (
@@ -146,26 +156,26 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
 
 def _add_undo(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("undo")
-    group_help = "this group only; may be repeated (default: all that consume the target's topics)"
+    group_help = "only this group; may be repeated (default: all that consume the target's topics)"
     group.add_argument("--group", action="append", default=[], metavar="NAME", help=group_help)
     group.add_argument("--apply", action="store_true", help="set the offsets")
-    skip_help = "step over messages of others, too, where they stand between those of the replay: groups lose them"
+    skip_help = "also skip messages of others that lie between those of the replay: groups lose them"
     group.add_argument("--skip-others", action="store_true", help=skip_help)
-    online_help = "also while a group has clients; brokers 5.x send them to the new offsets, others cannot"
+    online_help = "also while a group has clients; brokers 5.x tell them the new offsets, older ones cannot"
     group.add_argument("--online", action="store_true", help=online_help)
 
 
 def _rate(text: str) -> float:
     rate = _positive(text.removesuffix("/s"))
     if rate is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate: expected messages a second, as in 500 or 0.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate: expected messages per second, as in 500 or 0.5")
     return rate
 
 
 def _speed(text: str) -> float:
     speed = _positive(text.removesuffix("x"))
     if speed is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no speed: expected 1x, 2x or 0.5x")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a speed: expected 1x, 2x or 0.5x")
     return speed
 
 
@@ -178,12 +188,12 @@ def _lag_limit(text: str) -> tuple[str, int]:
     group, _, number = text.partition(">")
     messages = parse_int64(number.strip())
     if not group.strip() or messages is None or messages < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no limit: expected GROUP>N, as in 'billing>10000'")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a limit: expected GROUP>N, as in 'billing>10000'")
     return group.strip(), messages
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse what does not go together.
+    """Check that the options fit the action and each other.
 
     Raises:
         JobError: naming it.
@@ -191,19 +201,19 @@ def check(arguments: argparse.Namespace) -> None:
     action = arguments.action
     if (action in _OF_ONE) != (arguments.replay_id is not None):
         wanted = "the id of a replay" if action in _OF_ONE else "no id"
-        raise JobError(f"replay {action}: expected {wanted}", "'commitlake replay list --lake LAKE' shows all")
+        raise JobError(f"replay {action}: expected {wanted}", "'commitlake replay list --lake LAKE' lists all replays")
     if action != UNDO:
         for name in ("group", "apply", "skip_others", "online"):
             if getattr(arguments, name):
-                raise JobError(f"--{_option(name)} goes with 'replay undo'")
+                raise JobError(f"--{_option(name)} belongs to 'replay undo'")
     if action == SEND:
         _check_send(arguments)
         return
     given = [name for name in _CHOOSING if getattr(arguments, name) not in (None, [], 0, False)]
     if given:
         raise JobError(
-            f"--{_option(given[0])} and 'replay {action}' do not go together",
-            "what a replay sends is fixed at its start",
+            f"--{_option(given[0])} cannot be used with 'replay {action}'",
+            "a replay's messages are fixed when it starts",
         )
     if action == THROTTLE and arguments.rate is None:
         raise JobError("replay throttle: expected --rate", "as in --rate 500/s")
@@ -214,13 +224,15 @@ def _option(name: str) -> str:
 
 
 def check_sending(arguments: argparse.Namespace) -> None:
-    """Refuse what does not go together in `add_sending_arguments` and in a time range.
+    """Check the options of `add_sending_arguments` and the time range.
 
     Raises:
         JobError: naming it.
     """
     if arguments.namesrv is None and not arguments.dry_run:
-        raise JobError("expected --namesrv, the target's name server", "--dry-run tells what would be sent without one")
+        raise JobError(
+            "expected --namesrv, the target's name server", "--dry-run shows what would be sent, and needs none"
+        )
     if arguments.start and arguments.end and arguments.start >= arguments.end:
         raise JobError(f"--from {arguments.start} is not before --to {arguments.end}", "exchange them")
     for name in ("limit", "confirm_over"):
@@ -233,18 +245,21 @@ def _check_send(arguments: argparse.Namespace) -> None:
     chosen = ("topic", "key", "keys_file", "id", "start", "where", "dlq_of", "not_consumed_by", "broker", "tag")
     if not any(getattr(arguments, name) for name in chosen):
         raise JobError(
-            "expected a choice of messages", "as in --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20"
+            "expected an option that selects messages",
+            "as in --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20",
         )
     if arguments.offsets_at is not None and arguments.not_consumed_by is None:
-        raise JobError("--offsets-at goes with --not-consumed-by")
+        raise JobError("--offsets-at needs --not-consumed-by")
     if arguments.store is not None and arguments.from_broker is not None:
-        raise JobError("--store reads a broker's files, and --from-broker does without", "leave one of them out")
+        raise JobError("--store and --from-broker cannot be used together", "leave one of them out")
     if arguments.store is not None or arguments.from_broker is not None:
         name = "store" if arguments.store is not None else "from-broker"
         for option in ("offsets_at", "bodies"):
             if getattr(arguments, option) is not None:
-                raise JobError(f"--{_option(option)} goes with messages of the lake, and not with --{name}")
+                raise JobError(f"--{_option(option)} needs messages of the lake, and cannot be used with --{name}")
     if arguments.dlq_of is not None and arguments.all_copies:
-        raise JobError("--dlq-of and --all-copies do not go together", "it chooses dead letters alone")
+        raise JobError("--dlq-of and --all-copies cannot be used together", "--dlq-of selects only dead letters")
     if arguments.dlq_of is not None and arguments.topic:
-        raise JobError("--dlq-of and --topic do not go together", "the group names the topic of its dead letters")
+        raise JobError(
+            "--dlq-of and --topic cannot be used together", "the group determines the topic of its dead letters"
+        )

@@ -1,4 +1,4 @@
-"""`--transform` and `--mask` of a replay: what they do to messages, shown and written down before anything is sent."""
+"""`--transform` and `--mask` of a replay: changes to messages, shown and stored before anything is sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS = ["msg_id", "field", "before", "after"]
 
 
 def changes_of(arguments: argparse.Namespace) -> Changes:
-    """Return what the arguments ask to change.
+    """Return the changes that the arguments ask for.
 
     Raises:
         JobError: if there is no such function.
@@ -43,12 +43,12 @@ def changes_of(arguments: argparse.Namespace) -> Changes:
 
 
 def write_changes(lake: LakePaths, messages: PlannedMessages, changes: Changes) -> None:
-    """Write the messages of a plan to `replay_rows`, changed; raises what `write_changed` does."""
+    """Write the changed messages of a plan to `replay_rows`; raises the errors of `write_changed`."""
     write_changed(lake, messages, changes, _session(lake, changes))
 
 
 def show_changes(arguments: argparse.Namespace, lake: LakePaths, messages: PlannedMessages, changes: Changes) -> None:
-    """Show what becomes of the first messages of a plan, before and after side by side."""
+    """Show the first messages of a plan before and after the changes, side by side."""
     rows = messages.rows(0, 0).slice(0, _SAMPLE)
     before, errors = as_produced(rows, messages.bodies(rows))
     before = before.filter(pa.array([error is None for error in errors], pa.bool_()))
@@ -61,7 +61,7 @@ def show_changes(arguments: argparse.Namespace, lake: LakePaths, messages: Plann
         for message_id, field, was, becomes in differences(before, *finish(after, changes))
     ]
     failed = len(errors) - before.num_rows
-    print(f"what becomes of the first {rows.num_rows} messages:", file=sys.stderr)
+    print(f"the first {rows.num_rows} messages, before and after the changes:", file=sys.stderr)
     write(arguments.output, found[:_MAX_SHOWN], _COLUMNS)
     if failed:
         print(f"{failed} of them have no body in the lake, and would not be sent", file=sys.stderr)
@@ -82,7 +82,7 @@ def _session(lake: LakePaths, changes: Changes) -> SparkSession | None:
 
 
 def _function(name: str) -> Transform:
-    """Return a function by `module:function` or `file.py:function`."""
+    """Return the function named by `module:function` or `file.py:function`."""
     place, colon, function = name.rpartition(":")
     if not colon or not place or not function:
         raise JobError(

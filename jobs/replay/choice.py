@@ -1,4 +1,4 @@
-"""From arguments to the messages that are chosen."""
+"""The selection of messages by the arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLANKS = " \t\r"
 
 
 def chosen_condition(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> str:
-    """Return SQL for the messages that the arguments choose.
+    """Return an SQL condition for the messages that the arguments select.
 
     Args:
         arguments: the job's.
@@ -84,7 +84,7 @@ def _keys_in(path: str | None) -> list[str]:
             data = file.read(_MAX_KEY_FILE_BYTES + 1)
         keys = [line.strip(_BLANKS) for line in data.decode().split("\n")]
     except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"--keys-file {path}: {error}", "expected a text file in UTF-8, one key a line") from None
+        raise JobError(f"--keys-file {path}: {error}", "expected a text file in UTF-8, one key per line") from None
     if len(data) > _MAX_KEY_FILE_BYTES:
         raise JobError(f"--keys-file {path}: expected at most {size_text(_MAX_KEY_FILE_BYTES)}, found more")
     found = sorted({key for key in keys if key})

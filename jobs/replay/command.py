@@ -1,4 +1,4 @@
-r"""Send messages again: to a topic, in order, at a pace, and each of them once.
+r"""Send messages again: to a topic, in order, at a chosen pace, each exactly once.
 
     commitlake replay --lake /data/lake --topic orders --from 2026-11-17T14:00 --to 2026-11-17T14:20 \
         --namesrv 127.0.0.1:9876
@@ -39,48 +39,51 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths
 
 DESCRIPTION = (
-    "Send messages again, to the topics they were sent to or to another one: archived ones, or with --store or "
-    "--from-broker those of a store's log or of live topics. Before it sends, it tells what "
-    "is chosen and which groups get it, and asks. The order of each queue is kept. Each message carries where it comes "
-    "from (REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, ORIGIN_STORE_TIMESTAMP). A replay that was stopped "
-    "or killed goes on with 'replay resume ID', and no message is sent twice."
+    "Send messages again, to their original topics or to another one: archived messages, or with --store or "
+    "--from-broker those of a store's log or of live topics. Before sending, the job shows which messages "
+    "match and which groups will receive them, and asks for confirmation. The order of each queue is kept. Each "
+    "message carries its origin in properties (REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, "
+    "ORIGIN_STORE_TIMESTAMP). A replay that was stopped or killed continues with 'replay resume ID', and no message is "
+    "sent twice."
 )
 EXAMPLES = (
-    ("replay --lake lake --topic orders --from 2026-11-17T14:00 --to 2026-11-17T14:20 --dry-run", "what would be sent"),
+    (("replay --lake lake --topic orders --from 2026-11-17T14:00 --to 2026-11-17T14:20 "
+     "--dry-run"), "show what would be sent"),
     ("replay --lake lake --topic orders --from -2h --namesrv 127.0.0.1:9876", "the last two hours, back into orders"),
     ("replay --lake lake --topic orders --from -2h --namesrv 127.0.0.1:9876 --to-topic orders_again --rate 500/s",
-     "into another topic, at most 500 a second"),
+     "into another topic, at most 500 messages per second"),
     ("replay --lake lake --key order-4711 --namesrv 127.0.0.1:9876 --yes", "all messages of an order, without asking"),
     ("replay --lake lake --dlq-of billing --namesrv 127.0.0.1:9876", "the dead letters of a group, to their topics"),
     ("replay --lake lake --topic orders --not-consumed-by billing --offsets-at 2026-11-17 --namesrv 127.0.0.1:9876",
-     "what a group had not consumed then"),
+     "messages that a group had not consumed at that time"),
     ("replay --lake lake --topic orders --from -2h --namesrv 127.0.0.1:9876 --to-topic test --mask body.email=hash",
-     "into a topic for tests, without addresses; the hashes' key is in COMMITLAKE_MASK_KEY"),
+     "into a test topic, without e-mail addresses; COMMITLAKE_MASK_KEY holds the key of the hashes"),
     ("replay --lake lake --store /data/rocketmq/store --topic orders --from -2h --namesrv 127.0.0.1:9876",
-     "of a store's own log; the lake gets the ledger"),
+     "from a store's log; the lake stores the progress"),
     ("replay --lake lake --from-broker 127.0.0.1:9876 --topic orders --from -2h --namesrv 10.0.0.7:9876",
-     "of a live topic, to another cluster"),
+     "from a live topic to another cluster"),
     ("replay --lake lake --topic orders --from -2h --transform ./mend.py:mend --dry-run",
-     "what a function would make of the first messages"),
-    ("replay list --lake lake", "all replays, and how far they are"),
-    ("replay resume 20261117-142003-5f2a1c --lake lake", "go on with one"),
+     "show how a function changes the first messages"),
+    ("replay list --lake lake", "all replays, with their progress"),
+    ("replay resume 20261117-142003-5f2a1c --lake lake", "continue a replay"),
     ("replay verify 20261117-142003-5f2a1c --lake lake", "read it back from the target, and compare it with the lake"),
     ("replay throttle 20261117-142003-5f2a1c --lake lake --rate 100", "slow one down while it sends"),
-    ("replay undo 20261117-142003-5f2a1c --lake lake", "which offsets let its groups step over what it sent"),
-    ("replay undo 20261117-142003-5f2a1c --lake lake --group billing --apply", "set those of one group; asks first"),
+    ("replay undo 20261117-142003-5f2a1c --lake lake", "show which offsets make groups skip what it sent"),
+    (("replay undo 20261117-142003-5f2a1c --lake lake --group billing "
+     "--apply"), "set the offsets of one group; asks first"),
 )  # fmt: skip
 _READ = ("messages", "replays", "replay_messages", "replay_rows", "consumer_offsets", "subscriptions")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("replay", DESCRIPTION, EXAMPLES)
     add_arguments(parser)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Do what the action says."""
+    """Run the chosen action."""
     check(arguments)
     lake = lake_of(arguments)
     with naming_damaged_files(lake, _READ):
@@ -107,6 +110,6 @@ def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake replay`."""
+    """Run `commitlake replay`."""
     given = sys.argv[1:] if argv is None else argv
     return run_job(build_parser(), job, join_times(given, "--from", "--to", "--offsets-at"))

@@ -1,4 +1,4 @@
-"""A dry run, a new replay, and one that goes on."""
+"""Sending of messages: a dry run, a new replay, and the continuation of a replay."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ _COLUMNS = (
 
 
 _USUAL_MESSAGES, _USUAL_BYTES = 20_000, 50 << 20
-"""A second, of one broker: what an estimate goes by where nothing limits the rate."""
+"""Messages per second that one broker usually accepts, for estimates without a rate limit."""
 _MAX_OTHERS = 5
 
 
 class Sent(NamedTuple):
-    """What became of a new replay.
+    """The result of a new replay.
 
     Attributes:
         exit_code: what the job ends with.
@@ -86,7 +86,7 @@ class Sent(NamedTuple):
 
 
 def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Plan a new replay, tell what it sends, ask, and send."""
+    """Plan a new replay, show what it sends, ask for confirmation, and send."""
     with open_source(arguments, lake) as source:
         condition = chosen_condition(arguments, lake, source)
         code = send_condition(arguments, lake, source, condition, _in_words(arguments)).exit_code
@@ -96,7 +96,7 @@ def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 def send_condition(
     arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, condition: str, choice_in_words: str
 ) -> Sent:
-    """Plan a new replay of the messages that a condition holds for, tell what it sends, ask, and send.
+    """Plan a new replay of all messages that meet a condition, show what it sends, ask for confirmation, and send.
 
     Args:
         arguments: those of `add_sending_arguments`, `--again`, `--bodies`, `--quiet`, `--where` and `--format`.
@@ -106,13 +106,13 @@ def send_condition(
         choice_in_words: the condition for people, for `replay list`.
 
     Raises:
-        JobError: if `--where` is not understood, or nobody agrees to send.
+        JobError: if `--where` is not understood, or sending is not confirmed.
         ReplayError: if it cannot be sent.
     """
     changes = changes_of(arguments)
     choice = _choice(arguments, lake, source, condition)
     if not choice:
-        print("no message is chosen: nothing is sent", file=sys.stderr)
+        print("no message matches: nothing is sent", file=sys.stderr)
         return Sent(ExitCode.OK)
     if arguments.namesrv is None:
         _show_choice(arguments, choice)
@@ -141,7 +141,7 @@ def send_condition(
             check_unfinished(others)
         _confirm(arguments, plan)
         if source.is_copied:
-            open_for_append(lake.messages)  # the ledger lies in a lake, which may be a new one
+            open_for_append(lake.messages)  # the ledger is stored in a lake, which may be new
         sent = _written(arguments, lake, source, plan, changes)
         announce(lake, sent, source.table, others)
         if not arguments.quiet:
@@ -157,7 +157,7 @@ def _choice(arguments: argparse.Namespace, lake: LakePaths, source: MessageSourc
             raise
         if not source.is_copied:
             refuse_damaged_files(lake.messages, str(error))
-        raise JobError(f"--where is not understood: {error}") from None
+        raise JobError(f"--where is not a valid condition: {error}") from None
 
 
 def _plan(
@@ -177,7 +177,7 @@ def _others(lake: LakePaths, source: MessageSource, plan: ReplayPlan) -> list[Ot
     try:
         return find_others(lake, plan, source.table)
     except LakeError:
-        if source.is_copied:  # the lake of its ledger is not there yet
+        if source.is_copied:  # the ledger's lake may not exist yet
             return []
         raise
 
@@ -193,7 +193,7 @@ def _messages(
 def _written(
     arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, plan: ReplayPlan, changes: Changes
 ) -> ReplayPlan:
-    """Write all messages as they are sent, where the lake does not have them so; return the plan that sends those."""
+    """Write the messages to `replay_rows` if they differ from the lake's, and return the plan that sends those rows."""
     if changes:
         write_changes(lake, _messages(arguments, lake, source, plan), changes)
     elif source.is_copied:
@@ -203,23 +203,25 @@ def _written(
     sent = plan_of_changed(plan, open_table(lake, "replay_rows"))
     left_out = plan.wanted - sent.wanted
     if left_out and not arguments.quiet:
-        print_line(f"{left_out:,} messages are left out by {arguments.transform}")
+        print_line(f"{left_out:,} messages are dropped by {arguments.transform}")
     return replace(sent, selection="") if source.is_copied else sent
 
 
 def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Go on with a replay that has stopped, or whose process is gone."""
+    """Continue a replay that has stopped, or whose process is gone."""
     state = read_state(lake, arguments.replay_id)
     plan = state.plan
     if state.event is ReplayEvent.UNDONE:
-        raise JobError(f"the replay {plan.replay_id} was undone for some groups: plan a new one for what is to be sent")
+        raise JobError(
+            f"the replay {plan.replay_id} was undone for some groups: plan a new one for the remaining messages"
+        )
     if state.event is ReplayEvent.WITHDRAWN:
         raise JobError(f"the replay {plan.replay_id} was withdrawn: {state.detail}")
     if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
     check_has_copies(state)
     check_is_free(state, Ledger(lake, plan.replay_id).last_written())
-    if arguments.rate is not None:  # what was asked for before does not count any longer
+    if arguments.rate is not None:  # replaces an earlier request
         add_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate)
     rate = arguments.rate if arguments.rate is not None else plan.rate if state.rate is None else state.rate
     paced = replace(
@@ -259,7 +261,7 @@ def _run(
             told = done
 
         run = ReplayRun(lake, messages, client, pace, settings, on_progress)
-        tell = print_line if not arguments.quiet else _nothing
+        tell = print_line if not arguments.quiet else _ignore
         with (
             watched(lake, plan.replay_id, pace, client.admin, plan.lag_limit, tell),
             stop_softly(pace.stop),
@@ -271,8 +273,8 @@ def _run(
     return result
 
 
-def _nothing(_: str) -> None:
-    """Tell nobody."""
+def _ignore(_: str) -> None:
+    """Ignore a message."""
 
 
 def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts) -> ExitCode:
@@ -280,10 +282,13 @@ def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts) ->
     if not arguments.quiet:
         print_line(f"replay {plan.replay_id}: {counts.sent:,} of {plan.wanted:,} messages are in the target")
     if counts.failed:
-        warn(PROG, f"{counts.failed:,} messages could not be sent: 'commitlake query --table replay_messages --where "
-             f"\"replay_id = '{plan.replay_id}' AND error IS NOT NULL\"' tells why")  # fmt: skip
+        warn(
+            PROG,
+            f"{counts.failed:,} messages could not be sent: 'commitlake query --table replay_messages --where "
+            f"\"replay_id = '{plan.replay_id}' AND error IS NOT NULL\"' shows why",
+        )
     if left > 0:
-        warn(PROG, f"{left:,} messages are left: 'commitlake replay resume {plan.replay_id}' goes on")
+        warn(PROG, f"{left:,} messages are left: 'commitlake replay resume {plan.replay_id}' continues")
         return ExitCode.INTERRUPTED
     return ExitCode.DAMAGE if counts.failed else ExitCode.OK
 
@@ -309,7 +314,7 @@ def _show_target(
     choice: Sequence[QueueChoice],
     admin: Admin,
 ) -> None:
-    """Tell on standard error where the messages go, who gets them, and how long that takes."""
+    """Print on standard error where the messages go, which groups receive them, and how long sending takes."""
     topics: dict[str, int] = {}
     for queue in plan.target.queues:
         topics[queue.topic] = topics.get(queue.topic, 0) + 1
@@ -327,9 +332,9 @@ def _show_target(
             places, by = known.get(group), "it"
             if places is None:
                 places, by = _offsets_in_target(admin, group, brokers), "by its offsets in the target, it"
-            lines.append(f"{group} consumes {topic}, and gets them; {_consumed(chosen, places, by)}")
+            lines.append(f"{group} consumes {topic}, and receives them; {_consumed(chosen, places, by)}")
         if not groups:
-            lines.append(f"no group that the target knows consumes {topic}")
+            lines.append(f"no group in the target consumes {topic}")
     if plan.limit and plan.limit < plan.messages:
         lines.append(f"only the first {plan.limit:,} are sent")
     lines.append(_time_needed(arguments, plan, choice))
@@ -347,7 +352,7 @@ def _consumed(chosen: ChosenMessages, places: Places, by: str) -> str:
 
 
 def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Places:
-    """Return a group's offsets where the target's brokers have the names of the messages' stores; else none."""
+    """Return a group's offsets in the target if its brokers have the names of the messages' stores, else none."""
     try:
         return live_offsets(admin, group, brokers)
     except RocketMQError:
@@ -355,7 +360,7 @@ def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Plac
 
 
 def _time_needed(arguments: argparse.Namespace, plan: ReplayPlan, choice: Sequence[QueueChoice]) -> str:
-    """Return how long sending takes, as far as the pace says it."""
+    """Return how long sending takes, as far as the pace determines it."""
     slowest: list[tuple[float, str]] = []
     if arguments.rate:
         slowest.append((plan.wanted / arguments.rate, f"at {arguments.rate:g} messages/s"))
@@ -365,25 +370,25 @@ def _time_needed(arguments: argparse.Namespace, plan: ReplayPlan, choice: Sequen
         slowest.append((seconds, f"at {arguments.speed:g} times the pace at which they were stored"))
     if slowest:
         seconds, pace = max(slowest)
-        return f"{pace} that takes {seconds:,.0f} s"
+        return f"{pace}, sending takes {seconds:,.0f} s"
     size = plan.bytes * plan.wanted / max(1, plan.messages)
     seconds = max(plan.wanted / _USUAL_MESSAGES, size / _USUAL_BYTES)
-    return f"without a limit that takes about {max(1.0, seconds):,.0f} s where a broker takes {_USUAL_MESSAGES:,}/s"
+    return f"without a limit, sending takes about {max(1.0, seconds):,.0f} s if a broker accepts {_USUAL_MESSAGES:,}/s"
 
 
 def _show_others(others: Sequence[OtherReplay]) -> None:
     for other in others[-_MAX_OTHERS:]:
         state, name = other.state, other.state.plan.replay_id
         what = f"has not finished ({state.event})" if other.is_unfinished else f"is {state.event}"
-        print(f"{other.messages:,} of these messages are of the replay {name} to the same queues, which {what}",
+        print(f"{other.messages:,} of these messages belong to the replay {name} to the same queues, which {what}",
               file=sys.stderr)  # fmt: skip
 
 
 def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
-    """Ask whether to send.
+    """Ask for confirmation before sending.
 
     Raises:
-        JobError: if the answer is no, or nobody can be asked.
+        JobError: if the answer is no, or there is no terminal.
     """
     confirm(
         f"Send {plan.wanted:,} messages to {plan.target.name_servers}",

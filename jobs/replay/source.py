@@ -1,4 +1,4 @@
-"""Where the messages of a new replay come from: a lake, a store's log, or live topics.
+"""Sources of the messages of a new replay: a lake, a store's log, or live topics.
 
 Those of a log or of topics are copied into a temporary folder first, so that they are chosen like those of a lake. What
 is sent of them is in the lake's table `replay_rows` before the first message goes: a replay that goes on later, when a
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from commitlake.pipelines.replay.copied import Narrowed
 
 _STEPS = 1000
-"""Of a progress bar, as how much there is to read is known only once reading begins."""
+"""Total of a progress bar whose real total is known only once reading begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSource:
-    """Messages to choose from.
+    """Messages from which a replay selects.
 
     Attributes:
         table: `messages`.
@@ -60,7 +60,7 @@ def lake_source(lake: LakePaths, table: DeltaTable) -> MessageSource:
 
 @contextmanager
 def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[MessageSource]:
-    """Open what the arguments name.
+    """Open the source that the arguments name.
 
     Raises:
         JobError: if a store gives no log, or no topic of live ones is named.
@@ -75,8 +75,11 @@ def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Mess
         copy = LakePaths(folder)
         source = (_copy_topics if arguments.store is None else _copy_store)(arguments, copy)
         if source.damaged:
-            warn(PROG, f"{source.damaged:,} ranges of the log hold no intact record, and nothing of them is sent: "
-                 "'commitlake verify' tells more")  # fmt: skip
+            warn(
+                PROG,
+                f"{source.damaged:,} ranges of the log are damaged, and their messages cannot be sent: "
+                "'commitlake verify' shows more",
+            )
         yield source
 
 
@@ -88,7 +91,7 @@ def _copy_store(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     if not stores:
-        raise JobError(f"--broker: {arguments.store} gives no store of that name")
+        raise JobError(f"--broker: {arguments.store} has no store of that name")
 
     def offsets(_: Sequence[str]) -> Mapping[str, Places]:
         found: dict[str, Places] = {}

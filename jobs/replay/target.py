@@ -1,4 +1,4 @@
-"""Clients of the target of a replay."""
+"""Clients for the target of a replay."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _REQUEST_SECONDS = 10.0
 
 
 def client_options(name_servers: str) -> Options:
-    """Return how brokers are asked; keys and TLS are the environment's."""
+    """Return the options for requests to brokers; keys and TLS settings come from the environment."""
     return Options(name_servers, request_seconds=_REQUEST_SECONDS)
 
 
 @contextmanager
 def target_client(name_servers: str) -> Iterator[TargetClient]:
-    """Open clients of a target, and close them.
+    """Open clients of a target, and close them at the end.
 
     Args:
         name_servers: `host:port` of each, with semicolons between.

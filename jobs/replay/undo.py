@@ -1,4 +1,4 @@
-"""`replay undo`: which offsets let groups step over what a replay sent, and setting them."""
+"""`replay undo`: show or set the offsets with which groups skip what a replay sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS = [
 
 
 def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Tell how groups step over what a replay sent; with --apply, set their offsets.
+    """Show the offsets with which groups skip what a replay sent; with --apply, set them.
 
     Raises:
         JobError: A group is not known or has clients, or the answer is no.
@@ -44,7 +44,7 @@ def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     with offset_client(arguments.namesrv or state.plan.target.name_servers) as client:
         runs = _sent(lake, state, client)
         if not runs:
-            print_line(f"the replay {arguments.replay_id} has sent nothing: there is nothing to step over")
+            print_line(f"the replay {arguments.replay_id} has sent nothing: there is nothing to skip")
             return ExitCode.OK
         sources = lake_sources(lake)
         known = groups_of_target(client, {queue.topic for queue in runs}, sources)
@@ -65,7 +65,7 @@ def _sent(lake: LakePaths, state: ReplayState, client: OffsetClient) -> Runs:
 
 
 def _chosen(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
-    """Return the groups of each topic that are meant.
+    """Return the selected groups of each topic.
 
     Raises:
         JobError: One of them consumes none of the topics.
@@ -114,7 +114,7 @@ def _note(found: GroupStep) -> str:
         return f"{step.skipped.count:,} messages of others are skipped ({_names(step.skipped.names)})"
     if step.others.count:
         return (
-            f"{step.left:,} more stand after {step.others.count:,} messages of others ({_names(step.others.names)}), "
+            f"{step.left:,} more follow after {step.others.count:,} messages of others ({_names(step.others.names)}), "
             "which the group would lose"
         )
     return "" if step.stepped else "the group has consumed all of them"
@@ -129,15 +129,17 @@ def _tell(arguments: argparse.Namespace, steps: Sequence[GroupStep], groups: Map
         return
     for topic, names in sorted(groups.items()):
         if not names:
-            print_line(f"no group that the target or the lake knows consumes {topic}")
+            print_line(f"no group in the target or the lake consumes {topic}")
     moving = [step for step in steps if step.moves]
     over = sum(step.step.stepped for step in moving if step.step is not None)
-    print_line(f"{over:,} messages of the replay can be stepped over, in {len(moving)} queues of {_groups(moving)}")
+    print_line(f"{over:,} messages of the replay can be skipped, in {len(moving)} queues of {_groups(moving)}")
     if any(step.step is not None and step.step.left for step in steps) and not arguments.skip_others:
-        print_line("run it again once the groups have consumed the messages of others; --skip-others loses these")
+        print_line(
+            "run it again once the groups have consumed the messages of others; with --skip-others they lose these"
+        )
     consumed = sum(step.step.consumed for step in steps if step.step is not None)
     if consumed:
-        print_line(f"{consumed:,} have been consumed already: that cannot be undone here")
+        print_line(f"{consumed:,} are already consumed, which cannot be undone")
 
 
 def _groups(steps: Sequence[GroupStep]) -> str:
@@ -145,7 +147,7 @@ def _groups(steps: Sequence[GroupStep]) -> str:
 
 
 def _apply(arguments: argparse.Namespace, lake: LakePaths, steps: Sequence[GroupStep], client: OffsetClient) -> bool:
-    """Ask, and set offsets; return whether all of them were set."""
+    """Ask for confirmation, set the offsets, and return True if all were set."""
     by_group: dict[str, list[GroupStep]] = defaultdict(list)
     for step in steps:
         if step.moves:

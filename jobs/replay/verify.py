@@ -1,4 +1,4 @@
-"""`replay verify`, and `--verify` at the end of a replay: what was sent is read back and compared."""
+"""`replay verify`, and `--verify` at the end of a replay: read back what was sent, and compare it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from commitlake.schemas.tables.replays import ReplayEvent
 
 
 def verify(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Compare what a replay has sent with the lake."""
+    """Compare what a replay sent with the lake."""
     state = read_state(lake, arguments.replay_id)
     check_has_copies(state)
     plan = state.plan
@@ -30,7 +30,7 @@ def verify(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 
 
 def verify_sent(arguments: argparse.Namespace, lake: LakePaths, messages: PlannedMessages, puller: Puller) -> ExitCode:
-    """Compare what a replay has sent with the lake, show what differs, and write down the result.
+    """Compare what a replay sent with the lake, show the differences, and store the result.
 
     Args:
         arguments: of the job.
@@ -56,9 +56,9 @@ def verify_sent(arguments: argparse.Namespace, lake: LakePaths, messages: Planne
 def _in_words(found: Verification) -> str:
     text = f"{found.compared:,} messages read back from the target and compared with the lake"
     if found.without_body:
-        text += f", {found.without_body:,} of them by size and checksum, as the lake has no body of them"
+        text += f", {found.without_body:,} of them by size and checksum, because the lake does not have their bodies"
     if not found.problems:
-        return f"{text}: all are as they were sent"
+        return f"{text}: no differences"
     counts = ", ".join(f"{problem} {count:,}" for problem, count in sorted(found.problems.items()))
     shown = "" if found.problems.total() <= len(found.examples) else f"; the first {len(found.examples):,} are shown"
     return f"{text}: {counts}{shown}"

@@ -1,4 +1,4 @@
-"""What somebody wants of a replay while it sends: another pace, a stop, a pause while a group is behind."""
+"""Requests to a replay while it sends: another rate, a stop, a pause while a group is behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def watched(
     lag_limit: tuple[str, int] | None,
     tell: Callable[[str], None],
 ) -> Iterator[None]:
-    """While it is open, do what the ledger and the target ask for.
+    """Follow requests from the ledger and the target's lag while the block runs.
 
     Args:
         lake: the lake.
@@ -62,27 +62,29 @@ def _watch(
         try:
             state = read_state(lake, replay_id)
         except (CommitLakeError, OSError) as error:
-            # The thread goes on: without it, a replay that is paused would never go on, nor be stopped.
+            # The thread continues, because without it a paused replay could be neither continued nor stopped.
             if str(error) != trouble:
-                tell(f"the ledger cannot be read now, and whether somebody asks for a stop is not known: {error}")
+                tell(f"the ledger cannot be read, so requests to stop are not seen: {error}")
             trouble = str(error)
         else:
             trouble = ""
             if state.wants_stop:
-                tell("somebody has asked for a stop: what is under way is finished")
+                tell("a stop was requested: the messages under way are finished")
                 pace.stop()
                 return
             if state.rate is not None and state.rate != asked:
                 asked = state.rate
                 pace.set_rate(asked)
-                tell(f"the rate is {asked:g} messages/s now" if asked else "there is no limit of the rate now")
+                tell(f"the rate is now {asked:g} messages/s" if asked else "the rate is no longer limited")
         if lag_limit is not None:
             is_behind = _is_behind(admin, lag_limit, is_paused, tell)
             if is_behind != is_paused:
                 is_paused = is_behind
                 pace.pause(is_paused=is_paused)
-                tell(f"{'paused' if is_paused else 'going on'}: {lag_limit[0]} has "
-                     f"{'more' if is_paused else 'no more'} than {lag_limit[1]:,} messages to consume")  # fmt: skip
+                tell(
+                    f"{'paused' if is_paused else 'continued'}: {lag_limit[0]} has "
+                    f"{'more' if is_paused else 'no more'} than {lag_limit[1]:,} messages to consume"
+                )
 
 
 def _is_behind(admin: Admin, lag_limit: tuple[str, int], is_paused: bool, tell: Callable[[str], None]) -> bool:
@@ -91,6 +93,6 @@ def _is_behind(admin: Admin, lag_limit: tuple[str, int], is_paused: bool, tell: 
         stats = admin.consume_stats(group)
     except RocketMQError as error:
         if not is_paused:
-            tell(f"the lag of {group} is not known, which counts as too much: {error}")
+            tell(f"the lag of {group} is not known, so sending pauses: {error}")
         return True
     return sum(max(0, queue.broker_offset - queue.consumer_offset) for queue in stats.values()) > limit

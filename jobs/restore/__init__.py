@@ -1,1 +1,1 @@
-"""`commitlake restore`: make a store out of the lake."""
+"""`commitlake restore`: create a store from the lake."""

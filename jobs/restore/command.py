@@ -1,4 +1,4 @@
-"""Make a store that a broker starts from, out of what the lake has of its log.
+"""Create a store that a broker can start from, from the lake's copy of its log.
 
     commitlake restore --lake /data/lake --broker broker-a --out /data/restored
     commitlake restore --lake /data/lake --at 2026-11-20T14:00 --offsets consumerOffset.json --out /data/restored
@@ -42,41 +42,54 @@ if TYPE_CHECKING:
     from commitlake.pipelines.restore.run import Restored
 
 DESCRIPTION = (
-    "Make a store that a broker starts from, out of what the lake has of its log: segment files, ConsumeQueues, index, "
-    "topics.json and group offsets, all of it or as it was at a time. Needs no Spark, and takes it with --spark."
+    "Create a store that a broker can start from, from the lake's copy of its log: segment files, ConsumeQueues, "
+    "index, topics.json and group offsets, for the whole log or as it was at a given time. Needs no Spark; --spark "
+    "uses it."
 )
 EXAMPLES = (
-    ("restore --lake /data/lake --out /data/restored", "all of a broker's log, from a lake with one broker"),
-    ("restore --lake /data/lake --broker broker-a --at 2026-11-20T14:00 --out /data/restored", "as it was at a time"),
-    ("restore --lake /data/lake --from -2h --to -1h --out /data/hour", "one hour, for a look with a consumer"),
-    ("restore --lake s3://archive/lake --out /data/restored --on-missing skip", "without bodies that have expired"),
-    ("restore --lake s3://archive/lake --out /mnt/shared/restored --spark", "many segments, by Spark's workers"),
-    ("restore --lake /data/lake --offsets config/consumerOffset.json --out /data/restored", "groups go on from there"),
+    ("restore --lake /data/lake --out /data/restored", "the whole log, from a lake with one broker"),
+    (("restore --lake /data/lake --broker broker-a --at 2026-11-20T14:00 --out "
+     "/data/restored"), "the store as it was at that time"),
+    ("restore --lake /data/lake --from -2h --to -1h --out /data/hour", "one hour, to read it with a consumer"),
+    (("restore --lake s3://archive/lake --out /data/restored --on-missing "
+     "skip"), "with fillers instead of messages whose bodies have expired"),
+    ("restore --lake s3://archive/lake --out /mnt/shared/restored --spark", "many segments, on Spark's workers"),
+    (("restore --lake /data/lake --offsets config/consumerOffset.json --out "
+     "/data/restored"), "with group offsets from a file"),
 )  # fmt: skip
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("restore", DESCRIPTION, EXAMPLES)
     add_place_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR",
                         help="folder for the store: new, empty, or of an interrupted run")  # fmt: skip
-    parser.add_argument("--broker", metavar="NAME", help="the store's name (default: the lake's only one)")
+    parser.add_argument("--broker", metavar="NAME", help="the store's name in the lake (default: the only one)")
     parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
-                        help="begin with the first record stored then or later: 2026-11-20T14:00, -2h")  # fmt: skip
+                        help="begin with the first record stored at or after this time: 2026-11-20T14:00, "
+                             "-2h")  # fmt: skip
     parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME",
-                        help="end with the last record stored before")  # fmt: skip
-    parser.add_argument("--at", type=parse_time, metavar="TIME", help="the store as it was then: all before that time")
+                        help="end with the last record stored before this time")  # fmt: skip
+    parser.add_argument(
+        "--at",
+        type=parse_time,
+        metavar="TIME",
+        help="restore the store as it was at this time: all records stored before",
+    )
     parser.add_argument("--from-offset", type=_offset, metavar="N", help="begin at this physical offset")
     parser.add_argument("--to-offset", type=_offset, metavar="N", help="end before this physical offset")
     parser.add_argument("--segment-size", type=positive, metavar="BYTES",
-                        help="mappedFileSizeCommitLog (default: as the records tell, mostly 1073741824)")  # fmt: skip
+                        help="mappedFileSizeCommitLog (default: derived from the records, usually "
+                             "1073741824)")  # fmt: skip
     parser.add_argument("--offsets", type=Path, metavar="FILE",
-                        help="a consumerOffset.json with groups' offsets (default: groups begin anew)")  # fmt: skip
+                        help="a consumerOffset.json with the groups' offsets (default: groups start without "
+                             "offsets)")  # fmt: skip
     parser.add_argument("--on-missing", choices=("fail", "skip"), default="fail",
-                        help="a body that cannot be had: fail, or put a filler there (default: fail)")  # fmt: skip
+                        help="if a body is missing: fail, or write a filler in place of the record (default: "
+                             "fail)")  # fmt: skip
     parser.add_argument("--threads", type=positive, default=2, metavar="N",
-                        help="packs that are read at a time for a segment (default: 2)")  # fmt: skip
+                        help="number of packs read at a time for a segment (default: 2)")  # fmt: skip
     add_spark_argument(parser)
     add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
@@ -108,7 +121,7 @@ def _read(path: Path) -> bytes:
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Restore one store, and tell what came of it."""
+    """Restore one store, and print a summary."""
     from commitlake.connectors.lake.reader import QueryError
 
     _check(arguments)
@@ -133,14 +146,14 @@ def _tell_of_masks(arguments: argparse.Namespace) -> None:
     if last is not None and last.masks is not None:
         warn(
             "commitlake restore",
-            f"the lake's messages were masked when they were archived ({shown_rules(last.masks)}): what is restored is "
-            "not the broker's own bytes, and a record whose size has changed has no place any longer",
+            f"the lake's messages were masked when they were archived ({shown_rules(last.masks)}): the restored "
+            "records differ from the broker's, and records whose size has changed cannot be restored",
         )
 
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.at is not None and (arguments.start is not None or arguments.end is not None):
-        raise JobError("--at and --from or --to do not go together", "--at is all before a time")
+        raise JobError("--at cannot be used with --from or --to", "--at restores everything before a time")
     if arguments.start and arguments.end and arguments.start >= arguments.end:
         raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
     first, last = arguments.from_offset, arguments.to_offset
@@ -180,7 +193,7 @@ def _restore(arguments: argparse.Namespace) -> Restored:
 
 
 def summary(restored: Restored) -> list[str]:
-    """What was made, and what is not as the broker had it."""
+    """Return lines about what was restored, and about differences from the broker's store."""
     from commitlake.jobs.cli.sizes import size_text
     from commitlake.pipelines.restore.run import NOTES
     from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
@@ -194,35 +207,41 @@ def summary(restored: Restored) -> list[str]:
     lines = [made]
     if restored.lacking:
         lines.append(
-            f"{restored.lacking:,} stretches, {size_text(restored.lacking_bytes)}, hold no record: fillers stand there"
+            f"{restored.lacking:,} ranges, {size_text(restored.lacking_bytes)}, have no record in the lake, and hold "
+            "fillers"
         )
     if restored.lost:
-        lines.append(f"{restored.lost:,} records are left out, {restored.lost_bodies:,} of them for want of a body")
+        lines.append(
+            f"{restored.lost:,} records are left out, {restored.lost_bodies:,} of them because their bodies are missing"
+        )
     if restored.made_up:
         lines.append(
-            f"{restored.made_up:,} records say the same in other bytes: the lake does not have their properties' text"
+            f"{restored.made_up:,} records have equal content but other bytes: the lake does not have their "
+            "properties' text"
         )
     if restored.lacking or restored.lost or restored.made_up:
         lines.append(f"{restored.out / NOTES} lists them")
     if not restored.has_config:
         lines.append("the lake has no settings of this store's topics: topics.json is made from the log alone")
     if restored.offsets is None:
-        lines.append("no offsets of groups: each begins as its consumers say; --offsets takes a consumerOffset.json")
+        lines.append(
+            "no group offsets: each group begins as its consumers are configured; --offsets takes a consumerOffset.json"
+        )
     elif restored.offsets.set_back or restored.offsets.left_out:
         lines.append(
-            f"{restored.offsets.set_back:,} offsets of groups lay behind the log, and stand at its end now; "
-            f"{restored.offsets.left_out:,} were of queues without a message, and are left out"
+            f"{restored.offsets.set_back:,} group offsets were beyond the end of the log, and are set to its end; "
+            f"{restored.offsets.left_out:,} belong to queues without a message, and are left out"
         )
     if restored.boltmq_delays:
         lines.append(
-            f"a log of BoltMQ's has become one of RocketMQ's, which delivers nothing out of {BOLTMQ_SCHEDULE_TOPIC}: "
-            "what still waited there is only to be read"
+            f"a log of BoltMQ is restored in RocketMQ's format, whose broker delivers nothing from "
+            f"{BOLTMQ_SCHEDULE_TOPIC}: messages still waiting there can only be read"
         )
     if restored.compacted_topics:
         lines.append(
             f"a broker serves topics with cleanup.policy=COMPACTION ({some_names(restored.compacted_topics)}) from "
-            "compaction/, which it makes of the log only after a crash: before its first start, delete checkpoint in "
-            f"{restored.out} and create an empty file abort there"
+            "compaction/, which it rebuilds from the log only after a crash: before its first start, delete checkpoint "
+            f"in {restored.out} and create an empty file abort there"
         )
     needed = _settings_of(restored)
     if needed:
@@ -231,7 +250,7 @@ def summary(restored: Restored) -> list[str]:
 
 
 def _settings_of(restored: Restored) -> dict[str, object]:
-    """Return the settings in broker.conf without which a broker does not start on the store, or delays otherwise."""
+    """Return the settings that broker.conf needs so that a broker starts on the store with the right delays."""
     settings = restored.rebuilt.settings
     found = {
         "mappedFileSizeCommitLog": (restored.segment_size, DEFAULT_SEGMENT_SIZE),
@@ -248,6 +267,6 @@ def _settings_of(restored: Restored) -> dict[str, object]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake restore`."""
+    """Run `commitlake restore`."""
     joined = join_times(sys.argv[1:] if argv is None else argv, "--from", "--to", "--at")
     return run_job(build_parser(), job, joined)

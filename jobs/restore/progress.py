@@ -1,4 +1,4 @@
-"""Progress of a restore, of which only the restore itself learns how much there is to do."""
+"""Progress of a restore, which learns the total amount of work only after it has started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.jobs.cli.progress import runner_progress
 
 @contextmanager
 def shown(what: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int], Callable[[int], None]]]:
-    """A function to call with how many bytes there are, which gives one to call with how many more are done.
+    """Yield a function that takes the total number of bytes and returns a function to report further bytes.
 
     Args:
         what: what the work is, in a few words.

@@ -1,1 +1,1 @@
-"""`commitlake snapshot`: keep how far consumer groups have come."""
+"""`commitlake snapshot`: save the offsets of consumer groups."""

@@ -1,4 +1,4 @@
-"""Keep how far consumer groups have come: a snapshot of a store's files, or of a live broker, in the lake.
+"""Save the offsets of consumer groups: a snapshot of a store's files, or of live brokers, in the lake.
 
     commitlake snapshot --lake /data/lake --store /data/rocketmq/store
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from commitlake.pipelines.snapshot.progress import Progress
 
 DESCRIPTION = (
-    "Keep how far consumer groups have come, in the tables consumer_offsets and subscriptions of a lake. Offsets are "
-    "read from the files of a store, or asked of live brokers, which also know each group's subscription and clients. "
-    "A row is written for what has moved only. 'commitlake archive' takes a snapshot of its stores with each run."
+    "Save the offsets of consumer groups in the tables consumer_offsets and subscriptions of a lake. Offsets are read "
+    "from the files of a store, or from live brokers, which also know each group's subscription and clients. Only "
+    "offsets that have changed are written. 'commitlake archive' takes a snapshot of its stores with each run."
 )
 EXAMPLES = (
     ("snapshot --lake /data/lake --store /data/rocketmq/store", "from the files of one broker"),
@@ -46,36 +46,38 @@ EXAMPLES = (
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("snapshot", DESCRIPTION, EXAMPLES)
     add_place_arguments(parser)
     source = parser.add_mutually_exclusive_group(required=True)
     store_help = (
-        f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
+        f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
         "the path component that names the broker"
     )
     source.add_argument("--store", metavar="PATH", help=store_help)
-    source.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, with semicolons between")
+    source.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, separated by semicolons")
     broker_help = "the store's name in the lake; with --namesrv: only this broker"
     parser.add_argument("--broker", metavar="NAME", help=broker_help)
     parser.add_argument(
-        "--broker-conf", metavar="FILE", help="with --store: the broker's broker.conf, which has its name"
+        "--broker-conf",
+        metavar="FILE",
+        help="with --store: the broker's settings file broker.conf, from which brokerName is read",
     )
     add_layout_argument(parser)
-    every_help = "take a snapshot as often as this, until told to stop (SIGTERM)"
+    every_help = "take a snapshot at this interval, until stopped (SIGTERM)"
     parser.add_argument("--every", type=parse_duration, metavar="TIME", help=every_help)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Take a snapshot, or one after another."""
+    """Take one snapshot, or one at each interval."""
     from commitlake.connectors.lake.reader import open_table
     from commitlake.jobs.cli.process import stop_softly
 
     if arguments.namesrv is not None and arguments.broker_conf is not None:
-        raise JobError("--broker-conf goes with --store", "brokers tell their names themselves")
+        raise JobError("--broker-conf needs --store", "live brokers give their names themselves")
     lake = lake_of(arguments)
-    open_table(lake, "messages")  # says so where this is no lake
+    open_table(lake, "messages")  # raises an error if this is not a lake
     if arguments.every is None:
         return _take(arguments)
     if arguments.every <= datetime.timedelta(0):
@@ -100,7 +102,7 @@ def _take(arguments: argparse.Namespace) -> ExitCode:
         appended = append_progress(lake, progress)
         for sentence in progress.unreadable:
             code = ExitCode.DAMAGE
-            warn("commitlake snapshot", f"{sentence}; nothing of it was kept")
+            warn("commitlake snapshot", f"{sentence}; none of its offsets were saved")
         if not arguments.quiet:
             for line in summary_lines(progress, appended):
                 print_line(line)
@@ -108,7 +110,7 @@ def _take(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _read(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Progress]:
-    """Read the files of each store."""
+    """Yield the offsets in the files of each store."""
     from commitlake.connectors.formats.engine.plan import take_snapshot
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.lake.archive_log import read_last_commit
@@ -123,15 +125,15 @@ def _read(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Progress]:
         progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
         if progress is None:
             raise JobError(
-                f"{store.root}: expected a folder of this machine, as a copy of a store does not tell when it was made",
+                f"{store.root}: expected a folder of this machine, because the age of a copied store is not known",
                 "--namesrv asks the broker itself",
             )
-        # The log is looked at after the offsets were read: its messages are all that the offsets can count.
+        # The log is read after the offsets, so that it has all messages that the offsets count.
         yield replace(progress, log_end=take_snapshot([store]).ranges[store.broker].end)
 
 
 def _ask(arguments: argparse.Namespace) -> Iterator[Progress]:
-    """Ask the brokers."""
+    """Yield the offsets of live brokers."""
     from commitlake.connectors.rocketmq import Admin, Options
     from commitlake.pipelines.snapshot.live import ask_progress
 
@@ -139,7 +141,7 @@ def _ask(arguments: argparse.Namespace) -> Iterator[Progress]:
         brokers = sorted(admin.clusters().broker_addr_table)
         if arguments.broker is not None and arguments.broker not in brokers:
             raise JobError(
-                f"the name server knows no broker {arguments.broker!a}.{did_you_mean(arguments.broker, brokers)}",
+                f"the name server has no broker {arguments.broker!a}.{did_you_mean(arguments.broker, brokers)}",
                 f"brokers: {some_names(brokers)}",
             )
         for broker in brokers if arguments.broker is None else [arguments.broker]:
@@ -147,5 +149,5 @@ def _ask(arguments: argparse.Namespace) -> Iterator[Progress]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake snapshot`."""
+    """Run `commitlake snapshot`."""
     return run_job(build_parser(), job, argv)

@@ -1,4 +1,4 @@
-"""The sentences that end a snapshot."""
+"""The summary of a snapshot."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from commitlake.pipelines.snapshot.progress import Progress
 
 
 def summary_lines(progress: Progress, appended: Appended) -> list[str]:
-    """Return what a snapshot of one store found and added."""
+    """Return lines about the offsets that a snapshot of one store found and added."""
     if appended.as_of is None:
         return [f"{appended.broker}: {progress.note or 'no offsets were read'}"]
     offsets, groups = _count(appended.read, "offset"), _count(appended.groups, "group")
     found = f"{appended.broker}: {offsets} of {groups} as of {appended.as_of:%FT%TZ}"
     if appended.is_old:
-        return [f"{found}; the lake has this snapshot or a newer one, nothing was added"]
+        return [f"{found}; the lake already has this snapshot or a newer one, so nothing was added"]
     lines = [f"{found}, {_count(appended.moved, 'offset')} moved"]
     if progress.subscriptions or appended.subscribed:
         subscriptions = _count(len(progress.subscriptions), "subscription")

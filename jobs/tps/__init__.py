@@ -1,1 +1,1 @@
-"""`commitlake tps`."""
+"""`commitlake tps`: show messages and bytes per second."""

@@ -1,4 +1,4 @@
-"""What `tps` can be asked on a command line, and what does not go together."""
+"""The command line arguments of `tps`, and the checks on their combinations."""
 
 from __future__ import annotations
 
@@ -19,52 +19,55 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 RATES, HOT_QUEUES, HOT_KEYS, DELAYED = "rates", "hot-queues", "hot-keys", "delayed"
 DESCRIPTION = (
     "Show how many messages and bytes per second brokers stored, at any time that is archived, or that a store's log "
-    "still has. Without --window there is a row for each group over all the time, with its busiest minute (or second, "
-    "where messages are counted); with --window a row for each window. A time that is not archived has no figures: 0 "
-    "means that no message was stored. --show hot-queues, hot-keys and delayed answer other questions about that time."
+    "still covers. Without --window, the output has one row per group for the whole time, with its busiest minute (or "
+    "second, if messages are counted); with --window, one row per group and window. A time that is not archived has no "
+    "figures: 0 means that no message was stored. --show hot-queues, hot-keys and delayed answer other questions about "
+    "that time."
 )
 EXAMPLES = (
-    ("tps --lake lake", "each topic, over all that is archived"),
+    ("tps --lake lake", "each topic, over the whole archived time"),
     ("tps --lake lake --from -1d --window 1h --by topic,queue", "queues, hour by hour, since yesterday"),
     ("tps --lake lake --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:05 --window 1s", "second by second"),
     ("tps --lake lake --by topic --percentiles", "with p50, p95 and p99 of size and latency"),
     ("tps --lake lake --from -1h --compare week", "the last hour, and the same hour a week before"),
-    ("tps --lake lake --window 5m --step 1m --topic orders", "five minutes each, one beginning each minute"),
-    ("tps --lake lake --from -1h --by producer-host --top 5", "the five hosts that sent most"),
-    ("tps --store /data/rocketmq/store --from -2h --window 1m", "of a store's own log; nothing is archived"),
-    ("tps --lake lake --show hot-queues --topic orders", "queues, with their share and how far they are from even"),
-    ("tps --lake lake --show hot-keys --from -1d --top 10", "the business keys with most messages"),
+    ("tps --lake lake --window 5m --step 1m --topic orders", "windows of five minutes, one beginning each minute"),
+    ("tps --lake lake --from -1h --by producer-host --top 5", "the five hosts that sent the most messages"),
+    ("tps --store /data/rocketmq/store --from -2h --window 1m", "from a store's own log, without an archive"),
+    ("tps --lake lake --show hot-queues --topic orders", "queues, with their share and their deviation from the mean"),
+    ("tps --lake lake --show hot-keys --from -1d --top 10", "the business keys with the most messages"),
     ("tps --lake lake --show delayed --from -1d --format jsonl", "delayed messages: waiting, delivered, overdue"),
     ("tps --lake lake --window 1h --format csv", "for a spreadsheet"),
     ("tps --lake lake --from -1d --html rates.html", "a page with charts"),
-    ("tps --lake s3://archive/lake --window 1s --engine spark", "of billions of messages"),
+    ("tps --lake s3://archive/lake --window 1s --engine spark", "for billions of messages"),
 )
 COMPARED = {"day": datetime.timedelta(days=1), "week": datetime.timedelta(weeks=1)}
 _SHOWN = {
     RATES: "messages per second",
-    HOT_QUEUES: "queues, their share of all messages and of their topic's, and how far they are from the mean of these",
-    HOT_KEYS: "business keys with most messages, estimated by a sketch, with the least and the most that it can be",
-    DELAYED: "delayed messages and timers: how many wait, were delivered, are overdue, or wait for longer than a "
-    "segment lives",
+    HOT_QUEUES: "queues, their share of all messages and of their topic's, and their deviation from the topic's mean",
+    HOT_KEYS: "business keys with the most messages, estimated by a sketch, with lower and upper bounds",
+    DELAYED: "delayed messages and timers: how many are waiting, were delivered, are overdue, or wait longer than a "
+    "segment is kept",
 }
 _OF_RATES = ("window", "step", "percentiles", "compare", "html")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("tps", DESCRIPTION, EXAMPLES)
     add_source_arguments(parser)
     show_help = "; ".join(f"{name}: {text}" for name, text in _SHOWN.items())
     parser.add_argument("--show", choices=tuple(_SHOWN), default=RATES, help=f"{show_help} (default: {RATES})")
     by_help = (
-        f"what to group by, with commas between: {', '.join(GROUPS)}; 'none' for one group (default: topic). Only "
+        f"what to group by, separated by commas: {', '.join(GROUPS)}; 'none' for a single group (default: topic). Only "
         "messages of transactions name their producer group; origin-topic is the topic that a delayed, half, retried "
         "or dead message was sent to"
     )
     parser.add_argument("--by", metavar="A,B", help=by_help)
-    window_help = "a row for each window of this length, 1s or more, as in 1s, 5m, 1h (default: one row for all)"
+    window_help = (
+        "one row for each window of this length, 1s or more, as in 1s, 5m, 1h (default: one row for the whole time)"
+    )
     parser.add_argument("--window", type=parse_duration, metavar="TIME", help=window_help)
-    step_help = "with --window: begin a window every so often, so that they overlap; a part of --window"
+    step_help = "with --window: begin a window at this interval, so that windows overlap; must divide --window"
     parser.add_argument("--step", type=parse_duration, metavar="TIME", help=step_help)
     parser.add_argument("--topic", action="append", default=[], help="only this stored topic")
     parser.add_argument("--queue", type=int, help="only this queue id")
@@ -74,16 +77,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--broker", action="append", default=[], help="only this store")
     add_time_arguments(parser)
     percentiles_help = (
-        "p50, p95 and p99 of size, latency and wait, in ms: see schemas/tables/topic_minutes.py; of groups and windows "
-        "that topic_minutes has"
+        "also show p50, p95 and p99 of size, latency and wait, in ms: see schemas/tables/topic_minutes.py; only for "
+        "groups and windows that topic_minutes has"
     )
     parser.add_argument("--percentiles", action="store_true", help=percentiles_help)
-    parser.add_argument("--compare", choices=tuple(COMPARED), help="with the same time a day or a week before")
-    life_help = "with --show delayed: how long segments live, the broker's fileReservedTime (default: 72h)"
+    parser.add_argument("--compare", choices=tuple(COMPARED), help="compare with the same time a day or a week before")
+    life_help = "with --show delayed: how long segments are kept, the broker's fileReservedTime (default: 72h)"
     parser.add_argument("--segment-life", type=parse_duration, metavar="TIME", help=life_help)
-    top_help = "only the groups with most messages, 0 for all (default: 20)"
+    top_help = "only the groups with the most messages, 0 for all (default: 20)"
     parser.add_argument("--top", type=int, default=20, metavar="N", help=top_help)
-    engine_help = "what counts: this process, or Spark, for more than a billion rows (default: deltalake)"
+    engine_help = "the engine that counts: this process, or Spark for more than a billion rows (default: deltalake)"
     engines = [str(engine) for engine in Engine]
     parser.add_argument("--engine", choices=engines, default=str(Engine.DELTALAKE), help=engine_help)
     add_format_argument(parser)
@@ -92,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse what does not go together.
+    """Check that the options do not conflict.
 
     Raises:
         JobError: naming it.
@@ -102,28 +105,28 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.show != RATES:
         _check_other(arguments)
     elif arguments.segment_life is not None:
-        raise JobError("--segment-life goes with --show delayed")
+        raise JobError("--segment-life needs --show delayed")
     if arguments.engine == Engine.SPARK:
         if arguments.store is not None:
-            raise JobError("--engine spark goes with --lake", "a store's log is read in this process")
+            raise JobError("--engine spark needs --lake", "a store's log is read in this process")
         if arguments.show in (HOT_KEYS, DELAYED):
             raise JobError(f"--engine spark has no effect with --show {arguments.show}", "leave one of them out")
     _check_lengths(arguments)
 
 
 def _check_other(arguments: argparse.Namespace) -> None:
-    """Refuse options that have no effect with another question than that for rates."""
+    """Refuse options that have no effect with `--show`."""
     for name in (*_OF_RATES, "by"):
         if getattr(arguments, name) not in (None, False):
             raise JobError(f"--{name} has no effect with --show {arguments.show}", "leave one of them out")
     if arguments.show != DELAYED and arguments.segment_life is not None:
-        raise JobError("--segment-life goes with --show delayed")
+        raise JobError("--segment-life needs --show delayed")
     if arguments.show == DELAYED:
         for name in ("kind", "topic", "queue", "tag"):
             if getattr(arguments, name) not in (None, []):
                 raise JobError(
                     f"--{name} has no effect with --show {DELAYED}",
-                    "the rows tell topics and levels; choose by --broker, --from and --to",
+                    "its rows name topics and levels; select with --broker, --from and --to",
                 )
 
 
@@ -158,6 +161,8 @@ def _check_lengths(arguments: argparse.Namespace) -> None:
         raise JobError(f"--step: expected a part of --window {duration_text(window)}, found {duration_text(step)}",
                        "as in --window 5m --step 1m")  # fmt: skip
     if arguments.html is not None and step != window:
-        raise JobError("--html and --step do not go together", "windows of a chart do not overlap: leave --step out")
+        raise JobError(
+            "--html and --step cannot be used together", "windows of a chart do not overlap: leave --step out"
+        )
     if arguments.percentiles and step != window:
-        raise JobError("--percentiles and --step do not go together", "leave --step out")
+        raise JobError("--percentiles and --step cannot be used together", "leave --step out")

@@ -41,7 +41,7 @@ _MADE_PLAIN = ("window_start", "peak_at", "oldest_overdue")
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Count, print, and say what is missing."""
+    """Compute the rates, print them, and report what is missing."""
     started = time.monotonic()
     check(arguments)
     if arguments.show == HOT_KEYS:
@@ -66,21 +66,22 @@ def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
 
 
 def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, started: float) -> ExitCode:
-    """Print rates, and write their page to a file, if there is one."""
+    """Print rates, and write their page if a file is given."""
     from commitlake.pipelines.tps.rates import QUANTILES, Rates, add_comparison
 
     by = groups_of(arguments.by)
     table = RatesQuestion(by, EPOCH, EPOCH, arguments.window, arguments.step).table
     if table is MESSAGES and arguments.percentiles:
         raise JobError(
-            "--percentiles is of whole minutes, and not of producers", "give a --window such as 1m, and other groups"
+            "--percentiles needs windows of whole minutes, and groups other than producers",
+            "give a --window such as 1m, and other groups",
         )
     with open_source(arguments, table, COMPARED.get(arguments.compare)) as source:
         question = _question(arguments, by, source)
         if question is None:
             if file is not None:
                 file.write(_empty_page(arguments))
-            return _nothing(source)
+            return _report_no_messages(source)
         rates = Rates(source.lake, source.coverage, Engine(arguments.engine))
         rows = rates.rows(question, has_quantiles=arguments.percentiles)
         columns = _columns(question, QUANTILES if arguments.percentiles else ())
@@ -126,14 +127,16 @@ def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
     with open_source(arguments, MINUTES) as source:
         question = _question(arguments, ["broker", "topic", "queue"], source)
         if question is None:
-            return _nothing(source)
+            return _report_no_messages(source)
         rows = hot_queues(source.lake, source.coverage, question, Engine(arguments.engine))
         shown = rows[: arguments.top] if arguments.top else rows
         write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
         _explain_empty(arguments, source, rows)
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(rows), "queues")
-            lines.append("skew is a queue's messages by the mean of its topic's queues on the broker that have some")
+            lines.append(
+                "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
+            )
             _tell(lines, question, MINUTES, source, started)
         return _exit_code(source)
 
@@ -144,7 +147,7 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
     with open_source(arguments, MESSAGES, columns=["keys"]) as source:
         question = _question(arguments, [], source)
         if question is None:
-            return _nothing(source)
+            return _report_no_messages(source)
         found = hot_keys(source.lake, question)
         shown = found.rows[: arguments.top] if arguments.top else found.rows
         write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
@@ -152,8 +155,8 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(found.rows), "keys")
             lines.append(
-                f"{found.total:,} keys of messages were counted; a figure is too large by {found.error:,} at most, and "
-                f"each key with more than {found.error:,} messages is found"
+                f"{found.total:,} message keys were counted; a figure may be too large by up to {found.error:,}, and "
+                f"every key with more than {found.error:,} messages is listed"
             )
             _tell(lines, question, MESSAGES, source, started)
         return _exit_code(source)
@@ -165,7 +168,7 @@ def _show_delayed(arguments: argparse.Namespace, started: float) -> ExitCode:
     with open_source(arguments, MESSAGES, columns=NEEDED, is_whole=True) as source:
         question = _question(arguments, [], source)
         if question is None:
-            return _nothing(source)
+            return _report_no_messages(source)
         life = arguments.segment_life or DEFAULT_SEGMENT_LIFE
         rows = delayed_messages(source.lake, source.coverage, question, life, has_config=not source.stores)
         shown = rows[: arguments.top] if arguments.top else rows
@@ -181,16 +184,16 @@ def _delayed_notes(rows: Sequence[Row]) -> list[str]:
     lines = []
     if totals["overdue"]:
         lines.append(
-            f"{totals['overdue']:,} of {totals['messages']:,} messages are overdue: their time has come, and there is "
-            "no copy in their own topic"
+            f"{totals['overdue']:,} of {totals['messages']:,} messages are overdue: their time has passed, but their "
+            "own topic has no copy"
         )
     if totals["outlives_segment"]:
         lines.append(
-            f"{totals['outlives_segment']:,} messages wait for longer than a segment lives: a broker may delete them "
+            f"{totals['outlives_segment']:,} messages wait longer than a segment is kept: a broker may delete them "
             "before their time, see --segment-life"
         )
     if totals["without_id"]:
-        lines.append(f"{totals['without_id']:,} messages have no client message id: nobody can tell if they came")
+        lines.append(f"{totals['without_id']:,} messages have no client message id: their delivery cannot be checked")
     return lines
 
 
@@ -199,7 +202,7 @@ def _tell(lines: Sequence[str], question: RatesQuestion, table: CountedTable, so
     print("\n".join([*lines, *notes.coverage_notes(question, source), last]), file=sys.stderr)
 
 
-def _nothing(source: Source) -> ExitCode:
+def _report_no_messages(source: Source) -> ExitCode:
     print("the log has no message" if source.stores else "no message is archived", file=sys.stderr)
     return _exit_code(source)
 
@@ -209,7 +212,7 @@ def _exit_code(source: Source) -> ExitCode:
 
 
 def _question(arguments: argparse.Namespace, by: Sequence[str], source: Source) -> RatesQuestion | None:
-    """The question, from whole units to whole units of time; None where there is nothing."""
+    """Return the question, rounded to whole units of time; None if there are no messages."""
     whole = source.coverage.whole
     if whole is None:
         return None
@@ -234,7 +237,7 @@ def _question(arguments: argparse.Namespace, by: Sequence[str], source: Source) 
 
 
 def _whole(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
-    """Return the multiple of a unit since 1970 that is not after a moment, or not before it."""
+    """Round a time down, or up, to a multiple of a unit since 1970."""
     since = moment - EPOCH
     count = -(-since // unit) if up else since // unit
     return EPOCH + count * unit
@@ -247,7 +250,7 @@ def _columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[str]:
 
 
 def _largest(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:
-    """Return the rows of the largest groups, and how many groups there are."""
+    """Return the rows of the largest groups, and the number of all groups."""
     totals: dict[tuple[object, ...], int] = {}
     for row in rows:
         key = tuple(row[name] for name in by)
@@ -259,7 +262,7 @@ def _largest(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence
 
 
 def _plain(row: Row, columns: Sequence[str]) -> Row:
-    """A row for output: times as text, rates with up to three digits behind the point."""
+    """Return a row for output: times as text, rates with up to three digits after the point."""
     found = {name: row[name] for name in columns}
     for name in _MADE_PLAIN:
         if found.get(name) is not None:
@@ -276,5 +279,5 @@ def _explain_empty(arguments: argparse.Namespace, source: Source, rows: Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake tps`."""
+    """Run `commitlake tps`."""
     return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

@@ -1,4 +1,4 @@
-"""What `tps` says on standard error: which time the rows are of, and what is missing."""
+"""The messages of `tps` on standard error: which time the rows cover, and what is missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rate_notes(totals: Mapping[str, int]) -> list[str]:
         )
     if totals["clock_skew"]:
         lines.append(
-            f"{totals['clock_skew']:,} messages were stored before they were born, by the clocks of both hosts"
+            f"{totals['clock_skew']:,} messages have a store time before their born time, by the clocks of both hosts"
         )
     return lines
 
@@ -41,15 +41,15 @@ def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
     lines = []
     if totals["other_tags"] and ("tag" in question.by or question.tags):
         lines.append(
-            f"{totals['other_tags']:,} messages have tags that topic_minutes does not name: they have no tag here"
+            f"{totals['other_tags']:,} messages have rare tags that topic_minutes does not name: they have no tag here"
         )
     if question.tags and question.table.name == "topic_minutes":
-        lines.append("a tag may have more messages than are shown: of each topic only the most frequent are named")
+        lines.append("a tag may have more messages than shown: only the most frequent tags of each topic are named")
     return lines
 
 
 def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
-    """Return sentences on what of a time is not there."""
+    """Return sentences on missing parts of the time."""
     is_there = "the log has" if source.stores else "archived"
     missing = "is not there" if source.stores else "is not archived"
     lines = []
@@ -63,7 +63,7 @@ def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
         ]
     lines += [
         f"{broker}: {count:,} ranges of the log are damaged, and their messages are not counted; 'commitlake verify' "
-        "tells where"
+        "shows where"
         for broker, count in sorted(source.damaged.items())
         if count
     ]
@@ -71,13 +71,13 @@ def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
 
 
 def span_note(question: RatesQuestion, table: str, source: Source, seconds: float) -> str:
-    """Return the last line: which time, from what, and how long it took."""
+    """Return the last line: the time, the source, and the seconds taken."""
     origin = "the log" if source.stores else table
     return f"{iso_text(question.start)} to {iso_text(question.end)}, from {origin} ({seconds:.1f} s)"
 
 
 def cut_note(shown: int, found: int, what: str) -> list[str]:
-    """Return a sentence where only the largest are shown."""
+    """Return a sentence if only the largest groups are shown."""
     return [f"{shown} of {found:,} {what} are shown; --top 0 shows all"] if shown < found else []
 
 

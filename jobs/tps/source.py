@@ -1,4 +1,4 @@
-"""What rates are counted from: the tables of a lake, or those that are made of a store's log for one question."""
+"""The tables from which rates are counted: those of a lake, or temporary ones made from a store's log."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths
     from commitlake.pipelines.tps.coverage import Coverage
 
-_BACKFILL = "'commitlake archive --lake LAKE --backfill topic_minutes --local' counts what was archived before"
+_BACKFILL = "'commitlake archive --lake LAKE --backfill topic_minutes --local' counts earlier messages"
 _READ = ("messages", "topic_minutes", "archive_runs", "gaps", "store_config")
-"""Tables of a lake that an answer comes from."""
+"""Tables of a lake that an answer may read."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Tables that can be asked.
+    """The tables that can be queried.
 
     Attributes:
         lake: where they lie.
@@ -43,7 +43,7 @@ class Source:
     damaged: Mapping[str, int] = field(default_factory=dict)
 
     def explain_empty(self, topics: Sequence[str]) -> None:
-        """Warn of topics that are not there, where nothing was found."""
+        """After an empty result, warn of topics that do not exist."""
         if self.stores:
             from commitlake.jobs.cli.store_queues import unknown_names
 
@@ -66,7 +66,7 @@ def open_source(
     *,
     is_whole: bool = False,
 ) -> Iterator[Source]:
-    """Open a lake's tables, or read a store's log into tables of which nothing is left in the end.
+    """Open a lake's tables, or read a store's log into temporary tables.
 
     Args:
         arguments: the job's.
@@ -128,7 +128,7 @@ def _read_store(
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     if not stores:
-        raise JobError(f"--broker: {arguments.store} gives no store of that name")
+        raise JobError(f"--broker: {arguments.store} has no store of that name")
     start = arguments.start
     wanted = Wanted(
         start=start - earlier if start is not None and earlier is not None else start,

@@ -1,11 +1,11 @@
-"""Look for everything in broker stores that is not as it must be, and tell where, why, and what to do.
+"""Look for damage and contradictions in broker stores, and report where, why, and what to do.
 
     commitlake verify /data/rocketmq/store --local
 
 Reads the log with its checksums, the queues, the IndexFiles, the checkpoint, and the offsets of groups, and compares
 each with the others; with --lake the archive, too. Stores are RocketMQ's or JMQ's. Writes nothing but its report. A
 broker may be running.
-Exit codes: 0 where nothing is wrong (what is told may be worth knowing); 3 where something is; 2 for a wrong store or
+Exit codes: 0 where nothing is wrong (there may be notes); 3 where something is; 2 for a wrong store or
 option.
 """
 
@@ -33,38 +33,38 @@ if TYPE_CHECKING:
     from commitlake.pipelines.verify.doctor import StoreReport
 
 DESCRIPTION = (
-    "Cross-check stores, RocketMQ's or JMQ's: log, queues, IndexFiles, checkpoint, groups' offsets, each against the "
-    "others. Every finding has its place, what was found and what was expected; every class of findings its cause and "
-    "its cure."
+    "Cross-check the log, queues, IndexFiles, checkpoint and group offsets of stores, RocketMQ's or JMQ's. Every "
+    "finding has its place, the value found and the value expected; every class of findings has its cause and its "
+    "repair."
 )
 EXAMPLES = (
     ("verify /data/rocketmq/store --local", "one store, on this machine's cores, without Spark"),
-    ("verify '/mnt/brokers/{broker}/store' --html report.html", "a cluster, on Spark, with a page for others"),
+    ("verify '/mnt/brokers/{broker}/store' --html report.html", "a cluster, on Spark, with an HTML page"),
     ("verify /data/jmq/store --local", "a JMQ store, found by its journal/"),
-    ("verify /data/rocketmq/store --lake /data/lake", "and whether the archive has all that it should"),
+    ("verify /data/rocketmq/store --lake /data/lake", "also compare with the archive"),
     ("verify /data/rocketmq/store --local --format json | jq '.rows[].findings[].code'", "for a program"),
 )
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
+    """Build the parser of the job's arguments."""
     parser = job_parser("verify", DESCRIPTION, EXAMPLES)
     store_help = (
-        f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
+        f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
         "the path component that names the broker"
     )
     parser.add_argument("store", metavar="STORE", help=store_help)
-    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    parser.add_argument("--broker", help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     add_local_arguments(parser, "processes")
     add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
-                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or what "
-                             "the store's schedule queues show)")  # fmt: skip
+                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
+                             "levels that the store's schedule queues show)")  # fmt: skip
     parser.add_argument("--findings", type=positive, default=20, metavar="N",
-                        help="of each class and store that JSON and the page show, and a table three of them; "
+                        help="findings of each class and store that JSON and the page list; a table lists three; "
                              "all are counted (default: 20)")  # fmt: skip
-    parser.add_argument("--lake", metavar="PLACE", help="compare with this lake: a folder, or s3://bucket/prefix")
+    parser.add_argument("--lake", metavar="PLACE", help="also compare with this lake: a folder, or s3://bucket/prefix")
     add_s3_arguments(parser)
     add_format_argument(parser)
     add_html_argument(parser)
@@ -72,7 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Look, tell, and say whether anything is wrong."""
+    """Verify the stores, print a report, and return an exit code."""
     from commitlake.jobs.pages.output import failure_page, page_file
     from commitlake.jobs.verify.page import TITLE, stores_page
     from commitlake.jobs.verify.report import print_report, summary
@@ -85,7 +85,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     lake = lake_of(arguments) if arguments.lake else None
     facts = [("Store", arguments.store), *([("Lake", lake.root)] if lake else [])]
     with failure_page(file, "verify", TITLE, facts, lake):
-        reports = _look(arguments)
+        reports = _verify_stores(arguments)
         if file is not None:
             file.write(stores_page(reports, lake))
     print_report(arguments.output, reports)
@@ -95,7 +95,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
 
 
-def _look(arguments: argparse.Namespace) -> list[StoreReport]:
+def _verify_stores(arguments: argparse.Namespace) -> list[StoreReport]:
     """Find the stores, and verify them."""
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.pipelines.verify.admission import Options
@@ -117,7 +117,7 @@ def _look(arguments: argparse.Namespace) -> list[StoreReport]:
 
 
 def _name_in_lake(arguments: argparse.Namespace) -> str | None:
-    """The store's name in the lake that it is compared with."""
+    """Return the store's name in the lake to compare with."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
@@ -146,5 +146,5 @@ def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Opt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake verify`."""
+    """Run `commitlake verify`."""
     return run_job(build_parser(), job, argv)

@@ -1,4 +1,4 @@
-"""The archive against the stores: what audit compares, told as findings."""
+"""Comparison of the archive with the stores, as findings of verify."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_lake_findings(
     reports: Sequence[StoreReport],
     layout: FormatChoice,
 ) -> None:
-    """Add, to each store's report, the windows in which the lake has not what the store has of what is archived.
+    """Add to each store's report the windows in which the lake differs from the archived part of the store.
 
     Args:
         runner: what reads lake and stores.
@@ -72,7 +72,7 @@ def _differing(
     layout: FormatChoice,
     limit: int,
 ) -> Differences:
-    """Windows that differ; a broker that deletes its oldest segments meanwhile is no difference."""
+    """Return the windows that differ, except where a broker deleted its oldest segments meanwhile."""
     while True:
         with sides.store(path, broker, ranges, layout) as store, sides.messages(stretches_of(ranges)) as found:
             sides.expect_erasures(store, stretches_of(ranges))

@@ -1,4 +1,4 @@
-"""The page of verify: stores, what was found in them, and what to do."""
+"""The page of verify: stores, findings, and what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from commitlake.pipelines.verify.verdict import verdict_of
 
 TITLE = "Stores verified"
 MAX_STORES = 200
-"""Stores that are listed one by one, the worst first."""
+"""Largest number of stores that are listed, the worst first."""
 _KINDS = {Severity.DAMAGE: Kind.CRITICAL, Severity.REPAIRABLE: Kind.WARNING, Severity.INFO: Kind.INFO}
 _WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Kind.CRITICAL: "Damaged"}
 
@@ -40,7 +40,7 @@ def stores_page(reports: Sequence[StoreReport], lake: LakePaths | None = None) -
     groups = [_group(CLASSES[code], together, roots) for code in CLASSES if code in together.codes]
     sections = [
         Section("read", "What was read", _figures(reports, together)),
-        findings_section(groups, "Nothing: everything is as it must be."),
+        findings_section(groups, "No damage was found."),
         Section("stores", "Stores", _stores(reports)),
     ]
     facts = [
@@ -105,7 +105,7 @@ def _example(finding: Finding) -> Example:
 
 
 def _commands(kind: FindingClass, kept: Sequence[Finding], roots: dict[str, str]) -> Iterator[list[str]]:
-    """Yield the command that mends the first store of a class of findings, where rebuild does."""
+    """Yield the command that repairs the first store of a class of findings, if rebuild can repair it."""
     root = roots.get(kept[0].broker) if kept else None
     if root is None or "commitlake rebuild" not in kind.action or kind.severity is Severity.INFO:
         return

@@ -1,4 +1,4 @@
-"""What verify prints: a row for each class of findings and its first ones, or all as JSON."""
+"""The output of verify: a row for each class of findings and its first examples, or everything as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = ["severity", "class", "count", "store", "place", "found", "expected"]
 
 
 def print_report(form: str, reports: Sequence[StoreReport]) -> None:
-    """All stores to standard output: a table with its meanings, JSON (a row for each store), or CSV of findings."""
+    """Print all stores to standard output: a table with explanations, JSON (a row per store), or CSV of findings."""
     if form in {"json", "jsonl"}:
         write(form, map(_to_object, reports), [])
         return
@@ -31,7 +31,7 @@ def print_report(form: str, reports: Sequence[StoreReport]) -> None:
 
 
 def _rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
-    """The worst first; of each class and store the first findings, and how many more there are."""
+    """Yield the rows, the worst first; of each class and store, the first findings and the number of the others."""
     for severity in Severity:
         for code, kind in CLASSES.items():
             if kind.severity is not severity:
@@ -43,7 +43,7 @@ def _rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
 
 
 def _finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
-    """A row for each finding that was kept, with all columns."""
+    """Yield a row for each listed finding, with all columns."""
     for report in reports:
         for code, findings in report.findings.kept.items():
             for finding in findings:
@@ -72,7 +72,7 @@ def _meanings(reports: Sequence[StoreReport]) -> Iterator[str]:
 
 
 def summary(reports: Sequence[StoreReport]) -> str:
-    """The last line."""
+    """Return the last line of the report."""
     together = join_findings(reports)
     records, size = sum(report.records for report in reports), sum(report.bytes for report in reports)
     queues = sum(report.queues for report in reports)

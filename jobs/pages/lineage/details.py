@@ -1,4 +1,4 @@
-"""What is known of each step: its columns, what led to it and what it led to, its properties and its body.
+"""The details of each step: its columns, the steps before and after it, its properties and its body.
 
 Each step's details can be opened and linked to without a script; the page's script shows them beside the graph.
 """
@@ -17,11 +17,11 @@ from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outco
 from commitlake.pipelines.lineage.words import length_text
 
 MAX_BYTES = 12 << 20
-"""Size of all details from which on properties and bodies are left out."""
+"""Size of all details above which properties and bodies are left out."""
 MAX_BODY = 4000
-"""Characters of a body that are shown."""
+"""Largest number of characters shown of a body."""
 MAX_VALUE = 400
-"""Characters of a property that are shown."""
+"""Largest number of characters shown of a property."""
 MAX_PROPERTIES = 80
 _MAX_LINKS = 30
 _HEX_BYTES = 256
@@ -31,7 +31,7 @@ Pairs = Iterable[tuple[str, str | None]]
 
 
 def details(story: Story, rows: Rows) -> Html:
-    """Return the details of the steps that are drawn."""
+    """Return the details of the steps in the picture."""
     led_by, leads_to = _edges(story, rows, to_source=True), _edges(story, rows, to_source=False)
     outcomes: dict[str, list[Outcome]] = {}
     for outcome in story.outcomes:
@@ -52,7 +52,9 @@ def details(story: Story, rows: Rows) -> Html:
             *(_content(row.step.record) if row.step.record is not None and left > 0 else []),
         ]  # fmt: skip
         if left <= 0:
-            content.append(paragraph("Properties and body are left out: the page has too many.", is_quiet=True))
+            content.append(
+                paragraph("Properties and body are left out, because the page would become too large.", is_quiet=True)
+            )
         shown = tag(
             "details",
             tag("summary", f"{row.number}. ", name(row.step.title)),
@@ -64,7 +66,7 @@ def details(story: Story, rows: Rows) -> Html:
 
 
 def _edges(story: Story, rows: Rows, *, to_source: bool) -> Mapping[str, list[tuple[Edge, Row | None]]]:
-    """Return, by step, the edges that end or begin there, each with the row of its other end."""
+    """Return the edges that end or begin at each step, each with the row of its other end."""
     found: dict[str, list[tuple[Edge, Row | None]]] = {}
     for edge in story.edges:
         here, there = (edge.target, edge.source) if to_source else (edge.source, edge.target)
@@ -172,13 +174,13 @@ def _content(record: Record) -> Iterator[Html]:
 
 
 def _lines(text: str) -> Iterator[Html]:
-    """Yield lines, each escaped by itself: an escape for a newline would be read as a part of the text."""
+    """Yield lines, each escaped by itself, so that an escaped newline is not taken for part of the text."""
     for number, line in enumerate(text.split("\n")):
         yield joined([Html("\n") if number else Html(), line])
 
 
 def body_text(body: bytes) -> tuple[str, str]:
-    """Return a body for people, and a note on what of it is not shown.
+    """Return a body for people, and a note on its omitted part.
 
     Text is shown as it is, JSON with a line for each value; anything else as hex.
     """
@@ -190,14 +192,14 @@ def body_text(body: bytes) -> tuple[str, str]:
     if not is_text:
         lines = [body[at : at + 16].hex(" ") for at in range(0, min(len(body), _HEX_BYTES), 16)]
         more = f"; the first {_HEX_BYTES} are shown" if len(body) > _HEX_BYTES else ""
-        return "\n".join(lines), f"{len(body):,} bytes that are no text{more}."
+        return "\n".join(lines), f"{len(body):,} bytes that are not text{more}."
     cut = text[:MAX_BODY]
     note = f"The first {MAX_BODY:,} characters of {size_text(len(body))}." if cut != text or head != body else ""
     return indented(cut) if cut.lstrip()[:1] in {"{", "["} else cut.replace("\r\n", "\n"), note
 
 
 def indented(text: str) -> str:
-    """Return JSON with a line for each value. It is not parsed: it may be cut, damaged, or nested too deeply.
+    """Return JSON with one value per line, without parsing it: it may be cut, damaged, or nested too deeply.
 
     >>> print(indented('{"a":[1,2],"b":"x,y"}'))
     {

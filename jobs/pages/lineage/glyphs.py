@@ -1,4 +1,4 @@
-"""Shapes of steps: each kind has a shape and a colour, so that no kind is told by its colour alone.
+"""Shapes of steps: each kind has a shape and a colour, so that no kind is shown by its colour alone.
 
 A shape is drawn around 0,0, some 12 pixels wide, in `currentColor`; page.css has the colours.
 """
@@ -43,9 +43,9 @@ _SHAPES = {
     FAILED: (
         tag("circle", r=5, class_=f"shape-line {_BACK}")
         + tag("path", d="M-2,-2L2,2M2,-2L-2,2", class_="shape-line"),
-        "tried, without success",
+        "tried without success",
     ),
-    BEGUN: (_RING + tag("circle", r=1.8, class_="shape"), "begun; nothing tells how it ended"),
+    BEGUN: (_RING + tag("circle", r=1.8, class_="shape"), "started; its end is not known"),
     FOLDED: (
         tag("circle", cx=-5, r=1.6, class_="shape") + tag("circle", r=1.6, class_="shape")
         + tag("circle", cx=5, r=1.6, class_="shape"),
@@ -73,12 +73,12 @@ def glyph_word(glyph: str) -> str:
 
 
 def edge_look(kind: str) -> str:
-    """Return the class of an edge's line, by the kind of the edge."""
+    """Return the CSS class of an edge's line, by the kind of the edge."""
     return _EDGE_LOOKS.get(kind, "plain")
 
 
 def definitions(glyphs: Iterable[str]) -> Html:
-    """Return an element that holds shapes for others to use; it shows nothing."""
+    """Return an invisible element with shapes that other elements use."""
     shapes = (tag("g", Html(_SHAPES[glyph][0]), id=f"glyph-{glyph}") for glyph in glyphs)
     tip = tag("path", d="M-3.4,-11.5H3.4L0,-6.8z", class_="shape", id="glyph-tip")
     return tag("svg", tag("defs", *shapes, tip), class_="patterns", width=0, height=0, aria_hidden="true",
@@ -86,12 +86,12 @@ def definitions(glyphs: Iterable[str]) -> Html:
 
 
 def glyph(name: str, x: str, y: str, *content: str, **attributes: str | float | bool | None) -> Html:
-    """Return a shape at a place in an SVG, with a title in it if need be."""
+    """Return a shape at a position in an SVG, optionally with a title."""
     return tag("use", *content, href=f"#glyph-{name}", x=x, y=y, class_=f"glyph {name}", **attributes)
 
 
 def legend(glyphs: Iterable[str]) -> Html:
-    """Return what shapes mean."""
+    """Return a legend of shapes."""
     entries = (
         tag("li", tag("svg", glyph(name, "9", "9"), width=18, height=18, aria_hidden="true"), glyph_word(name))
         for name in glyphs

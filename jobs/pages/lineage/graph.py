@@ -1,4 +1,4 @@
-"""The graph of a story: its steps one below the other, each with its words, and beside them lanes and edges.
+"""The graph of a story: its steps in rows, each with its words, and lanes with edges beside them.
 
 A step is a link to its details, so that the graph is a list that can be read aloud and walked through by keys; the SVG
 beside it is for the eye. Rows have one height, and places in the SVG are percentages: only paths are stretched. Rows
@@ -25,26 +25,26 @@ from commitlake.pipelines.lineage.story import Edge, StepKind, Story
 from commitlake.pipelines.lineage.words import length_text
 
 CHUNK = 8
-"""Lines of a chunk, which stays whole on paper: with more, sheets end half empty."""
+"""Lines of a chunk, which is never broken on paper: with larger chunks, sheets would end half empty."""
 MAX_PARTS = 20_000
-"""Parts of lines that are drawn: an edge has one in each chunk that it goes through."""
+"""Largest number of drawn edge parts: an edge has one part in each chunk that it crosses."""
 _LONG_PART = 20
-"""A gap of more than this part of the whole time is a line of its own."""
+"""Part of the whole time above which a gap is a line of its own."""
 _LONG_LEAST = datetime.timedelta(seconds=1)
 _STRETCHED = 1000
 _LINE = 100
 _LONGEST_NAMES = (10, 14, 18, 22, 26)
-"""Characters of lanes' names, for each of which page.css has a height; longer names are cut."""
+"""Name lengths for which page.css has a height of the lanes' header; longer names are cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the graph: a row, or a gap between two.
+    """A line of the graph: a row, or a gap between two rows.
 
     Attributes:
         row: The row; None for a gap.
         gap: What the gap says, such as `2 d later`.
-        since: Time since the row before; None where nobody knows.
+        since: Time since the row before; None if not known.
     """
 
     row: Row | None
@@ -54,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """An edge as it is drawn: from line to line."""
+    """An edge as it is drawn, from line to line."""
 
     edge: Edge
     source: int
@@ -69,7 +69,7 @@ class _Path:
 
 
 def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
-    """Return the graph, and how many edges are left out of it.
+    """Return the graph, and the number of edges that it leaves out.
 
     Args:
         story: The story.
@@ -80,7 +80,7 @@ def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
     paths = sorted(_paths(story, rows, lanes, lines), key=lambda path: path.span[1] - path.span[0])
     by_chunk: dict[int, list[_Path]] = {}
     left_out, parts = 0, 0
-    for path in paths:  # the shortest ones first: a long one has a part in each chunk
+    for path in paths:  # the shortest first, because a long one has a part in each chunk
         first, last = (end // CHUNK for end in path.span)
         if parts + last - first + 1 > MAX_PARTS:
             left_out += 1
@@ -98,7 +98,7 @@ def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
 
 
 def lines_of(rows: Sequence[Row]) -> list[Line]:
-    """Return rows with lines between them for other days and for long gaps."""
+    """Return rows with lines between them for new days and long gaps."""
     times = [row.step.at for row in rows if row.step.at is not None]
     longest = max((max(times) - min(times)) / _LONG_PART, _LONG_LEAST) if times else _LONG_LEAST
     lines: list[Line] = []
@@ -146,13 +146,13 @@ def _header(lanes: Lanes) -> Html:
 
 
 def _cut(value: str) -> str:
-    """Return a name as a lane shows it: escaped before it is cut, as an escape is longer than its sign."""
+    """Return a name cut to a lane's length; it is escaped first, because an escape is longer than its character."""
     shown = printable_line(value[: _LONGEST_NAMES[-1] + 1])
     return shown if len(shown) <= _LONGEST_NAMES[-1] else f"{shown[: _LONGEST_NAMES[-1] - 1]}…"
 
 
 def _labels(story: Story) -> dict[str, str]:
-    """Return, by step, the words of the first edge that led to it."""
+    """Return the text of the first edge that leads to each step."""
     return {edge.target: edge.text for edge in reversed(story.edges)}
 
 
@@ -214,7 +214,9 @@ def _line(line: Line, labels: Mapping[str, str]) -> Html:
         words = tag("b", f"{len(row.steps):,} steps folded" if len(row.steps) > 1 else "1 step folded")
         return tag("li", when, " ", tag("span", words, class_="what"), class_="step is-folded")
     since = tag("span", f"+{length_text(line.since)}" if line.since is not None else "", class_="since")
-    label = "" if step.kind is StepKind.CONSUMPTION else labels.get(step.id, "")  # a consumption's title says it
+    label = (
+        "" if step.kind is StepKind.CONSUMPTION else labels.get(step.id, "")
+    )  # the title of a consumption already says this
     led = tag("span", " · ", name(label), class_="wide-only") if label else Html()
     what = tag(
         "span",

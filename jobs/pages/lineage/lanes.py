@@ -1,4 +1,4 @@
-"""Lanes of a picture: a column for each topic and each group, and within it a track for each message.
+"""Lanes of a picture: a column for each topic and each group, with a track in it for each message.
 
 Two messages that overlap in time have different tracks, as far as there are tracks, so that their lines in one topic
 can be told apart.
@@ -14,17 +14,17 @@ from commitlake.jobs.pages.lineage.rows import Row
 from commitlake.pipelines.lineage.story import Step, StepKind
 
 MAX_LANES = 12
-"""Columns that fit on a phone; page.css has a class for each number of them."""
+"""Largest number of columns that fit on a phone; page.css has a class for each number of them."""
 MAX_TRACKS = 4
 OTHERS = "others"
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A column.
+    """A column of the picture.
 
     Attributes:
-        name: The topic or the group; empty for steps of which nobody knows it.
+        name: The topic or the group; empty if it is not known.
         kind: `topic`, `group`, or `others`: what found no column of its own.
         count: How many names it has.
     """
@@ -55,13 +55,13 @@ class Lanes:
         return self.place_of[lane_key(step)]
 
     def across(self, row: Row) -> float:
-        """Return how far to the right a row's step is, 0 to 1."""
+        """Return the horizontal position of a row's step, 0 to 1."""
         within = (self.track_of.get(row.message, 0) + 1) / (self.tracks + 1)
         return (self.lane(row.step) + within) / len(self.lanes)
 
 
 def lane_key(step: Step) -> tuple[str, str]:
-    """Return the kind and the name of a step's lane: a topic and a group may have the same name."""
+    """Return the kind and name of a step's lane; both are needed because a topic and a group may have the same name."""
     return "group" if step.kind is StepKind.CONSUMPTION else "topic", step.lane
 
 
@@ -84,7 +84,7 @@ def lanes_of(rows: Sequence[Row]) -> Lanes:
 
 
 def _tracks(rows: Sequence[Row]) -> dict[int, int]:
-    """Return a track for each message; messages that do not overlap may share one."""
+    """Return a track for each message; messages that do not overlap in time may share one."""
     last = {row.message: row.place for row in rows}
     free_from = [-1] * MAX_TRACKS
     found: dict[int, int] = {}
@@ -92,7 +92,7 @@ def _tracks(rows: Sequence[Row]) -> dict[int, int]:
         if row.message in found:
             continue
         track = next((track for track, end in enumerate(free_from) if end < row.place), None)
-        if track is None:  # more messages at a time than tracks: the one that is free first
+        if track is None:  # more parallel messages than tracks: use the track that is free first
             track = free_from.index(min(free_from))
         found[row.message] = track
         free_from[track] = max(free_from[track], last[row.message])

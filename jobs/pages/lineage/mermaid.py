@@ -5,7 +5,7 @@ r"""A story as a Mermaid flowchart, for a ticket: GitHub, GitLab and others draw
       s2[["2026-11-20 14:00:04 dead letter of billing"]]
       s1 -- "4.2 s: billing gave up" --> s2
 
-Labels are somebody else's text. All of their characters but letters, digits and a few others are written as entities of
+Labels are untrusted text. All of their characters but letters, digits and a few others are written as entities of
 Mermaid's (`#35;` for `#`), so that a label can neither end itself nor hold markup, Markdown or a directive.
 
 Mermaid does not draw a text of more than 50,000 characters or 500 edges; this one stays below both, and a node says
@@ -29,7 +29,7 @@ MAX_CHARACTERS = 48_000
 MAX_LABEL = 70
 _SAFE = re.compile(r"[^A-Za-z0-9 .,:+_()/À-ÖØ-öø-ÿ\u0370-\u1fff\u3040-\ud7ff-]")
 _ICON = re.compile(r"(?<=:)(?=fa-)")
-"""Where `fa:fa-ban` would become an icon; a space without a width stands between."""
+"""Names of icons that Mermaid would replace, as in `fa:fa-ban`; a zero-width space is inserted into them."""
 _SHAPES = {
     StepKind.NORMAL: ("[", "]"), StepKind.DELAY: ("([", "])"), StepKind.TIMER: ("([", "])"),
     StepKind.RETRY: ("[/", "/]"), StepKind.DLQ: ("[[", "]]"), StepKind.HALF: ("[\\", "\\]"),
@@ -99,7 +99,7 @@ def _edges(story: Story, row_of: dict[str, Row]) -> Iterator[str]:
 
 
 def label(text: str) -> str:
-    """Return a text for a label: cut, on one line, with entities for all that Mermaid might read as its own."""
+    """Return a text for a label: shortened, on one line, with entities for characters special to Mermaid."""
     shown = printable_line(text[: MAX_LABEL + 1])
     shown = shown if len(text) <= MAX_LABEL else f"{shown[:MAX_LABEL]}…"
     return _SAFE.sub(lambda match: f"#{ord(match[0])};", _ICON.sub("\u200b", shown)) or " "

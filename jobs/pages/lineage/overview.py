@@ -1,4 +1,4 @@
-"""The overview of a story: all steps on an axis of time, to scale, with a line for each topic and group."""
+"""The overview of a story: all steps on a time axis, to scale, with a line for each topic and group."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from commitlake.pipelines.lineage.words import length_text
 _LANE = 22
 _TOP = 26
 _GAP_PART = 0.2
-"""A gap of so large a part of the time is named."""
+"""Part of the time above which a gap is labelled."""
 _AXIS = 22
 _MARGIN = 0.015
 _MAX_HINT = 120
 _DENSE = 150
-"""Steps from which on shapes would hide each other."""
+"""Number of steps above which shapes would hide each other."""
 _SHORT_LABEL = 8
 _PLAIN = frozenset({StepKind.NORMAL, StepKind.CONSUMPTION, StepKind.TRACE, StepKind.OP, StepKind.HALF, StepKind.DELAY})
 MAX_EDGES = 2000
-"""Edges that are drawn; of more, the first."""
+"""Largest number of drawn edges; of more, the first are drawn."""
 
 
 def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
-    """Return the overview; nothing for a story without two different times."""
+    """Return the overview, which is empty for a story without two different times."""
     drawn = [row for row in rows.rows if not row.is_folded and row.step.at is not None]
     span = _span([row.step.at for row in drawn if row.step.at is not None])
     if span is None:
@@ -67,7 +67,7 @@ def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
 
 
 def _span(times: Sequence[datetime.datetime]) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """Return the time that is drawn; None where there is no time between the steps."""
+    """Return the time range of the picture; None if all steps have the same time."""
     if not times or min(times) == max(times):
         return None
     return min(times), max(times)
@@ -79,7 +79,7 @@ def _down(lanes: Lanes, row: Row) -> int:
 
 
 def _mark(row: Row, x: str, y: str, *, is_dense: bool) -> Html:
-    """Return a step's shape; of very many, a dot for those that are as they should be."""
+    """Return a step's shape; in very dense pictures, a dot for a step without problems."""
     name = glyph_of(row.step)
     if is_dense and name in _PLAIN:
         return tag("circle", _hint(row), cx=x, cy=y, r=2.2, class_=f"glyph {name} shape", data_row=row.number,
@@ -88,7 +88,7 @@ def _mark(row: Row, x: str, y: str, *, is_dense: bool) -> Html:
 
 
 def _hint(row: Row) -> Html:
-    """Return what a browser shows where a step is pointed at."""
+    """Return the text that a browser shows when the pointer is over a step."""
     return tag("title", f"{row.number}. {row.step.title[:_MAX_HINT]}")
 
 

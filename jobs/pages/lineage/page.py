@@ -1,4 +1,4 @@
-"""The page of `commitlake lineage --html`: what happened to a message, as a picture, with all that is known of it."""
+"""The page of `commitlake lineage --html`: what happened to a message, as a picture with all details."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, Ste
 
 TITLE = "What happened to a message"
 MAX_OUTCOMES = 300
-"""Outcomes that are shown; of more, the worst."""
+"""Largest number of outcomes shown; of more, the worst."""
 MAX_CAUTIONS = 50
 _MAX_SENTENCE = 300
 _KINDS = {
@@ -37,7 +37,7 @@ _KINDS = {
     OutcomeState.CANCELLED: Kind.INFO,
     OutcomeState.CONSUMED: Kind.GOOD,
 }
-"""How good each state is, the worst first."""
+"""Severity of each state, the worst first."""
 _WORST_FIRST = list(_KINDS)
 _WORDS = {state: state.replace("_", " ") for state in OutcomeState} | {OutcomeState.DEAD: "dead letter"}
 _PROOFS = {
@@ -57,7 +57,7 @@ _COLUMNS = (
 
 
 def lineage_page(story: Story, facts: Sequence[tuple[str, str]]) -> Page:
-    """Return the page.
+    """Return the page of a story.
 
     Args:
         story: The story, masked if need be.
@@ -65,28 +65,28 @@ def lineage_page(story: Story, facts: Sequence[tuple[str, str]]) -> Page:
     """
     rows = rows_of(story)
     known = "nothing is archived" if story.as_of is None else time_text(story.as_of)
-    facts = [*facts, ("Asked", story.asked), ("The lake knows until", known), ("Steps", f"{len(story.steps):,}")]
+    facts = [*facts, ("Asked", story.asked), ("Lake complete until", known), ("Steps", f"{len(story.steps):,}")]
     sections = []
     if story.steps:
         picture, left_out = _picture(story, rows)
         if story.outcomes:
-            sections.append(Section("outcomes", "How it stands", _outcomes(story, rows)))
+            sections.append(Section("outcomes", "Outcomes", _outcomes(story, rows)))
         sections.append(Section("picture", "What happened", picture))
         if story.cautions or story.not_shown or left_out:
-            sections.append(Section("cautions", "What this does not tell", _cautions(story, left_out)))
+            sections.append(Section("cautions", "Not known", _cautions(story, left_out)))
         sections.append(Section("steps", "Each step", joined([_ALL_STEPS, details(story, rows)])))
     elif story.cautions:
-        sections.append(Section("cautions", "What this does not tell", _cautions(story, 0)))
+        sections.append(Section("cautions", "Not known", _cautions(story, 0)))
     return Page(TITLE, verdict_of(story), facts, sections, made_now("lineage"))
 
 
 def verdict_of(story: Story) -> Verdict:
-    """Return the sentence that sums a story up."""
+    """Return a sentence that sums up a story."""
     asked = _cut(story.asked)
     if not story.steps:
-        return Verdict(Kind.INFO, f"Nothing in the lake has {asked}.", "Not found")
+        return Verdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")
     if not story.outcomes:
-        return Verdict(Kind.INFO, f"{asked}: {_count(len(story.steps), 'step')}; nothing tells how it stands.")
+        return Verdict(Kind.INFO, f"{asked}: {_count(len(story.steps), 'step')}; the outcome is not known.")
     worst = min(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     kind, word = _KINDS[worst.state], _WORDS[worst.state].capitalize()
     text = _cut(worst.text).rstrip(".")
@@ -107,7 +107,8 @@ def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
     notes = [f"{_count(rows.messages, 'message')}; times are UTC. Choose a step for its properties and body."]
     if rows.folded:
         notes.append(
-            f"{rows.folded:,} of {len(story.steps):,} steps are folded: drawn are messages in trouble, and the newest."
+            f"{rows.folded:,} of {len(story.steps):,} steps are folded: messages with problems, and the newest, are "
+            "drawn."
         )
     scaled = overview(story, rows, lanes)
     figure = tag(
@@ -127,7 +128,7 @@ def _outcomes(story: Story, rows: Rows) -> Html:
     ordered = sorted(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     shown = ordered[:MAX_OUTCOMES]
     rest = f"The worst {len(shown):,} of {len(ordered):,} are shown." if len(shown) < len(ordered) else ""
-    return table("Each message, in each group that is known to want it", _COLUMNS,
+    return table("Each message, in each group that is known to consume it", _COLUMNS,
                  [_outcome(outcome, rows) for outcome in shown], rest=rest)  # fmt: skip
 
 
@@ -156,7 +157,7 @@ def _cautions(story: Story, left_out: int) -> Html:
     if story.not_shown:
         sentences.append(f"{_count(story.not_shown, 'record')} more match the question and are not in this story.")
     if left_out:
-        sentences.append(f"{_count(left_out, 'line')} between steps are not drawn; the steps' details name them.")
+        sentences.append(f"{_count(left_out, 'line')} between steps are not drawn; the details of the steps name them.")
     return tag("ul", *(tag("li", sentence) for sentence in sentences))
 
 
@@ -180,4 +181,4 @@ _PANEL = tag(
     tag("div", class_="panel-body"),
     class_="panel", role="region", aria_label="Chosen step", hidden=True,
 )  # fmt: skip
-"""Where the script shows a step's details."""
+"""The place where the script shows a step's details."""

@@ -1,4 +1,4 @@
-"""Rows of a picture: the steps of a story that are drawn, and in their places those that are folded.
+"""Rows of a picture: the drawn steps of a story, and one row for each sequence of folded steps.
 
 A story may have thousands of steps. At most `MAX_STEPS` are drawn: whole messages, first those that are in trouble,
 then the newest. What is folded between two steps that are drawn is one row, which says how many they are.
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from commitlake.pipelines.lineage.story import OutcomeState, Step, Story
 
 MAX_STEPS = 1000
-"""Steps that are drawn. A page with so many is some MB, and a browser shows it at once."""
+"""Largest number of drawn steps. A page with this many has some MB, and opens at once."""
 CALM = frozenset({OutcomeState.CONSUMED, OutcomeState.PASSED, OutcomeState.ROLLED_BACK, OutcomeState.REDRIVEN})
-"""States of which nothing is left to do."""
+"""States that need no action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def step(self) -> Step:
-        """The step; of folded ones the first."""
+        """Return the step; for folded steps, the first one."""
         return self.steps[0]
 
 
@@ -80,7 +80,7 @@ def rows_of(story: Story, most: int = MAX_STEPS) -> Rows:
 
 
 def _messages(story: Story) -> dict[str, int]:
-    """Return the message of each step: what edges join, numbered by the first step."""
+    """Return the message number of each step; steps joined by edges share one."""
     above = {step.id: step.id for step in story.steps}
 
     def top(step_id: str) -> str:
@@ -97,7 +97,7 @@ def _messages(story: Story) -> dict[str, int]:
 
 
 def _kept(story: Story, message_of: dict[str, int], most: int) -> set[str]:
-    """Return the ids of the steps that are drawn."""
+    """Return the ids of the drawn steps."""
     if len(story.steps) <= most:
         return set(message_of)
     by_message: dict[int, list[str]] = {}
@@ -114,14 +114,14 @@ def _kept(story: Story, message_of: dict[str, int], most: int) -> set[str]:
         ids = by_message[message]
         if len(ids) <= room:
             kept.update(ids)
-        elif not kept:  # of a message that alone is too long, the beginning and the end
+        elif not kept:  # keep the beginning and the end of a message that is too long by itself
             kept.update(ids[: room // 2])
             kept.update(ids[len(ids) - (room - room // 2) :])
     return kept
 
 
 def _runs(steps: Sequence[Step], kept: set[str]) -> Iterator[tuple[list[Step], bool]]:
-    """Yield each step that is drawn, and between them what is folded."""
+    """Yield each drawn step, and each sequence of folded steps between them."""
     folded: list[Step] = []
     for step in steps:
         if step.id not in kept:

@@ -1,4 +1,4 @@
-"""The page of `commitlake lineage --topics --html`: which topics feed which, as arcs between the names of topics.
+"""The page of `commitlake lineage --topics --html`: which topics feed which, as arcs between their names.
 
 Topics stand one below the other, as far as can be in the direction in which keys pass, so that most arcs go down, on
 the left of the names. An arc's width is its share of the passes. What goes back up is dashed.
@@ -19,7 +19,7 @@ from commitlake.pipelines.lineage.words import count_text, length_text
 
 TITLE = "Which topics feed which"
 MAX_TOPICS = 40
-"""Topics of the picture; of more, those of the links with the most passes."""
+"""Largest number of topics in the picture; of more, those of the links with the most passes."""
 _ROW = 56
 _LEFT = 112
 _TIP = 6
@@ -32,7 +32,7 @@ _COLUMNS = (
 
 
 def topics_page(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Page:
-    """Return the page.
+    """Return the page of a graph of topics.
 
     Args:
         graph: The graph.
@@ -48,9 +48,9 @@ def topics_page(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Page:
 
 
 _MEANING = (
-    "A key passes from one topic to another where a record is followed, within 7 days, by one with the same key in "
-    "another topic. Copies that a broker makes (delayed, retried, half messages, dead letters) do not count. That keys "
-    "pass does not prove that a consumer of the first topic sends to the second one."
+    "A key passes from one topic to another if a record is followed, within 7 days, by one with the same key in "
+    "another topic. Copies that a broker makes (delayed, retried, half messages, dead letters) do not count. A passing "
+    "key does not prove that a consumer of the first topic sends to the second one."
 )
 
 
@@ -77,11 +77,11 @@ def _picture(graph: TopicGraph) -> Html:
     names = [_name(topic, row, records) for topic, row in rows.items()]
     drawn = tag(
         "svg", *arcs, *names, width="100%", height=height, role="img",
-        aria_label="Topics, and arcs between those between which keys pass; the table below has the same",
+        aria_label="Topics, and arcs for keys that pass between them; the table below has the same data",
     )  # fmt: skip
     left_out = len(graph.links) - len(links)
     note = f"{left_out:,} links with fewer passes are not drawn. " if left_out else ""
-    caption = f"{note}Arcs go down on the left; dashed ones go back up. The wider, the more passes."
+    caption = f"{note}Arcs on the left go down; dashed ones go up. A wider arc has more passes."
     return tag("figure", tag("figcaption", caption), drawn, class_="figure")
 
 
@@ -96,7 +96,7 @@ def _drawn(links: Sequence[TopicLink]) -> list[TopicLink]:
 
 
 def topic_order(links: Sequence[TopicLink]) -> list[str]:
-    """Return topics in an order in which most passes go down: what feeds more than it is fed stands first."""
+    """Return topics in an order in which most passes go down: topics that feed more than they receive come first."""
     left = {topic for link in links for topic in (link.source, link.target)}
     order: list[str] = []
     while left:

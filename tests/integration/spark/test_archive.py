@@ -383,7 +383,7 @@ def test_a_run_that_was_stopped_behind_its_commit_is_made_good(small: Archive) -
         True,
     )
     assert small.table().count() == 21
-    assert "run 1, which another process had not finished, is finished" in summary(result)
+    assert "run 1, which another process had left unfinished, is now finished" in summary(result)
     assert list(small.run().recovered) == []
 
 
@@ -575,7 +575,7 @@ def test_a_store_that_is_not_there_leaves_no_lake(small: Archive, capsys: pytest
 def test_a_store_without_a_record_is_nothing_new(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
     small.write(bytes(SIZE))
     assert archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality"]) == 0
-    assert "nothing new in 1 store" in capsys.readouterr().err
+    assert "No new messages in 1 store" in capsys.readouterr().err
 
 
 # --- questions to what was archived ---
@@ -632,5 +632,5 @@ def test_spark_refuses_a_predicate_in_a_sentence(
     assert query.main(["--lake", str(odd_lake), "--engine", "spark", "--where", where]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "the engine refused the question" in err
+    assert "the query is invalid" in err
     assert "Traceback" not in err

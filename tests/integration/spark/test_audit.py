@@ -242,7 +242,7 @@ def test_what_expired_and_what_was_never_counted_is_no_difference(
     assert code == 0, verdicts
     assert [verdict["messages"] for verdict in verdicts.values()] == [30, 60, 90]
     assert verdicts["runs-messages"]["notes"] == [
-        "messages that were stored before 2023-11-16 have expired, and are left out",
+        "messages stored before 2023-11-16 have expired, and are not compared",
         "60 messages are left out: 2 runs have no profile of their messages (--no-quality, or expired)",
     ]
     lost = min((tmp_path / "lake" / "bodies").rglob("*.zst"))

@@ -33,7 +33,7 @@ def test_the_demo_archives_and_shows_a_shop(
     assert all(word in by_topic for word in told)
     assert ("half" in by_topic) == (layout == "rocketmq")
     assert "sent to shipments" in by_key
-    assert "How it stands" in by_key
+    assert "Outcomes" in by_key
     assert ("committed to orders" in by_key) == (layout == "rocketmq")
     store, lake = str(folder / "broker-a" / "store"), str(folder / "lake")
     assert verify.main([store, "--local", "--processes", "1", "--quiet"]) == 0

@@ -154,7 +154,7 @@ def test_both_engines_give_the_same_answer_to_a_select(ask: Ask, spark: SparkSes
 def test_spark_answers_nothing_but_one_select(ask: Ask, sql: str) -> None:
     code, out, err = ask("spark", "--sql", sql)
     assert (code, out) == (2, "")
-    assert "the engine refused the question" in err
+    assert "the query is invalid" in err
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_spark_reads_no_other_file_and_runs_nothing(ask: Ask, tmp_path: Path, sq
     secret.write_text("a line\n")
     code, out, err = ask("spark", "--sql", sql.format(file=secret))
     assert (code, out) == (2, "")
-    assert "the engine refused the question" in err
+    assert "the query is invalid" in err
 
 
 @pytest.mark.parametrize("condition", ["topic IN (SELECT TRANSFORM (1) USING 'echo orders' AS (line))",
@@ -212,6 +212,6 @@ def test_both_engines_count_the_same(ask: Ask, arguments: list[str]) -> None:
 def test_spark_tells_in_a_sentence_what_it_cannot_answer(ask: Ask, predicate: str) -> None:
     code, out, err = ask("spark", "--where", predicate)
     assert (code, out) == (2, "")
-    assert err.startswith("commitlake query: error: the engine refused the question: ")
+    assert err.startswith("commitlake query: error: the query is invalid: ")
     assert "Traceback" not in err
     assert "\tat " not in err

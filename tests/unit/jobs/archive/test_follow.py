@@ -22,7 +22,7 @@ from commitlake.connectors.object_store.errors import S3Error, S3UnavailableErro
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow as archive_follow
-from commitlake.jobs.archive.follow import Follower, find_left, may_go_well_later
+from commitlake.jobs.archive.follow import Follower, find_left, may_succeed_later
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from tests.support.logs import messages, open_segment, write_store
@@ -45,9 +45,9 @@ def config(tmp_path: Path) -> Config:
     return Config(str(store), str(tmp_path / "lake"), "a")
 
 
-def follower(config: Config, told: Callable[[Result], None] = lambda _: None) -> Follower:
+def follower(config: Config, on_result: Callable[[Result], None] = lambda _: None) -> Follower:
     """One without Spark, which none of these need."""
-    return Follower(None, config, told)  # type: ignore[arg-type]
+    return Follower(None, config, on_result)  # type: ignore[arg-type]
 
 
 def plan(config: Config) -> ArchiveWork:
@@ -114,8 +114,8 @@ def test_what_another_run_has_taken_is_not_taken_again(config: Config, monkeypat
         (of_stream(StoreError("no store")), False),
     ],
 )
-def test_what_may_go_well_later(error: Exception, later: bool) -> None:
-    assert may_go_well_later(error) == later
+def test_what_may_succeed_later(error: Exception, later: bool) -> None:
+    assert may_succeed_later(error) == later
 
 
 def test_trouble_that_goes_by_is_waited_for_longer_and_longer(
@@ -128,8 +128,8 @@ def test_trouble_that_goes_by_is_waited_for_longer_and_longer(
     following.follow(SECOND, 1 << 20)
     assert waits == [4, 8]
     assert [record.getMessage() for record in caplog.records] == [
-        "lost. It is tried again in 4 s",
-        "busy. later. It is tried again in 8 s",
+        "lost. Next attempt in 4 s",
+        "busy. later. Next attempt in 8 s",
     ]
 
 
@@ -186,7 +186,7 @@ def test_a_page_in_a_folder_that_is_not_there_is_refused_before_anything_is_read
 ) -> None:
     arguments = ["--store", config.store, "--lake", config.lake, "--quality-page", str(tmp_path / "no" / "page.html")]
     assert archive.main(arguments) == 2
-    assert "expected a file in a folder that is there" in capsys.readouterr().err
+    assert "expected a file in an existing folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--lake", "--bodies"])

@@ -59,17 +59,17 @@ def test_messages_and_offsets_are_pulled_and_told(
     assert main(given) == 0
     assert "run 2: 1 messages from" in capsys.readouterr().err
     assert main(given) == 0
-    assert "nothing new in 1 store" in capsys.readouterr().err
+    assert "No new messages in 1 store" in capsys.readouterr().err
     assert DeltaTable(str(lake / "messages")).to_pyarrow_table().num_rows == 11
 
 
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        (["--store", "s"], "--store reads a broker's files, and --from-broker does without"),
+        (["--store", "s"], "--store and --from-broker cannot be used together"),
         (["--broker-conf", "c"], "--broker-conf has no effect with --from-broker"),
         (["--available-now"], "--available-now has no effect with --from-broker"),
-        (["--max-rate", "fast"], "'fast' is no rate: expected one like 2000/s or 20MiB/s"),
+        (["--max-rate", "fast"], "'fast' is not a rate: expected one like 2000/s or 20MiB/s"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -99,7 +99,7 @@ def test_rates_are_messages_or_bytes() -> None:
         Rate(messages=2000), Rate(messages=0.5), Rate(bytes=20 << 20), Rate(bytes=3 << 29),
     ]  # fmt: skip
     for text in ("0/s", "-1", "10 MB", ""):
-        with pytest.raises(argparse.ArgumentTypeError, match="is no rate"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not a rate"):
             _rate(text)
 
 

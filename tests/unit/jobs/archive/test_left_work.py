@@ -39,8 +39,8 @@ def keys_are_complete(growing: GrowingLake) -> bool:
 def test_missing_keys_are_added_and_told(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(growing) == 0
     printed = capsys.readouterr().err
-    assert "nothing new in 1 store\n" in printed
-    assert "20 keys of messages" in printed
+    assert "No new messages in 1 store\n" in printed
+    assert "20 message keys" in printed
     assert keys_are_complete(growing)
     assert run(growing) == 0
     assert "keys" not in capsys.readouterr().err
@@ -50,7 +50,7 @@ def test_an_unfinished_run_is_finished(growing: GrowingLake, capsys: pytest.Capt
     shutil.rmtree(growing.lake.archive_runs)
     shutil.rmtree(Path(growing.lake.root) / "_newest")
     assert run(growing) == 0
-    assert "run 1, which another process had not finished, is finished" in capsys.readouterr().err
+    assert "run 1, which another process had left unfinished, is now finished" in capsys.readouterr().err
     assert unfinished_commits(growing.lake, 1) == []
 
 

@@ -86,7 +86,7 @@ def test_what_could_not_be_read_is_grouped_and_decoded(run: tuple[ShownRun, Resu
     shown, result, page = run
     rows = rows_of(shown.lake.quarantine)
     articles = parse_page(render_page(page)).by_id("findings").all("article")
-    (article,) = [each for each in articles if "Bodies that do not fit" in each.text]
+    (article,) = [each for each in articles if "Bodies whose checksum is wrong" in each.text]
     of_body = sorted((row for row in rows if row["reason"] == "body_crc"), key=lambda row: row["start_offset"])
     assert len(of_body) > 3
     assert f"{len(of_body)} found" in article.all("h3")[0].text
@@ -121,7 +121,7 @@ def test_a_sound_run_says_so() -> None:
         )
     )
     assert root.all("h1")[0].text == "Archived without problems"
-    assert "Nothing: all that was read is sound, and all expectations are met." in root.by_id("findings").text
+    assert "No problems: all records are intact, and all expectations are met." in root.by_id("findings").text
     assert tiles_of(root)["expectations met"] == "39 of 39"
     rows = table_of(root.by_id("topics"))
     assert [row[:3] for row in rows[1:]] == [["orders", "a", "2,000"], ["payments", "b", "1"]]
@@ -134,7 +134,7 @@ def test_what_is_not_met_says_why_and_what_to_do_the_critical_first() -> None:
     root = parse_page(page_of_run(report, figures_of(profile_of(messages(range(3))))))
     articles = root.by_id("findings").all("article")
     assert [each.attributes["class"] for each in articles] == ["notice critical", "notice warning"]
-    assert "Expected: no message is lost · not so in 1 of 10 windows of ten minutes of a queue" in articles[0].text
+    assert "Expected: no message is lost · not met in 1 of 10 windows of ten minutes of a queue" in articles[0].text
     assert "broker a, topic orders, queue 3, from 2026-11-20 12:00:00 UTC" in articles[0].text
     for suite in SUITES:
         for each in suite.expectations:
@@ -190,13 +190,13 @@ def test_a_run_that_was_not_judged_says_so(run: tuple[ShownRun, Result, Page]) -
     shown = replace(run[0], report=None, figures=figures_of(), verdict=Losses().verdict())
     shown = replace(shown, counts=replace(counts, quarantined=0))
     root = parse_page(render_page(run_page(shown)))
-    assert "No expectations were judged." in root.by_id("findings").text
+    assert "No expectations were checked." in root.by_id("findings").text
     assert "Messages stored" not in facts_of(root)
 
 
 def test_a_run_that_found_nothing_new_has_a_page(run: tuple[ShownRun, Result, Page]) -> None:
-    root = parse_page(render_page(nothing_new_page(run[0].lake, ["broker-a"], "nothing new in 1 store")))
-    assert root.all("h1")[0].text == "Nothing new in 1 store"
+    root = parse_page(render_page(nothing_new_page(run[0].lake, ["broker-a"], "No new messages in 1 store")))
+    assert root.all("h1")[0].text == "No new messages in 1 store"
     assert len(table_of(root.by_id("runs"))) == 3
 
 
@@ -222,7 +222,7 @@ def archive_to(growing: GrowingLake, option: str, *more: str) -> tuple[int, str]
 @pytest.mark.parametrize("option", ["--html", "--quality-page"])
 def test_both_names_of_the_option_write_the_page(growing: GrowingLake, option: str) -> None:
     assert archive_to(growing, option) == (0, "Archived")
-    assert archive_to(growing, option) == (0, "Nothing new in 1 store")
+    assert archive_to(growing, option) == (0, "No new messages in 1 store")
 
 
 def test_a_run_that_fails_replaces_the_page(growing: GrowingLake) -> None:

@@ -51,14 +51,14 @@ def test_a_lake_that_is_the_same_everywhere_says_so_with_its_numbers() -> None:
     root = page_of(
         SAME, Verdict("messages", "packs", 12, 3400), Verdict("messages", "hbase", compared=False, notes=["why"])
     )
-    assert root.all("h1")[0].text == "The same everywhere: 3,400 messages in 2 comparisons"
+    assert root.all("h1")[0].text == "No differences: 3,400 messages in 2 comparisons"
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
     assert table_of(root.by_id("compared"))[1:] == [
         ["the runs' counts and the table messages", "✓the same", "3,400", "12", "0"],
         ["the table messages and the packs", "✓the same", "3,400", "12", "0"],
         ["the table messages and HBase", "inot done", "", "", ""],
     ]
-    assert "Nothing: every message is everywhere, and the same." in root.text
+    assert "Every message is in every place, and the same." in root.text
     assert "the table messages and HBase: why" in root.by_id("notes").text
     assert "version 7 of messages, archived up to run 5" in root.of_class("facts")[0].text
 
@@ -75,7 +75,7 @@ def test_differences_are_grouped_by_kind() -> None:
     assert "messages: 100; bytes: 1.0 MiB (1,048,576 bytes); checksum: ffffffffffffffff" in example.text
     assert "· 1 window" in missing.text
     assert root.all("h1")[0].text == (
-        "Not the same: 1 of 2 comparisons differ, in 144 windows of ten minutes: the stores and the table messages"
+        "Differences found: 1 of 2 comparisons differ, in 144 windows of ten minutes: the stores and the table messages"
     )
 
 
@@ -85,7 +85,7 @@ def test_damaged_tables_are_told_first() -> None:
     (article,) = root.by_id("findings").all("article")
     assert "Damaged: messages · 7 data files" in article.text
     assert "5 more like this" in article.text
-    assert root.all("h1")[0].text == "Not the same: 1 table is damaged (messages)"
+    assert root.all("h1")[0].text == "Differences found: 1 table is damaged (messages)"
     assert "nothing else was compared" in root.by_id("notes").text
 
 

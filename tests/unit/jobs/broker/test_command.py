@@ -40,16 +40,16 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--segment-mib", "0"], "segment_size_bytes: expected"),
         (["--delay-levels", "soon"], "message_delay_level: expected delays such as"),
         (["--accounts", "/no/such/file"], "cannot read the file"),
-        (["--role", "SLAVE"], "it needs to know its master"),
+        (["--role", "SLAVE"], "the address of its master is missing"),
         (["--role", "SYNC_MASTER"], "its slaves need a port"),
         (["--ha-master", "127.0.0.1:1"], "only a slave has a master"),
         (["--broker-id", "2"], "--broker-id: expected 0"),
         (["--role", "SLAVE", "--register", "127.0.0.1:1", "--broker-id", "0"], "expected more than 0"),
-        (["--layout", "jmq", "--role", "SLAVE", "--register", "127.0.0.1:1"], "its journal is not copied to slaves"),
-        (["--layout", "jmq", "--ha-listen", "127.0.0.1:1"], "its journal is not copied to slaves"),
-        (["--layout", "jmq", "--delay-levels", "1s"], "its messages cannot wait"),
+        (["--layout", "jmq", "--role", "SLAVE", "--register", "127.0.0.1:1"], "its journal cannot be copied to slaves"),
+        (["--layout", "jmq", "--ha-listen", "127.0.0.1:1"], "its journal cannot be copied to slaves"),
+        (["--layout", "jmq", "--delay-levels", "1s"], "it has no delayed messages"),
         (["--layout", "jmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout jmq"),
-        (["--layout", "boltmq", "--ha-listen", "127.0.0.1:1"], "its log is not copied to slaves"),
+        (["--layout", "boltmq", "--ha-listen", "127.0.0.1:1"], "its log cannot be copied to slaves"),
         (["--layout", "boltmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout boltmq"),
         (["--layout", "jmq", "--segment-mib", "0"], "journal_file_size_bytes: expected"),
         (["--store", ""], "--store: expected a folder"),
@@ -60,8 +60,8 @@ def run(tmp_path: Path, *arguments: str) -> int:
             "--tls-config /no/such/file: cannot read the file: No such file or directory",
         ),
         (["--tls-config", "/dev/null"], "--tls-config /dev/null: expected tls.server.keyPath and tls.server.certPath"),
-        (["--tls-mode", "enforcing"], "--tls-mode enforcing: it needs certificates"),
-        (["--listen", "127.0.0.1:2", "--ha-listen", "127.0.0.1:3"], "clients are served 2 ports below it"),
+        (["--tls-mode", "enforcing"], "--tls-mode enforcing: certificates are missing"),
+        (["--listen", "127.0.0.1:2", "--ha-listen", "127.0.0.1:3"], "clients are also served 2 ports below it"),
     ],
 )
 def test_wrong_options_are_told_in_a_line(
@@ -188,7 +188,7 @@ def test_a_port_for_slaves_that_everybody_reaches_is_warned_of(
     [
         (["--ha-listen", "127.0.0.1:1", "--ha-allow", "10.0.0.1/8"], "--ha-allow: expected addresses or networks"),
         (["--ha-listen", "127.0.0.1:1", "--ha-allow", "localhost"], "--ha-allow: expected addresses or networks"),
-        (["--ha-allow", "10.0.0.1"], "there is no port for slaves"),
+        (["--ha-allow", "10.0.0.1"], "has no effect without --ha-listen"),
     ],
 )
 def test_addresses_of_slaves_that_are_none_are_told(
@@ -231,7 +231,7 @@ def test_a_disk_that_is_full_at_the_end_is_told(
     monkeypatch.setattr("commitlake.broker_lite.server.run_server", serve)
     assert run(tmp_path, "--listen", "127.0.0.1:1") == ExitCode.FAILED
     errors = capsys.readouterr().err
-    assert "could not be put on the disk at the end: [Errno 28] No space left on device" in errors
+    assert "could not be written to disk at shutdown: [Errno 28] No space left on device" in errors
     assert "the next start recovers it" in errors
 
 

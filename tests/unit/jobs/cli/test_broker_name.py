@@ -34,7 +34,7 @@ def write_conf(file: Path, name: str) -> Path:
 def test_the_folder_is_a_guess_and_told_once(store: Path) -> None:
     guess = name_of(store)
     assert guess.name is None
-    assert "is 'rocketmq' in the lake, after its folder: another store may have this name, too" in guess.told
+    assert "is 'rocketmq' in the lake, after its folder, which is a guess" in guess.note
     assert name_of(store, "rocketmq") == BrokerName(None)
 
 
@@ -43,8 +43,8 @@ def test_a_file_beside_the_store_names_it(store: Path, place: str) -> None:
     file = write_conf(store / place, "broker-a")
     found = name_of(store)
     assert found.name == "broker-a"
-    assert "is 'broker-a' in the lake: brokerName in " in found.told
-    assert file.resolve() == Path(found.told.rsplit(" ", 1)[1]).resolve()
+    assert "is 'broker-a' in the lake: brokerName in " in found.note
+    assert file.resolve() == Path(found.note.rsplit(" ", 1)[1]).resolve()
     assert name_of(store, "broker-a") == BrokerName("broker-a")
 
 
@@ -91,7 +91,7 @@ def test_a_strange_name_beside_the_store_is_passed_over_with_a_clean_warning(
     store: Path, caplog: pytest.LogCaptureFixture, place: str, name: str
 ) -> None:
     write_conf(store / place, name)
-    assert "is 'rocketmq' in the lake, after its folder" in name_of(store).told
+    assert "is 'rocketmq' in the lake, after its folder" in name_of(store).note
     (warning,) = caplog.messages
     assert "is not used for the store's name: brokerName: expected a broker's name" in warning
     assert "--broker NAME" in warning

@@ -38,7 +38,9 @@ def test_anything_else_is_a_no(answer: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(JobError, match="3 offsets would be set, and there is no terminal to ask at: no offset was set"):
+    with pytest.raises(
+        JobError, match="3 offsets would be set, but there is no terminal to ask for confirmation: no offset was set"
+    ):
         ask(monkeypatch, io.StringIO("y\n"))
 
 

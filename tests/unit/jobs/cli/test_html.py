@@ -21,12 +21,12 @@ def test_the_option_is_a_path_or_nothing(tmp_path: Path) -> None:
 def test_the_help_says_where_a_page_goes_without_it() -> None:
     parser = argparse.ArgumentParser()
     add_html_argument(parser, "page.html")
-    assert "(default: page.html)" in parser.format_help()
+    assert "(default: page.html)" in " ".join(parser.format_help().split())
 
 
 def test_a_folder_is_no_page(tmp_path: Path) -> None:
     check_html_argument(None)
     check_html_argument(tmp_path / "page.html")
     for path in (tmp_path, tmp_path / "no" / "page.html"):
-        with pytest.raises(JobError, match="expected a file in a folder that is there"):
+        with pytest.raises(JobError, match="expected a file in an existing folder"):
             check_html_argument(path)

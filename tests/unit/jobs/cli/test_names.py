@@ -60,9 +60,9 @@ def test_the_nearest_name_is_named() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[archvie]\nstore = 'x'\n", "the table 'archvie' is read by no job. Did you mean 'archive'?"),
-        ("store = 'x'\n", "the key 'store' is read by no job"),
-        ("[archive]\nstoer = 'x'\n", "[archive] has the key 'stoer', which is no option. Did you mean 'store'?"),
+        ("[archvie]\nstore = 'x'\n", "no job reads the table 'archvie'. Did you mean 'archive'?"),
+        ("store = 'x'\n", "no job reads the key 'store'"),
+        ("[archive]\nstoer = 'x'\n", "[archive] has the key 'stoer', which is not an option. Did you mean 'store'?"),
         ("archive = 1\n", "expected a table [archive], found a value"),
     ],
 )
@@ -210,7 +210,7 @@ def test_guard_warns_of_a_store_that_the_lake_does_not_know(
 ) -> None:
     monkeypatch.setattr(guard, "_read_progress", lambda _: {"broker-a": None})
     guard.main(["--store", str(store), "--lake", str(tmp_path / "lake"), "--broker", "broker-aa"])
-    assert "the lake has no store 'broker-aa', so nothing of it is archived. Did you mean 'broker-a'?" in (
+    assert "the lake has no store 'broker-aa'; none of its messages is archived. Did you mean 'broker-a'?" in (
         capsys.readouterr().err
     )
 

@@ -58,7 +58,7 @@ def test_a_lake_that_may_not_be_read_is_the_same_error_everywhere(tmp_path: Path
     finally:
         (tmp_path / denied).chmod(0o755)
     assert done.stdout.split() == ["2"] * len(commands), done.stderr
-    assert done.stderr.count("may not be read") == len(commands)
+    assert done.stderr.count("permission denied for this user") == len(commands)
     assert str(tmp_path / "lake") in done.stderr
 
 

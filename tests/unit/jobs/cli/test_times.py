@@ -62,5 +62,5 @@ def test_a_moment_is_counted_back_from_now(text: str, ago: datetime.timedelta) -
     ],
 )  # fmt: skip
 def test_what_is_no_time_is_refused_with_its_forms(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=r"is no time: expected 2026-11-20T14:00, .* or -2h"):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"is not a time: expected 2026-11-20T14:00, .* or -2h"):
         parse_time(text)

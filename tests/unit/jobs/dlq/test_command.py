@@ -90,7 +90,7 @@ def test_json_has_all_that_is_known(dlq: Dlq, group: str, capsys: pytest.Capture
 
 def test_hostile_names_do_not_reach_a_terminal(dlq: Dlq, capsys: pytest.CaptureFixture[str]) -> None:
     assert dlq("--group", "\x1b[31m") == 0
-    assert "no dead letter is archived here that matches" in capsys.readouterr().err
+    assert "no archived dead letter matches" in capsys.readouterr().err
 
 
 def test_a_chart_is_bounded() -> None:
@@ -134,7 +134,7 @@ def test_dead_letters_go_to_their_topic_once(
     assert "4 dead letters were sent before, by replay" in capsys.readouterr().err
     assert sum(map(len, world.received().values())) == LETTERS
     assert redrive("--group", group) == 0
-    assert "no message is chosen" in capsys.readouterr().err
+    assert "no message matches" in capsys.readouterr().err
     assert redrive("--group", group, "--again", "--limit", "1") == 0
     assert sum(map(len, world.received().values())) == LETTERS + 1
 
@@ -149,7 +149,7 @@ def test_what_a_replay_has_begun_to_send_is_refused(
     add_event(world.lake, "R2", ReplayEvent.STARTED)
     add_event(world.lake, "R2", ReplayEvent.FAILED)
     assert redrive("--group", group, "--dry-run") == ExitCode.REFUSED
-    assert "4 of these dead letters are of the replay R2, which has not finished (failed)" in capsys.readouterr().err
+    assert "4 of these dead letters belong to the replay R2, which has not finished (failed)" in capsys.readouterr().err
     assert redrive("--group", group, "--again", "--dry-run") == 0
 
 
@@ -186,7 +186,11 @@ def test_the_outcome_of_each_message_is_told(
         assert counts == {"consumed": LETTERS - 4, "dead": 1, "waiting": 3, "lost": 0, "not_sent": 0}
         details = Counter(row["detail"] for row in found["samples"])
         retry = f"%RETRY%{group}"
-        assert details == {f"offset 0 of %DLQ%{group}": 1, "retry 1 waits for its delay": 1, f"retry 1 is in {retry}": 2}
+        assert details == {
+            f"offset 0 of %DLQ%{group}": 1,
+            "retry 1 waits for its delay": 1,
+            f"retry 1 is in {retry}": 2,
+        }
         # One of the retries is consumed, the other one is dead.
         consumer.send_back(retried[0], retried[1], -1)
         consumer.pass_all(retry)
@@ -229,7 +233,7 @@ def test_what_died_again_is_sent_again_only_where_that_is_asked_for(
     asked = ["redrive", "--lake", growing.lake.root, "--group", "mail", "--dry-run"]
     assert main(asked) == 0
     said = capsys.readouterr().err
-    assert "1 have died again after a replay: they are left out" in said
+    assert "1 died again after a replay: they are skipped" in said
     assert "2 messages of 1 queues" in said
     assert main([*asked, "--include-replayed"]) == 0
     said = capsys.readouterr().err
@@ -261,20 +265,20 @@ def test_what_is_no_longer_in_the_target_is_lost(
     ("arguments", "said"),
     [
         (["--cause", "9"], "expected a number from 1 to 2"),
-        (["--where", "x ="], "--where is not understood"),
+        (["--where", "x ="], "--where is not a valid condition"),
         (["--broker", "none"], "the lake has no store"),
-        (["--out", "x.csv"], "--out and 'dlq show' do not go together"),
+        (["--out", "x.csv"], "--out cannot be used with 'dlq show'"),
         (["--samples", "21"], "--samples: expected 0 to 20, found 21"),
         (["--from", "2026-01-02", "--to", "2026-01-01"], "is not before --to"),
         (["export"], "expected --out"),
         (["export", "--out", "x.txt"], "ends in .csv, .jsonl or .parquet, found 'txt'"),
-        (["redrive", "--namesrv", "127.0.0.1:1"], "expected a choice of dead letters"),
+        (["redrive", "--namesrv", "127.0.0.1:1"], "expected an option that selects dead letters"),
         (["redrive", "--group", "g"], "expected --namesrv"),
-        (["redrive", "--group", "g", "--dry-run", "--follow"], "--follow and --dry-run do not go together"),
-        (["redrive", "--group", "g", "--dry-run", "--timeout", "5s"], "--timeout goes with --follow"),
+        (["redrive", "--group", "g", "--dry-run", "--follow"], "--follow and --dry-run cannot be used together"),
+        (["redrive", "--group", "g", "--dry-run", "--timeout", "5s"], "--timeout needs --follow"),
         (["outcome"], "expected the id of a replay"),
         (["outcome", "none"], "the lake has no replay 'none'"),
-        (["outcome", "none", "--group", "g"], "--group and 'dlq outcome' do not go together"),
+        (["outcome", "none", "--group", "g"], "--group cannot be used with 'dlq outcome'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

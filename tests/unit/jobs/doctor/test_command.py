@@ -34,7 +34,7 @@ def test_a_table_ends_with_a_summary(capsys: pytest.CaptureFixture[str]) -> None
     assert main([]) == 0
     out, err = capsys.readouterr()
     assert "python" in out
-    assert err.startswith("all that was asked for is there")
+    assert err.startswith("everything that was asked for is available")
 
 
 def test_a_store_and_a_lake_are_named_with_what_they_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -266,7 +266,7 @@ def test_an_unwritten_rest_is_no_damage(tmp_path: Path, run_dump: Dump) -> None:
     assert dumped.code == 0
     (said,) = dumped.said
     assert said.startswith(
-        f"4 records; stopped in segment {segment_name(0)} at physical offset {end}: nothing is written"
+        f"4 records; stopped in segment {segment_name(0)} at physical offset {end}: only zeros follow"
     )
 
 
@@ -280,7 +280,7 @@ def test_a_file_that_ends_behind_a_whole_record_is_told(tmp_path: Path, run_dump
     data = b"".join(records(messages(4)))
     dumped = run_dump(store_of(tmp_path, data))
     assert (dumped.code, len(dumped.rows)) == (0, 4)
-    assert dumped.said[-1].endswith(f"at physical offset {len(data)}: the file ends behind a whole record")
+    assert dumped.said[-1].endswith(f"at physical offset {len(data)}: the file ends after a whole record")
 
 
 @pytest.mark.parametrize("left", [4, 7, 8, 50, 90])
@@ -310,7 +310,7 @@ def test_a_segment_made_ahead_is_no_gap(tmp_path: Path, run_dump: Dump) -> None:
     dumped = run_dump(store_of(tmp_path, closed_segment(messages(5), SIZE), bytes(SIZE)))
     assert (dumped.code, len(dumped.rows)) == (0, 5)
     (said,) = dumped.said
-    assert said.startswith(f"5 records; stopped in segment {segment_name(SIZE)} at physical offset {SIZE}: nothing is")
+    assert said.startswith(f"5 records; stopped in segment {segment_name(SIZE)} at physical offset {SIZE}: only zeros")
 
 
 def test_a_store_of_zeros_has_no_record_and_no_damage(tmp_path: Path, run_dump: Dump) -> None:
@@ -342,7 +342,7 @@ def test_a_flipped_bit_costs_its_record_only_and_is_told(tmp_path: Path, run_dum
         "body_crc: expected "
     )
     assert ", found " in dumped.said[0]
-    assert dumped.said[-1].startswith("7 records, 1 bad ranges; stopped in segment")
+    assert dumped.said[-1].startswith("7 records, 1 damaged ranges; stopped in segment")
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ def test_a_path_that_is_not_there_is_told(tmp_path: Path, run_dump: Dump) -> Non
 
 def test_a_store_without_a_segment_is_told(tmp_path: Path, run_dump: Dump) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
-    assert_refused(run_dump(tmp_path / "store"), "holds no segment")
+    assert_refused(run_dump(tmp_path / "store"), "has no segment")
 
 
 def test_a_folder_that_is_no_store_is_told(tmp_path: Path, run_dump: Dump) -> None:
@@ -484,7 +484,7 @@ def test_a_file_is_no_store(tmp_path: Path, run_dump: Dump) -> None:
 def test_a_glob_of_several_stores_is_refused(tmp_path: Path, run_dump: Dump) -> None:
     for name in ("a", "b"):
         write_store(tmp_path / "brokers" / name, [(0, open_segment(messages(2), SIZE))])
-    assert_refused(run_dump(tmp_path / "brokers" / "*"), "names 2 stores", "one by one")
+    assert_refused(run_dump(tmp_path / "brokers" / "*"), "matches 2 stores", "one by one")
 
 
 def test_a_glob_of_one_store_is_dumped(tmp_path: Path, run_dump: Dump) -> None:
@@ -506,10 +506,10 @@ def test_no_store_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--topic", "a"], "--topic and --queue go with --consumequeue"),
-        (["--queue", "0"], "--topic and --queue go with --consumequeue"),
-        (["--index-slots", "5"], "go together"),
-        (["--index-slots", "5", "--index-entries", "20"], "go with --index"),
+        (["--topic", "a"], "--topic and --queue need --consumequeue"),
+        (["--queue", "0"], "--topic and --queue need --consumequeue"),
+        (["--index-slots", "5"], "must be given together"),
+        (["--index-slots", "5", "--index-entries", "20"], "need --index"),
     ],
 )
 def test_options_that_do_not_go_together_are_told(

@@ -52,13 +52,13 @@ def bad_crc(queue: Path) -> str:
 def zeros(queue: Path) -> str:
     """Entries 3 and 4 are not there."""
     change(queue / f"{0:020}", 3 * ENTRY.size, bytes(2 * ENTRY.size))
-    return f"{queue}: no entries 3 to 4, and some behind them"
+    return f"{queue}: no entries 3 to 4, but some after them"
 
 
 def missing_file(queue: Path) -> str:
     """The second file is gone."""
     (queue / f"{FILE_BYTES:020}").unlink()
-    return f"{queue}: no entries 16 to 31, and some behind them"
+    return f"{queue}: no entries 16 to 31, but some after them"
 
 
 def cut_file(queue: Path) -> str:
@@ -97,4 +97,4 @@ def test_of_several_stores_none_is_chosen(
     for name in ("a", "b"):
         shutil.copytree(whole, tmp_path / name / "store")
     assert dump.main([str(tmp_path / "{broker}" / "store"), what]) == ExitCode.USAGE
-    assert "names 2 stores: expected one" in capsys.readouterr().err
+    assert "matches 2 stores: expected one" in capsys.readouterr().err

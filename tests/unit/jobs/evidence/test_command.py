@@ -70,7 +70,7 @@ def test_what_was_done_is_signed_and_chained(
 ) -> None:
     code, told = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
     assert code == ExitCode.OK, told
-    assert "whole: 5 documents (2 of archive, 1 of audit, 1 of erasure, 1 of purge)" in told
+    assert "valid: 5 documents (2 of archive, 1 of audit, 1 of erasure, 1 of purge)" in told
     documents = payloads(growing.lake)
     facts = [document["facts"] for document in documents]
     assert [document["kind"] for document in documents] == ["archive", "archive", "audit", "erasure", "purge"]
@@ -157,7 +157,7 @@ def test_a_run_that_was_killed_is_signed_by_the_next(tmp_path: Path, key: Path) 
 def test_a_new_key_is_told_with_its_public_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new.pem"
     assert evidence.main(["key", "--out", str(path)]) == ExitCode.OK
-    assert "the public one, with the id" in capsys.readouterr().err
+    assert "public key, with the id" in capsys.readouterr().err
     assert Path(f"{path}.pub").exists()
 
 

@@ -79,8 +79,8 @@ def test_a_table_for_people(store: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "  answered by scan\n" in out
     assert "  no index    ConsumeQueue: a scan is faster" in out
     code, out, _ = run(capsys, store, "--from", "2100-01-01")
-    assert "nothing: no segment can hold what is wanted" in out
-    assert "a clock that was wrong for less than that" in out
+    assert "nothing: no segment can have matching records" in out
+    assert "records with a wrong clock between the samples" in out
     assert "0 bytes" not in out
 
 

@@ -59,7 +59,7 @@ def test_without_a_lake_an_expired_segment_is_at_risk(tmp_path: Path, capsys: py
     assert rows[0]["cause"] == "time"
     assert rows[3]["expires_at"] == ""
     assert "there is no lake in" in err
-    assert "at risk: broker-a: 2 segments (16.0 KiB) go from" in err
+    assert "at risk: broker-a: 2 segments (16.0 KiB) will be deleted from" in err
     assert "4 segments of 1 stores: 0 archived, 2 not yet, 2 at risk within 12 h" in err
 
 
@@ -172,7 +172,7 @@ def test_the_disk_is_told_with_its_limits(tmp_path: Path, capsys: pytest.Capture
     assert [limit["percent"] for limit in disk["limits"]] == [75, 85, 90]
     assert found["growth_bytes_per_hour"] > 0
     assert "disk of broker-a: " in err
-    assert "an hour are written" in err
+    assert "are written per hour" in err
 
 
 def test_a_table_fits_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,9 +213,9 @@ def test_a_wrong_setting_is_told_in_a_sentence(
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--within", "soon", "is no length of time"),
-        ("--broker-time-zone", "Mars/Olympus", "is no time zone"),
-        ("--clean-forcibly-ratio", "85", "is no ratio"),
+        ("--within", "soon", "is not a duration"),
+        ("--broker-time-zone", "Mars/Olympus", "is not a time zone"),
+        ("--clean-forcibly-ratio", "85", "is not a ratio"),
     ],
 )
 def test_a_wrong_option_is_told_in_a_sentence(
@@ -232,7 +232,7 @@ def test_a_lake_in_another_kind_of_store_is_refused_and_not_taken_for_none(
 ) -> None:
     code, out, err = run(capsys, write_aged(tmp_path / "broker-a", 1, 0), "gs://bucket/lake")
     assert (code, out) == (ExitCode.USAGE, "")
-    assert "'gs://bucket/lake' is no place for a lake" in err
+    assert "'gs://bucket/lake' cannot hold a lake" in err
 
 
 def test_neither_spark_nor_compiled_code_is_loaded(tmp_path: Path) -> None:

@@ -71,13 +71,13 @@ def tiles_of(root: Element) -> dict[str, str]:
 
 def test_a_store_that_is_archived_is_safe() -> None:
     root = page_of(store(Verdict.ARCHIVED, Verdict.ARCHIVED, Verdict.WAITS, Verdict.UNUSED))
-    assert root.all("h1")[0].text == "Nothing is lost or at risk within 12 h"
+    assert root.all("h1")[0].text == "No segment is lost or at risk within 12 h"
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
     assert tiles_of(root) == {
         "segments": "3", "archived": "2", "not archived yet": "1", "at risk within 12 h": "0", "lost": "0 B",
         "log": "3.0 GiB",
     }  # fmt: skip
-    assert "Nothing is lost or at risk, and no disk is too full." in root.text
+    assert "No segment is lost or at risk, and no disk is too full." in root.text
 
 
 def test_segments_with_the_same_fate_are_one_row() -> None:
@@ -92,7 +92,7 @@ def test_what_is_at_risk_is_grouped_with_the_command_that_saves_it() -> None:
     root = page_of(store(*[Verdict.AT_RISK] * 143))
     (article,) = root.by_id("findings").all("article")
     assert "At risk: broker-a · 143 segments" in article.text
-    assert "143.0 GiB go from 2026-11-20 15:00:00 UTC on" in article.text
+    assert "143.0 GiB will be deleted from 2026-11-20 15:00:00 UTC on" in article.text
     assert "140 more like this" in article.text
     assert "is deleted at 2026-11-20 15:00:00 UTC: its age, at an hour of deleteWhen" in article.all("li")[0].text
     assert [code.text for code in article.of_class("command")[0].all("code")] == [" ".join(COMMAND)]

@@ -141,11 +141,11 @@ def test_a_time_without_a_snapshot_is_no_empty_answer(growing: GrowingLake, caps
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ("lag > 5", "'lag > 5' is no condition"),
-        ("time_lag > 5", "'5' is no length of time"),
+        ("lag > 5", "'lag > 5' is not a condition"),
+        ("time_lag > 5", "'5' is not a duration"),
         ("verdict > ok", "expected verdict = one of ok"),
         ("verdict = bad", "expected verdict = one of ok"),
-        ("messages > x", "expected a whole number behind >, found 'x'"),
+        ("messages > x", "expected a whole number after >, found 'x'"),
     ],
 )
 def test_conditions_that_are_none_are_refused(condition: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +168,7 @@ def test_an_expression_that_is_no_sql92_is_refused(growing: GrowingLake, capsys:
 
 def test_a_store_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--store", str(tmp_path), "--at", "-2h"]) == 2
-    assert "--at goes with --lake" in capsys.readouterr().err
+    assert "--at needs --lake" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "asked", "near"), [("group", "bilings", "billing"), ("topic", "ordes", "orders")])

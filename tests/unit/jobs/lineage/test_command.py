@@ -21,7 +21,7 @@ def test_a_tree_is_the_default(lake: str, capsys: pytest.CaptureFixture[str]) ->
     assert main(["--lake", lake, "--key", KEY]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert "14:00:00.000           ● sent to orders" in out
-    assert "How it stands" in out
+    assert "Outcomes" in out
     assert "• the first retry of billing, 14:00:10.500: consumed by billing at the second try" in out
     assert err.startswith("5 steps, 3 outcomes (")
 
@@ -70,7 +70,7 @@ def test_nothing_found_is_said_and_no_error(lake: str, capsys: pytest.CaptureFix
     assert main(["--lake", lake, "--key", "order-1"]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("nothing in the lake has key order-1 (")
+    assert err.startswith("no message in the lake has key order-1 (")
 
 
 def test_hostile_texts_cannot_command_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,15 +95,15 @@ def test_hostile_texts_cannot_command_a_terminal(tmp_path: Path, capsys: pytest.
         (["--offset", "broker-a:" + "9" * 5_000], "expected BROKER:OFFSET"),
         (["--key", "a", "--depth", "-1"], "depth: expected 0 or more"),
         (["--key", "a", "--from", "2026-11-21", "--to", "2026-11-20"], "is not before"),
-        (["--key", "a", "--body"], "--body is for --format json"),
+        (["--key", "a", "--body"], "--body needs --format json"),
         (["--key", "a", "--follow", "--format", "json"], "--follow prints steps"),
-        (["--key", "a", "--follow-for", "1m"], "goes with --follow"),
+        (["--key", "a", "--follow-for", "1m"], "--follow-for needs --follow"),
         (["--key", "a", "--mask", "keys=hash"], "COMMITLAKE_MASK_KEY"),
         (["--key", "a", "--mask", "nonsense"], "mask"),
         (["--topics"], "--topics needs --from and --to"),
-        (["--topics", "--from", "-1d", "--to", "now", "--depth", "1"], "--depth is of one story"),
+        (["--topics", "--from", "-1d", "--to", "now", "--depth", "1"], "--depth belongs to a single story"),
         (["--key", "a", "--openlineage", "ftp://x"], "expected http"),
-        (["--key", "a", "--openlineage", "/no/such/folder/file"], "in a folder that is there"),
+        (["--key", "a", "--openlineage", "/no/such/folder/file"], "in an existing folder"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

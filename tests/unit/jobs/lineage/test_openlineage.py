@@ -108,7 +108,7 @@ def test_a_server_gets_each_event_with_its_key(server: str) -> None:
 
 
 def test_a_server_that_refuses_is_an_error_without_its_password(server: str) -> None:
-    with pytest.raises(JobError, match="did not take event 1") as caught:
+    with pytest.raises(JobError, match="did not accept event 1") as caught:
         write_events(story_events(order_story()), f"{server.replace('//', '//user:hidden@')}/other")
     assert caught.value.exit_code == ExitCode.FAILED
     assert "hidden" not in str(caught.value)

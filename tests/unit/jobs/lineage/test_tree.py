@@ -48,8 +48,8 @@ def test_a_chain_of_retries_is_not_indented() -> None:
 
 def test_outcomes_and_cautions_are_told() -> None:
     text = "\n".join(drawn(order_story(), 500))
-    assert "How it stands\n  • committed to orders, 14:00:00.432: consumed by audit at the first try" in text
-    assert "What this does not tell\n  • the groups' offsets were last taken 12 min before" in text
+    assert "Outcomes\n  • committed to orders, 14:00:00.432: consumed by audit at the first try" in text
+    assert "Not known\n  • the groups' offsets were last taken 12 min before" in text
 
 
 def test_a_terminal_without_unicode_gets_plain_signs() -> None:

@@ -92,9 +92,9 @@ def test_a_dry_run_tells_and_changes_nothing(growing: GrowingLake, capsys: pytes
     before = state(growing)
     code, told = run(capsys, growing, "--dry-run", "--keep", "messages=30d", "--keep", "bodies=30d")
     assert code == ExitCode.OK
-    assert "  too old: 200 rows in 8 files (" in told
+    assert "  expired: 200 rows in 8 files (" in told
     assert "  to merge: 8 files into 2 (" in told
-    assert "bodies: to delete\n  too old: 8 packs (" in told
+    assert "bodies: to delete\n  expired: 8 packs (" in told
     assert "nothing was changed" in told
     assert state(growing) == before
 
@@ -102,7 +102,7 @@ def test_a_dry_run_tells_and_changes_nothing(growing: GrowingLake, capsys: pytes
 def test_bodies_go_before_rows_do(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     code, told = run(capsys, growing, "--keep", "bodies=30d", "--keep", "archive_runs=90d")
     assert code == ExitCode.OK
-    assert "  too old: 8 packs (" in told
+    assert "  expired: 8 packs (" in told
     assert not list(Path(growing.lake.bodies).rglob("*.zst"))
     assert len(rows_of(growing.lake.messages)) == 200
     assert len(rows_of(growing.lake.archive_runs)) == 4
@@ -194,7 +194,7 @@ def test_what_a_stopped_run_has_left_for_other_tables_is_kept(
     os.utime(Path(growing.lake.quarantine) / name, (old, old))
     code, told = run(capsys, growing)
     assert code == ExitCode.OK
-    assert "not vacuumed: a stopped archive run has files for it" in told
+    assert "not vacuumed: an unfinished archive run has files for it" in told
     growing.write(shop_messages(10, seed=7))
     growing.archive()
     assert commit.run_id in {row["run_id"] for row in rows_of(growing.lake.quarantine)}
@@ -366,6 +366,6 @@ def test_bodies_in_a_tables_folder_are_not_cleaned_up_around(
     place.mkdir()
     code, told = run(capsys, growing, "--vacuum-after", "1d", "--bodies", str(place))
     assert code == ExitCode.USAGE
-    assert f"the bodies of this lake lie in {growing.lake.messages}, and would be deleted" in told
+    assert f"the bodies of this lake are in {growing.lake.messages}, and would be deleted" in told
     assert "--bodies-moved" in told
     assert place.is_dir()

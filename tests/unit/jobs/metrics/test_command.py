@@ -160,7 +160,7 @@ def test_scrapes_that_follow_one_another_get_one_measurement() -> None:
     ("arguments", "said"),
     [
         (["--listen", "5557"], "--listen: expected IP:PORT, found '5557'"),
-        (["--textfile", "none/there.prom"], "expected a file in a folder that is there"),
+        (["--textfile", "none/there.prom"], "expected a file in an existing folder"),
     ],
 )
 def test_places_that_are_none_are_refused(

@@ -20,7 +20,7 @@ def test_a_late_archive_with_damage() -> None:
     ]
     late, missing, not_met = words.answer(ArchiveState(stores, NOW - 30 * HOUR), unmet, NOW, 24 * HOUR)
     assert late == (
-        "The archive is late, as it is older than 1 d: the last run that found something ended "
+        "The archive is late, as it is older than 1 d: the last run that found new messages ended "
         "2026-11-19 06:00:00 UTC, 1.2 d ago."
     )
     assert missing == (

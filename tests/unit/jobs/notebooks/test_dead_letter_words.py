@@ -16,7 +16,7 @@ def cause(group: str, messages: int, **more: object) -> Cause:
 
 
 def test_no_dead_letter() -> None:
-    assert list(words.answer(DeadLetters([], 0))) == ["No dead letter is archived here."]
+    assert list(words.answer(DeadLetters([], 0))) == ["No dead letter is archived."]
 
 
 def test_the_worst_group_may_have_many_small_causes() -> None:

@@ -42,7 +42,7 @@ def group(judged: Judged, messages: Bounds) -> GroupSummary:
         (Verdict.STOPPED, AT - 24 * HOUR, "stopped since 2026-11-19 15:00 UTC"),
         (Verdict.STALLED, None, "stalled"),
         (Verdict.SLOW, AT - HOUR, "slow"),
-        (Verdict.UNKNOWN, None, "and whether it moves is not known"),
+        (Verdict.UNKNOWN, None, "and whether it is moving is not known"),
     ],
 )
 def test_the_worst_group_is_named_with_its_state(verdict: Verdict, since: datetime.datetime | None, state: str) -> None:
@@ -76,8 +76,11 @@ def test_bounds_are_told() -> None:
 
 
 def test_groups_that_keep_up_and_none() -> None:
-    assert next(words.answer([group(Judged(Verdict.OK), Bounds(0, 0))], None)) == "1 group keeps up; no message waits."
+    assert (
+        next(words.answer([group(Judged(Verdict.OK), Bounds(0, 0))], None))
+        == "1 group keeps up; no message is waiting."
+    )
     assert list(words.answer([], None, ["b: no snapshot"])) == [
-        "No consumer group has an offset here.",
+        "No consumer offsets are known.",
         "Not known: b: no snapshot.",
     ]

@@ -26,7 +26,7 @@ def test_a_story_is_summed_up() -> None:
     said = list(words.answer(order_story()))
     assert said[0] == "key order-4711: 13 steps; 2 consumed, 1 redriven, 1 waiting."
     assert said[1] == "Consumed by audit at the first try, 38 ms after it was sent."
-    assert list(words.answer(Story("key k", None, [], [], []))) == ["Nothing in the lake has key k."]
+    assert list(words.answer(Story("key k", None, [], [], []))) == ["No message in the lake has key k."]
 
 
 def test_rows_have_steps_as_a_tree_and_each_outcome() -> None:

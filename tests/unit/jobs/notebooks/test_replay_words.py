@@ -16,7 +16,7 @@ PLAN = ReplayPlan("R1", AT, "true", (), 600, 0, 0, Target("host:9876", None, Que
 
 
 def test_nothing_is_chosen() -> None:
-    assert list(words.answer([], 5)) == ["No message is chosen: there is nothing to send."]
+    assert list(words.answer([], 5)) == ["No message matches: there is nothing to send."]
 
 
 def test_a_dry_run_has_topics_and_how_long_it_takes() -> None:
@@ -25,7 +25,7 @@ def test_a_dry_run_has_topics_and_how_long_it_takes() -> None:
             "600 messages of 6 topics (topic-0, topic-1, topic-2, topic-3, topic-4, …), 12.0 KiB in the log, stored "
             "from 2026-11-20 00:00:00 to 2026-11-20 00:00:00 UTC."
         ),
-        "At 100 messages/s it takes 6 s to send them.",
+        "At 100 messages/s, sending takes 6 s.",
     ]
 
 
@@ -34,7 +34,7 @@ def test_what_was_sent_is_told() -> None:
         "",
         "Replay R1 to host:9876 is finished: 599 of 600 messages are there.",
         "1 message could not be sent: see the table replay_messages.",
-        "No group that the target knows consumes them.",
+        "No group in the target consumes them.",
     ]
     earlier = list(words.sent(Replayed(PLAN, Counts(600, 0), (), is_new=False)))
     assert "was sent by an earlier run, and is not sent again (again=yes does)" in earlier[1]

@@ -33,8 +33,11 @@ def test_missing_parts_of_the_log_and_of_the_table_are_said() -> None:
     ("found", "said"),
     [
         (Capacity(0, 0, 0), "Nothing was stored, so how long a disk of 1.0 GiB lasts is not known."),
-        (Capacity(3, 1 << 28, 1 << 29), "A disk of 1.0 GiB holds the log of 2 d, if each day is like the largest."),
-        (Capacity(3, 1, 1), "A disk of 1.0 GiB holds the log of more than ten years, if each day is like the largest."),
+        (Capacity(3, 1 << 28, 1 << 29), "A disk of 1.0 GiB holds the log of 2 d, if each day is like the largest one."),
+        (
+            Capacity(3, 1, 1),
+            "A disk of 1.0 GiB holds the log of more than ten years, if each day is like the largest one.",
+        ),
     ],
 )
 def test_how_long_a_disk_lasts(found: Capacity, said: str) -> None:

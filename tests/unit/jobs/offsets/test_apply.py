@@ -81,13 +81,13 @@ def test_offsets_are_set_once_somebody_agrees(
     served.commit(GROUP, 2)
     asked = ("--consume-from", since["archived"], "--apply")
     assert run(served, *asked) == 2
-    assert "2 offsets of billing on broker-a would be set, and there is no terminal" in capsys.readouterr().err
+    assert "2 offsets of billing on broker-a would be set, but there is no terminal" in capsys.readouterr().err
     assert served.offsets(GROUP) == [2, 2]
     assert run(served, *asked, "--yes") == 0
     assert "Orders, queue 1 of broker-a: 2 before, 5 now" in capsys.readouterr().err
     assert served.offsets(GROUP) == [5, 5]
     assert run(served, *asked) == 0  # nothing is left to set, and nobody is asked
-    assert "the offsets of billing are these already" in capsys.readouterr().err
+    assert "the offsets of billing already have these values" in capsys.readouterr().err
 
 
 def test_a_past_offset_is_set_again(
@@ -129,7 +129,7 @@ def test_a_group_that_the_broker_does_not_know_is_refused(
 ) -> None:
     asked = ("--consume-from", since["archived"], "--topic", "Orders", "--apply", "--yes")
     assert run(served, *asked, group="biling") == 4
-    assert "knows no group 'biling', so no offset was set. Did you mean 'billing'?" in capsys.readouterr().err
+    assert "has no group 'biling', so no offset was set. Did you mean 'billing'?" in capsys.readouterr().err
 
 
 def test_commands_of_mqadmin_name_the_broker_the_queue_and_the_offset(
@@ -148,7 +148,7 @@ def test_another_cluster_is_refused(
     with BrokerLite(tmp_path, options=["--name", "broker-b"]) as other:
         place = ["--lake", served.lake.root, "--namesrv", other.name_server_address, "--group", GROUP]
         assert main([*place, "--consume-from", since["archived"]]) == 2
-    assert "the name server knows no broker 'broker-a'. Did you mean 'broker-b'?" in capsys.readouterr().err
+    assert "the name server has no broker 'broker-a'. Did you mean 'broker-b'?" in capsys.readouterr().err
 
 
 def test_queues_that_are_others_now_are_not_set(served: ServedTopic, capsys: pytest.CaptureFixture[str]) -> None:

@@ -196,7 +196,7 @@ def test_the_table_and_the_summary(growing: GrowingLake, capsys: pytest.CaptureF
         (["--group", "billing", "--at", "2999-01-01"], 2, "expected a time in the past"),
         (["--group", "billing", "--at", at(3), "--apply"], 2, "--apply: expected --namesrv"),
         (["--group", "billing", "--at", at(3), "--mqadmin"], 2, "--mqadmin: expected --namesrv"),
-        (["--group", "billing", "--at", at(3), "--yes"], 2, "--yes goes with --apply"),
+        (["--group", "billing", "--at", at(3), "--yes"], 2, "--yes needs --apply"),
     ],
 )
 def test_what_cannot_be_told_is_said(
@@ -214,4 +214,4 @@ def test_a_lake_without_history_says_what_makes_one(tmp_path: Path, capsys: pyte
     assert main(["--lake", growing.lake.root, "--group", "billing", "--at", at(1)]) == 2
     assert "the lake has no history of offsets" in capsys.readouterr().err
     assert main(["--store", str(growing.store), "--group", "billing", "--at", at(1)]) == 2
-    assert "a store keeps no history of its groups" in capsys.readouterr().err
+    assert "a store has no history of its groups" in capsys.readouterr().err

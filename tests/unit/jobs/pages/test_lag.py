@@ -155,7 +155,7 @@ def test_a_store_has_no_history(shop: GrowingLake, tmp_path: Path) -> None:
     path = tmp_path / "lag.html"
     assert lag.main(["--store", str(shop.store), "--html", str(path), "--quiet"]) == 3  # it has no file of offsets
     page = parse_page(path.read_text())
-    assert "A store keeps no history" in page.by_id("history").text
+    assert "A store has no history" in page.by_id("history").text
     assert not page.by_id("do").all("code")
 
 
@@ -179,4 +179,4 @@ def test_of_thousands_of_groups_the_worst_are_shown_and_the_others_summed() -> N
     left = sum(range(10_000 - MAX_GROUPS))
     assert f"the 9,800 others are {left:,} messages behind" in root.by_id("groups").text
     assert "The 20 worst of 10,000 groups are drawn" in root.by_id("history").text
-    assert "9,995 more groups need a look" in root.by_id("do").text
+    assert "9,995 more groups need attention" in root.by_id("do").text

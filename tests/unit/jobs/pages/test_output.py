@@ -23,7 +23,7 @@ from tests.support.lakes import GrowingLake, shop_messages
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 HOSTILE = "</h1><script>alert('x')</script>\u202e"
 FACTS = [("Lake", "/data/lake")]
-GOOD = Page("Audit", Verdict(Kind.GOOD, "The same everywhere"), [], [])
+GOOD = Page("Audit", Verdict(Kind.GOOD, "No differences"), [], [])
 
 
 def test_a_failed_job_has_a_page_that_says_why_and_what_to_do(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_lake_that_cannot_be_read_is_said_on_the_page(tmp_path: Path) -> None:
     told = ErrorText("something", exit_code=ExitCode.DAMAGE)
     text = render_page(failure("audit", "Audit", FACTS, told, LakePaths(str(tmp_path / "nowhere"))))
     assert_self_contained(text)
-    assert "The runs before could not be read" in parse_page(text).by_id("runs").text
+    assert "Earlier runs could not be read" in parse_page(text).by_id("runs").text
 
 
 def test_an_error_of_many_long_lines_is_shown_bounded_and_as_text() -> None:
@@ -68,7 +68,7 @@ def test_a_page_that_tells_of_the_error_stays(tmp_path: Path) -> None:
     for shown, error in (((KeyError,), KeyError("x")), ((), OutputError("closed"))):
         with pytest.raises(type(error)):
             fail(file, error, shown)
-        assert "The same everywhere" in file.path.read_text()
+        assert "No differences" in file.path.read_text()
 
 
 def test_standard_output_that_is_closed_is_no_failure(tmp_path: Path) -> None:
@@ -174,4 +174,4 @@ def test_a_damaged_table_of_runs_is_said_and_hides_no_error(damage: Callable[[Pa
     file = PageFile(tmp_path / "page.html")
     with pytest.raises(JobError, match="first"), failure_page(file, "audit", "Audit", [], growing.lake):
         raise JobError("the first error")
-    assert "The runs before could not be read" in parse_page(file.path.read_text()).by_id("runs").text
+    assert "Earlier runs could not be read" in parse_page(file.path.read_text()).by_id("runs").text

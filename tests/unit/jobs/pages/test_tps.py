@@ -90,7 +90,7 @@ def test_a_time_that_is_not_archived_is_a_gap_and_no_zero(asked: Asked) -> None:
 
 
 def test_damage_is_marked_and_said(asked: Asked) -> None:
-    assert "Parts of the log could not be read" in asked.page.all("h1")[0].text
+    assert "Parts of the log are damaged" in asked.page.all("h1")[0].text
     (sign,) = asked.chart("rates").of_class("damage-sign")
     assert 68 < float(sign.attributes["x"].rstrip("%")) < 69  # 11 of 16 hours
     commands = [code.text for code in asked.page.by_id("do").all("code")]

@@ -68,7 +68,7 @@ def test_a_body_goes_to_an_output_that_takes_text_only(
 
 def test_a_body_goes_to_a_file(lake: Path, own_folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, err = ask(capfdbinary, lake, "--key", "binary", "--body-out", "body.bin")
-    assert (code, out, err) == (0, b"", "256 bytes in body.bin\n")
+    assert (code, out, err) == (0, b"", "256 bytes written to body.bin\n")
     assert (own_folder / "body.bin").read_bytes() == bytes(range(256))
     code, out, err = ask(capfdbinary, lake, "--key", "binary", "--body-out", "nowhere/body.bin")
     assert (code, out) == (2, b"")
@@ -98,7 +98,7 @@ def test_a_body_that_cannot_be_had_is_an_error_in_a_sentence(
 def test_of_several_messages_none_is_chosen(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, err = ask(capfdbinary, lake, "--key", "twice", "--body")
     assert (code, out) == (2, b"")
-    assert f"--body is of one message, found {message(7)['msg_id']}, {message(8)['msg_id']}\n" in err
+    assert f"--body prints the body of one message, found {message(7)['msg_id']}, {message(8)['msg_id']}\n" in err
     assert "--limit 1 for the first" in err
     assert "and more" in ask(capfdbinary, lake, "--body")[2]
 
@@ -134,12 +134,12 @@ def test_csv_has_two_columns_more(lake: Path, capfdbinary: pytest.CaptureFixture
     ("arguments", "words"),
     [
         (["--body", "--count"], "--body and --count"),
-        (["--body", "--table", "archive_runs"], "--body is of messages"),
+        (["--body", "--table", "archive_runs"], "--body prints bodies of messages"),
         (["--body", "--columns", "topic"], "--body prints no columns"),
         (["--body", "--output", "jsonl", "--limit", "0"], "expected --limit 1 to 1000, found 0"),
         (["--body", "--output", "jsonl", "--limit", "1001"], "with_bodies"),
-        (["--body-out", "x", "--output", "jsonl"], "--body-out is for one body"),
-        (["--stored-body"], "--stored-body goes with --body"),
+        (["--body-out", "x", "--output", "jsonl"], "--body-out writes a single body"),
+        (["--stored-body"], "--stored-body needs --body"),
         (["--body", "--bodies", "http://x/y"], "a file: URI, or s3://bucket/prefix"),
         (["--body", "--bodies", "s3://AKIA:secret@bucket/x"], "holds credentials. Leave them out"),
         (["--body", "--bodies", "s3://"], "expected s3://bucket/prefix"),

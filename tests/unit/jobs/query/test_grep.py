@@ -103,11 +103,11 @@ def test_compressed_binary_and_empty_bodies_are_searched(
 def test_bodies_that_cannot_be_read_are_counted_and_named(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, rows, told = grep(capsys, lake, "no such text")
     assert (code, rows) == (ExitCode.DAMAGE, [])
-    assert "4 bodies could not be read" in told  # not zlib, too large, of another CRC, in a pack that is gone
+    assert "4 bodies are unreadable" in told  # not zlib, too large, of another CRC, in a pack that is gone
     assert "1 messages have no body in the lake" in told
     assert "no such pack" in told or "zlib" in told
     assert query.main(["--lake", str(lake), "--grep", "x", "--quiet"]) == ExitCode.DAMAGE
-    assert "could not be read" in capsys.readouterr().err
+    assert "are unreadable" in capsys.readouterr().err
 
 
 def test_bodies_that_have_expired_are_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +116,7 @@ def test_bodies_that_have_expired_are_no_damage(tmp_path: Path, capsys: pytest.C
     packs = sorted((root / "bodies").rglob("*.zst"))
     packs[0].unlink()
     code, _, told = grep(capsys, root, "number", "--limit", 0)
-    assert (code, "50 bodies could not be read" in told) == (ExitCode.DAMAGE, True)
+    assert (code, "50 bodies are unreadable" in told) == (ExitCode.DAMAGE, True)
     newest = max(DeltaTable(growing.lake.messages).to_pyarrow_table().column("store_date").to_pylist())
     announce_expiry(growing.lake.messages, "bodies", newest.replace(year=newest.year + 1))
     code, rows, told = grep(capsys, root, "number", "--limit", 0)
@@ -133,7 +133,7 @@ def test_a_damaged_frame_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFi
     code, rows, told = grep(capsys, root, "number", "--limit", 0)
     assert code == ExitCode.DAMAGE
     assert len(rows) >= 50
-    assert f"{100 - len(rows)} bodies could not be read" in told
+    assert f"{100 - len(rows)} bodies are unreadable" in told
 
 
 @pytest.mark.parametrize("pattern", ["(", "a**", r"\1", "(?=x)", "", "x{1001}", "a)(b", "x" * 9000])

@@ -107,7 +107,7 @@ def test_a_damaged_log_ends_with_3_and_says_what_to_do(
     damage(store)
     assert main([str(store), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.DAMAGE
     assert "1 ranges of the log" in (told := capsys.readouterr().err)
-    assert "--salvage writes one that it reads to its end" in told
+    assert "--salvage writes one that it reads to the end" in told
 
 
 def test_a_damaged_log_is_not_rebuilt_in_place(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,7 +197,10 @@ def test_a_full_disk_is_told_and_the_next_run_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr("commitlake.pipelines.rebuild.queue_folder.QueueFolder._write", refuse)
         assert main([str(store), "--in-place", *LOCAL]) == ExitCode.FAILED
-    assert "No space left on device\n  nothing of the store is lost; run again" in capsys.readouterr().err
+    assert (
+        "No space left on device\n  the store has lost nothing; fix the problem and run again"
+        in capsys.readouterr().err
+    )
     assert list(store.glob("*.old-*")) == []
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
 
@@ -270,7 +273,7 @@ def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsy
     [
         (["/nowhere", "--out", "{out}", "--local"], "does not exist"),
         (["{store}", "--in-place", "--salvage"], "--salvage changes no store"),
-        (["{store}", "--out", "{out}", "--salvage", "--topic", "rare"], "--salvage takes all of a log"),
+        (["{store}", "--out", "{out}", "--salvage", "--topic", "rare"], "--salvage always salvages the whole log"),
         (["{store}", "--out", "{store}", "--local"], "is the store's own folder"),
         (["{store}", "--out", "{store}", "--salvage", "--local"], "is the store's own folder"),
         (["{store}", "--out", "{out}", "--local", "--queue-file-size", "30"], "expected a multiple of 20, found 30"),
@@ -325,14 +328,14 @@ def test_what_a_damaged_journal_lacks_is_told(jmq: Path, tmp_path: Path, capsys:
     path.write_bytes(data)
     assert main([str(jmq), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.DAMAGE
     told = capsys.readouterr().err
-    assert "hold no intact record: a broker steps over them" in told
-    assert "1 messages are not in the journal: entries of size 0 have their numbers" in told
+    assert "are damaged: a broker skips them" in told
+    assert "1 messages are missing in the journal: entries of size 0 keep their queue offsets" in told
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--salvage"], "a JMQ broker steps over what it cannot read of its journal"),
+        (["--salvage"], "a JMQ broker skips damaged parts of its journal"),
         (["--index-slots", "7"], "--index-slots has no effect: a JMQ store has no IndexFiles"),
         (["--delay-levels", "1s 5s"], "a JMQ store has neither"),
         (["--queue-file-size", "40"], "expected a multiple of 22, found 40"),

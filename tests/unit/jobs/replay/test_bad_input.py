@@ -112,7 +112,7 @@ def test_a_replay_of_what_another_one_has_begun_is_refused(
     assert sum(map(len, world.received().values())) == 80 + 20
     place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
     assert main([*place, "--topic", TOPIC, "--dry-run"]) == 0
-    assert f"80 of these messages are of the replay {first} to the same queues, which is finished" in (
+    assert f"80 of these messages belong to the replay {first} to the same queues, which is finished" in (
         capsys.readouterr().err
     )
     assert world.replay("--topic", TOPIC) == 0  # whoever has seen that may send them once more

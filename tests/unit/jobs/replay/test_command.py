@@ -183,7 +183,7 @@ def test_a_dry_run_tells_all_and_sends_nothing(world: ReplayWorld, capsys: pytes
     assert Counter(row["queue_id"] for row in rows) == dict.fromkeys(range(4), 1)
     assert "80 messages of 4 queues" in said.err
     assert f"into {world.topic}: 4 queues" in said.err
-    assert "at 10 messages/s that takes 8 s" in said.err
+    assert "at 10 messages/s, sending takes 8 s" in said.err
     assert sum(map(len, world.received().values())) == 0
     assert not Path(world.lake.replays).exists()
 
@@ -191,7 +191,7 @@ def test_a_dry_run_tells_all_and_sends_nothing(world: ReplayWorld, capsys: pytes
 def test_nothing_is_sent_without_a_yes(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
     assert main([*place, "--topic", TOPIC]) == 2
-    assert "80 messages would be sent, and there is no terminal to ask at" in capsys.readouterr().err
+    assert "80 messages would be sent, but there is no terminal to ask for confirmation" in capsys.readouterr().err
     assert sum(map(len, world.received().values())) == 0
     assert main([*place, "--topic", TOPIC, "--confirm-over", "80"]) == 0
     assert sum(map(len, world.received().values())) == 80
@@ -333,7 +333,7 @@ def test_a_ledger_that_cannot_be_read_for_a_while_does_not_end_the_watch(
     with watch.watched(world.lake, name, pace, world.client.admin, None, told.append):
         wait_until(lambda: not pace.wait(1, 0), 30, look_seconds=0.01)
     assert [text.split(":")[0] for text in told[:2]] == [
-        "the ledger cannot be read now, and whether somebody asks for a stop is not known"
+        "the ledger cannot be read, so requests to stop are not seen"
     ] * 2
 
 
@@ -361,21 +361,21 @@ def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "expected a choice of messages"),
+        ([], "expected an option that selects messages"),
         (["--topic", "RMQ_SYS_TRANS_HALF_TOPIC"], "is a system topic of the broker: its records cannot be sent again"),
-        (["--topic", TOPIC, "--where", "no such column"], "--where is not understood: "),
+        (["--topic", TOPIC, "--where", "no such column"], "--where is not a valid condition: "),
         (["--topic", TOPIC, "--limit", "-1"], "--limit: expected 0 or more, found -1"),
         (["--topic", TOPIC, "--from", "2026-01-02", "--to", "2026-01-01"], "is not before"),
         (["--not-consumed-by", "nobody"], "the lake has no offsets of the group 'nobody'"),
         (["--keys-file", "/no/such/file"], "--keys-file /no/such/file"),
-        (["--topic", TOPIC, "--offsets-at", "2026-01-01"], "--offsets-at goes with --not-consumed-by"),
-        (["--dlq-of", "billing", "--topic", TOPIC], "--dlq-of and --topic do not go together"),
-        (["list", "--topic", TOPIC], "--topic and 'replay list' do not go together"),
+        (["--topic", TOPIC, "--offsets-at", "2026-01-01"], "--offsets-at needs --not-consumed-by"),
+        (["--dlq-of", "billing", "--topic", TOPIC], "--dlq-of and --topic cannot be used together"),
+        (["list", "--topic", TOPIC], "--topic cannot be used with 'replay list'"),
         (["resume"], "replay resume: expected the id of a replay"),
         (["throttle", "R1"], "replay throttle: expected --rate"),
-        (["--topic", TOPIC, "--rate", "0"], "is no rate"),
-        (["--topic", TOPIC, "--speed", "fast"], "is no speed"),
-        (["--topic", TOPIC, "--pause-if-lag", "billing"], "is no limit"),
+        (["--topic", TOPIC, "--rate", "0"], "is not a rate"),
+        (["--topic", TOPIC, "--speed", "fast"], "is not a speed"),
+        (["--topic", TOPIC, "--pause-if-lag", "billing"], "is not a limit"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_reason(
@@ -424,7 +424,7 @@ def test_a_target_that_is_gone_ends_the_replay_which_can_be_resumed(
 
 def test_an_empty_choice_is_said(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay("--topic", "no-such-topic") == 0
-    assert "no message is chosen" in capsys.readouterr().err
+    assert "no message matches" in capsys.readouterr().err
 
 
 def test_the_ledger_can_be_queried(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:

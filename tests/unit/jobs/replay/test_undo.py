@@ -88,7 +88,7 @@ def test_a_group_steps_over_all_that_it_has_not_consumed(
     assert offsets(world, group) == [0, 5, SENT, 0]
     assert undo(world, "--apply") == 2
     assert "3 offsets of" in (said := capsys.readouterr().err)
-    assert "there is no terminal to ask at: no offset was set" in said
+    assert "there is no terminal to ask for confirmation: no offset was set" in said
     assert undo(world, "--apply", "--yes") == 0
     assert offsets(world, group) == [SENT] * QUEUES
     state = read_state(world.lake, world.replay_id())
@@ -106,7 +106,7 @@ def test_messages_of_others_are_not_stepped_over(
     assert [(row["set_to"], row["steps_over"], row["left"], row["others"]) for row in rows] == [
         (10, 10, 10, 1)
     ] * QUEUES
-    assert "10 more stand after 1 messages of others (offset 10, keys foreign)" in rows[0]["note"]
+    assert "10 more follow after 1 messages of others (offset 10, keys foreign)" in rows[0]["note"]
     assert undo(interleaved, "--apply", "--yes", "--quiet") == 3
     assert offsets(interleaved, group) == [10] * QUEUES
     assert [row["set_to"] for row in steps(interleaved, capsys, code=3)] == [None] * QUEUES
@@ -187,4 +187,4 @@ def test_groups_are_chosen_by_name(world: ReplayWorld, group: str, capsys: pytes
     assert f"Did you mean '{group}'?" in capsys.readouterr().err
     assert {row["group"] for row in steps(world, capsys, "--group", group)} == {group}
     assert main(["list", "--lake", world.lake.root, "--apply"]) == 2
-    assert "--apply goes with 'replay undo'" in capsys.readouterr().err
+    assert "--apply belongs to 'replay undo'" in capsys.readouterr().err

@@ -43,7 +43,7 @@ def test_a_replay_that_arrived_as_it_was_sent_is_told_so(
     assert world.replay(*CHOICE, "--verify") == 0
     state = read_state(world.lake, world.replay_id())
     assert state.event is ReplayEvent.FINISHED
-    assert state.detail == "80 messages read back from the target and compared with the lake: all are as they were sent"
+    assert state.detail == "80 messages read back from the target and compared with the lake: no differences"
     assert verified(world, capsys) == (0, [], state.detail)
 
 

@@ -56,7 +56,7 @@ def test_a_store_is_restored(lake: Path, store: Path, capsys: pytest.CaptureFixt
     assert printed.out == ""
     assert f"broker-a: {COUNT} records from physical offset 0 to " in printed.err
     assert f"{COUNT} entries of 12 queues, 800 keys" in printed.err
-    assert "no offsets of groups" in printed.err
+    assert "no group offsets" in printed.err
     assert f"the broker needs mappedFileSizeCommitLog={SEGMENT_BYTES}" in printed.err
     assert segments(lake.parent / "out") == segments(store)
 
@@ -80,7 +80,7 @@ def test_groups_get_the_offsets_of_a_file(lake: Path, capsys: pytest.CaptureFixt
     path = lake.parent / "offsets.json"
     path.write_text(json.dumps({"offsetTable": {"rare@group": {"0": 1, "1": 50}}}))
     assert restore(lake, "--offsets", str(path)) == ExitCode.OK
-    assert "1 offsets of groups lay behind the log, and stand at its end now; 0 were" in capsys.readouterr().err
+    assert "1 group offsets were beyond the end of the log, and are set to its end; 0 belong" in capsys.readouterr().err
     assert '"rare@group"' in (lake.parent / "out" / "config" / "consumerOffset.json").read_text()
 
 
@@ -98,7 +98,7 @@ def test_a_body_that_is_gone_fails_or_is_left_out(lake: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--at", "now", "--to", "now"], "--at and --from or --to do not go together"),
+        (["--at", "now", "--to", "now"], "--at cannot be used with --from or --to"),
         (["--from", "-1h", "--to", "-2h"], "is not before --to"),
         (["--from-offset", "5", "--to-offset", "5"], "--from-offset 5 is not less than --to-offset 5"),
         (["--broker", "broker-b"], "--broker: the lake has no store 'broker-b'. Did you mean 'broker-a'?"),

@@ -153,7 +153,7 @@ def test_a_hot_queue_is_told_by_its_share_and_skew(growing: GrowingLake, ask: As
 def test_a_hot_key_is_told_with_its_bounds(growing: GrowingLake, ask: Ask) -> None:
     _, rows, said = ask("--lake", growing.lake.root, "--show", "hot-keys", "--top", "1")
     assert rows == [{"key": "hot", "messages": 20, "at_least": 20, "at_most": 20, "share_percent": 25.0}]
-    assert "80 keys of messages were counted; a figure is too large by 0 at most" in said
+    assert "80 message keys were counted; a figure may be too large by up to 0" in said
     assert "1 of 61 keys are shown" in said
 
 
@@ -173,7 +173,7 @@ def test_delayed_messages_wait_came_or_are_overdue(waiting: GrowingLake, ask: As
     assert found["delay", 1]["max_late_s"] == 2.0
     assert found["delay", 5]["oldest_overdue"] == "2023-11-15T00:01:00Z"
     assert "1 of 6 messages are overdue" in said
-    assert "1 messages wait for longer than a segment lives" in said
+    assert "1 messages wait longer than a segment is kept" in said
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_sound_store_says_so_with_its_numbers() -> None:
     root = page_of(report())
     assert root.all("h1")[0].text == "1 store: sound, nothing found"
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
-    assert "Nothing: everything is as it must be." in root.text
+    assert "No damage was found." in root.text
     facts = root.of_class("facts")[0].text
     assert "Broker" + "broker-a" in facts
     assert "2026-11-20 14:00:00.000 to 2026-11-20 14:01:00.500 UTC" in facts

@@ -216,7 +216,7 @@ def test_a_repair_that_sets_messages_back_does_not_bring_anything_back(
     entry = Path(growing.lake.messages) / "_delta_log" / f"{newest:020}.json"
     entry.write_bytes(entry.read_bytes()[:40])
     assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.OK
-    assert "was done again" in capsys.readouterr().err
+    assert "was repeated" in capsys.readouterr().err
     assert MARK not in repr(rows_of(growing.lake.messages))
     purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
@@ -386,4 +386,4 @@ def test_rows_of_a_damaged_data_file_of_erasures_are_named(
     largest = max(Path(growing.lake.erasures).glob("*.parquet"), key=lambda path: path.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:200])
     assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.DAMAGE
-    assert f"not brought back: erasures: the rows of data file {largest.name}" in capsys.readouterr().err
+    assert f"not recovered: erasures: the rows of data file {largest.name}" in capsys.readouterr().err

@@ -25,7 +25,7 @@ def test_every_kind_has_a_shape_of_its_own_and_a_word() -> None:
 
 def test_a_legend_names_the_shapes_that_it_is_given() -> None:
     entries = parse_page(legend([StepKind.RETRY, FAILED])).all("li")
-    assert [entry.text for entry in entries] == ["retry", "tried, without success"]
+    assert [entry.text for entry in entries] == ["retry", "tried without success"]
 
 
 @pytest.mark.parametrize(("succeeded", "name"), [(True, StepKind.CONSUMPTION), (False, FAILED), (None, BEGUN)])

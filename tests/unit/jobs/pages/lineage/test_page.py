@@ -27,11 +27,11 @@ def test_the_page_tells_the_story() -> None:
         "key order-4711: 1 waiting, 1 redriven, 2 consumed. Waiting in level 18, due Sat 2026-11-21 17:52:00."
     )
     assert [heading.text for heading in root.all("h2")] == [
-        "How it stands", "What happened", "What this does not tell", "Each step",
+        "Outcomes", "What happened", "Not known", "Each step",
     ]  # fmt: skip
     facts = {fact.all("dt")[0].text: fact.all("dd")[0].text for fact in root.of_class("facts")[0].all("div")}
     assert facts == {
-        "Lake": "/data/lake", "Asked": "key order-4711", "The lake knows until": "2026-11-21 15:53:20 UTC",
+        "Lake": "/data/lake", "Asked": "key order-4711", "Lake complete until": "2026-11-21 15:53:20 UTC",
         "Steps": "13",
     }  # fmt: skip
 
@@ -85,7 +85,7 @@ def test_records_that_match_and_are_not_there_are_counted() -> None:
 def test_a_story_without_steps_says_that_nothing_was_found() -> None:
     story = Story("key nobody", None, [], [], [], ["only the newest 30 days were looked at"])
     page = lineage_page(story, [])
-    assert page.verdict.sentence == "Nothing in the lake has key nobody."
+    assert page.verdict.sentence == "No message in the lake has key nobody."
     assert "only the newest 30 days" in parse_page(render_page(page)).by_id("cautions").text
 
 
@@ -100,5 +100,5 @@ def test_one_outcome_is_the_verdict(state: OutcomeState) -> None:
 
 def test_without_outcomes_the_verdict_says_that_nothing_tells() -> None:
     assert verdict_of(replace(order_story(), outcomes=[])).sentence == (
-        "key order-4711: 13 steps; nothing tells how it stands."
+        "key order-4711: 13 steps; the outcome is not known."
     )
