@@ -103,7 +103,7 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
         raise JobError(f"{arguments.store} has no IndexFiles: expected a RocketMQ store, found a {store.format.folder}")
     if arguments.index:
         if (reason := store.format.why_no_key_index(store)) is not None:
-            print(f"note: no key can be looked up in this index: {reason}", file=sys.stderr)
+            print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)
         geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
         count = _print(dump_index_files(root, geometry))
     else:
