@@ -12,13 +12,15 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.notebooks.notebook import NotebookError
 from commitlake.jobs.replay.target import target_client
-from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event, read_states
+from commitlake.pipelines.replay.ledger import Counts, Ledger, read_states
+from commitlake.pipelines.replay.others import announce, check_unfinished, find_others
 from commitlake.pipelines.replay.outcomes import GroupFollower, GroupOutcomes, read_sent
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned import PlannedMessages
 from commitlake.pipelines.replay.planning import (
     QueueChoice,
+    check_queue_numbers,
     cut_parts,
     make_plan,
     origin_topics,
@@ -87,8 +89,12 @@ def replay(
             origins = origin_topics(table, condition) if topic is None else []
             queues = target_queue_ends(client, topics_of(choice, topic, origins))
             target = Target(name_servers, topic, QueueMapping.SAME, queues)
+            check_queue_numbers(choice, target)
             plan = make_plan(choice, cut_parts(table, condition), condition, target, command="by a notebook")
-            add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
+            others = find_others(lake, plan, table)
+            if not is_again:
+                check_unfinished(others)
+            announce(lake, plan, table, others)
             messages = PlannedMessages(plan, table, open_store(lake.bodies))
             counts = ReplayRun(lake, messages, client, Pace(rate or 0), Settings()).run(is_resumed=False)
         rows = read_sent(lake, plan.replay_id)

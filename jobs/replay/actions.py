@@ -68,11 +68,18 @@ def ask_to_stop(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 
 
 def throttle(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Ask the process that sends a replay to change its rate."""
+    """Ask the process that sends a replay to change its rate, its speed, or both."""
+    rate, speed = arguments.rate, arguments.speed
     _check_is_running(read_state(lake, arguments.replay_id))
-    add_event(lake, arguments.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate)
+    add_event(lake, arguments.replay_id, ReplayEvent.THROTTLED, rate=rate, speed=speed)
     if not arguments.quiet:
-        print_line(f"the sending process changes to {arguments.rate:g} messages/s within a few seconds")
+        changes = []
+        if rate is not None:
+            changes.append(f"changes to {rate:g} messages/s" if rate else "no longer limits the rate")
+        if speed is not None:
+            pace = "the pace at which the messages were stored"
+            changes.append(f"keeps to {speed:g} times {pace}" if speed else f"no longer keeps to {pace}")
+        print_line(f"the sending process {' and '.join(changes)} within a few seconds")
     return ExitCode.OK
 
 

@@ -21,7 +21,7 @@ ACTIONS = {
     SHOW: "show one replay",
     RESUME: "continue a replay that has stopped or was killed",
     STOP: "ask the sending process to stop",
-    THROTTLE: "ask the sending process to change its rate to --rate",
+    THROTTLE: "ask the sending process to change its --rate or --speed",
     VERIFY: "read back what a replay sent, and compare it with the lake",
     UNDO: "show which offsets make the target's groups skip what it sent; with --apply, set them",
 }
@@ -30,6 +30,7 @@ _CHOOSING = (
     "store", "from_broker", "topic", "queue", "key", "keys_file", "tag", "id", "broker", "start", "end", "where",
     "dlq_of", "not_consumed_by", "all_copies", "to_topic", "limit", "transform", "mask", "again",
 )  # fmt: skip
+_NONE = "none"
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
 
 
@@ -131,8 +132,8 @@ def _add_target(parser: argparse.ArgumentParser, mapping: str) -> None:
 def _add_pace(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how fast")
     group.add_argument("--rate", type=_rate, metavar="N[/s]", help="at most N messages per second (default: as fast as "
-                                                                   "the target accepts them)")  # fmt: skip
-    speed_help = "at the pace at which they were stored, or a multiple of it: 1x, 2x, 0.5x"
+                       "the target accepts them); with throttle and resume, none removes the limit")  # fmt: skip
+    speed_help = "at the pace at which they were stored, or a multiple of it: 1x, 2x, 0.5x; none as with --rate"
     group.add_argument("--speed", type=_speed, metavar="Nx", help=speed_help)
     pause_help = "pause while this group of the target is more than N messages behind"
     group.add_argument("--pause-if-lag", type=_lag_limit, metavar="'GROUP>N'", help=pause_help)
@@ -166,14 +167,14 @@ def _add_undo(parser: argparse.ArgumentParser) -> None:
 
 
 def _rate(text: str) -> float:
-    rate = _positive(text.removesuffix("/s"))
+    rate = 0.0 if text == _NONE else _positive(text.removesuffix("/s"))
     if rate is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate: expected messages per second, as in 500 or 0.5")
     return rate
 
 
 def _speed(text: str) -> float:
-    speed = _positive(text.removesuffix("x"))
+    speed = 0.0 if text == _NONE else _positive(text.removesuffix("x"))
     if speed is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a speed: expected 1x, 2x or 0.5x")
     return speed
@@ -215,8 +216,8 @@ def check(arguments: argparse.Namespace) -> None:
             f"--{_option(given[0])} cannot be used with 'replay {action}'",
             "a replay's messages are fixed when it starts",
         )
-    if action == THROTTLE and arguments.rate is None:
-        raise JobError("replay throttle: expected --rate", "as in --rate 500/s")
+    if action == THROTTLE and arguments.rate is None and arguments.speed is None:
+        raise JobError("replay throttle: expected --rate or --speed", "as in --rate 500/s, --speed 2x or --rate none")
 
 
 def _option(name: str) -> str:

@@ -221,17 +221,20 @@ def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
     check_has_copies(state)
     check_is_free(state, Ledger(lake, plan.replay_id).last_written())
-    if arguments.rate is not None:  # replaces an earlier request
-        add_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate)
-    rate = arguments.rate if arguments.rate is not None else plan.rate if state.rate is None else state.rate
+    if arguments.rate is not None or arguments.speed is not None:  # replaces earlier requests
+        add_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate, speed=arguments.speed)
     paced = replace(
         plan,
-        rate=rate,
-        speed=plan.speed if arguments.speed is None else arguments.speed,
+        rate=_first_known(arguments.rate, state.rate, plan.rate),
+        speed=_first_known(arguments.speed, state.speed, plan.speed),
         lag_limit=arguments.pause_if_lag or plan.lag_limit,
     )
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
         return _run(arguments, lake, paced, client, is_resumed=_has_begun(state))
+
+
+def _first_known(*numbers: float | None) -> float:
+    return next((number for number in numbers if number is not None), 0.0)
 
 
 def _has_begun(state: ReplayState) -> bool:
@@ -247,9 +250,7 @@ def _run(
     is_resumed: bool,
 ) -> ExitCode:
     pace = Pace(plan.rate, plan.speed)
-    settings = Settings(speed=plan.speed)
-    if arguments.patience is not None:
-        settings = Settings(arguments.patience.total_seconds(), plan.speed)
+    settings = Settings() if arguments.patience is None else Settings(arguments.patience.total_seconds())
     messages = open_planned(lake, plan, open_store(bodies_of(arguments, lake)))
     with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         told = 0

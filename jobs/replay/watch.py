@@ -55,7 +55,7 @@ def _watch(
     tell: Callable[[str], None],
     stop: threading.Event,
 ) -> None:
-    asked: float | None = None
+    rate, speed = pace.rate, pace.speed
     is_paused = False
     trouble = ""
     while not stop.wait(_LOOK_SECONDS):
@@ -72,10 +72,15 @@ def _watch(
                 tell("a stop was requested: the messages under way are finished")
                 pace.stop()
                 return
-            if state.rate is not None and state.rate != asked:
-                asked = state.rate
-                pace.set_rate(asked)
-                tell(f"the rate is now {asked:g} messages/s" if asked else "the rate is no longer limited")
+            if state.rate is not None and state.rate != rate:
+                rate = state.rate
+                pace.set_rate(rate)
+                tell(f"the rate is now {rate:g} messages/s" if rate else "the rate is no longer limited")
+            if state.speed is not None and state.speed != speed:
+                speed = state.speed
+                pace.set_speed(speed)
+                tell(f"the speed is now {speed:g} times the pace at which the messages were stored" if speed else
+                     "the pace at which the messages were stored is no longer kept")  # fmt: skip
         if lag_limit is not None:
             is_behind = _is_behind(admin, lag_limit, is_paused, tell)
             if is_behind != is_paused:

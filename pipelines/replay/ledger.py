@@ -63,6 +63,7 @@ class ReplayState:
         at: time of that event.
         owner: process that last began to send; None if none did.
         rate: the last requested limit, in messages per second; None if none was requested.
+        speed: the last requested factor of the original pace; None if none was requested.
         wants_stop: True if somebody has requested a stop since it last began to send.
         detail: detail of the newest event.
         last_at: time of the newest event of any kind.
@@ -74,6 +75,7 @@ class ReplayState:
     at: datetime.datetime
     owner: str | None
     rate: float | None
+    speed: float | None
     wants_stop: bool
     detail: str | None
     last_at: datetime.datetime
@@ -90,6 +92,7 @@ def add_event(
     *,
     plan: ReplayPlan | None = None,
     rate: float | None = None,
+    speed: float | None = None,
     counts: Counts | None = None,
     detail: str | None = None,
 ) -> None:
@@ -104,6 +107,7 @@ def add_event(
         "sent": None if counts is None else counts.sent,
         "failed": None if counts is None else counts.failed,
         "detail": detail,
+        "speed": speed,
     }
     append_rows(lake.replays, REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS, timezone="UTC")))
 
@@ -166,19 +170,25 @@ def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
     if not telling:
         raise ReplayError(f"the replay {replay_id} has no event in the table 'replays' that says its state")
     started = [row for row in rows if row["event"] == ReplayEvent.STARTED]
-    rates = [row["rate"] for row in rows if row["rate"] is not None]
     stops = [row for row in rows if row["event"] == ReplayEvent.STOPPING]
     return ReplayState(
         plan=plan,
         event=ReplayEvent(telling[-1]["event"]),
         at=telling[-1]["at"],
         owner=started[-1]["owner"] if started else None,
-        rate=rates[-1] if rates else None,
+        rate=_last(rows, "rate"),
+        speed=_last(rows, "speed"),
         wants_stop=bool(stops) and (not started or stops[-1]["at"] >= started[-1]["at"]),
         detail=[row["detail"] for row in rows if row["event"] != ReplayEvent.COPIES_DROPPED][-1],
         last_at=rows[-1]["at"],
         copies_dropped_at=next((row["at"] for row in rows if row["event"] == ReplayEvent.COPIES_DROPPED), None),
     )
+
+
+def _last(rows: list[dict[str, Any]], name: str) -> float | None:
+    """Return the last number that rows have; None where they have none, as those of earlier versions."""
+    found = [row[name] for row in rows if row.get(name) is not None]
+    return found[-1] if found else None
 
 
 def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
@@ -188,8 +198,9 @@ def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
         raise ReplayError(f"{place}: event: expected one of {', '.join(ReplayEvent)}, found {row['event']!r}")
     if row["at"] is None:
         raise ReplayError(f"{place}: at: expected a time, found none")
-    if row["rate"] is not None and not 0 <= row["rate"] < math.inf:
-        raise ReplayError(f"{place}: rate: expected a number of at least 0, found {row['rate']}")
+    for name in ("rate", "speed"):
+        if row.get(name) is not None and not 0 <= row[name] < math.inf:
+            raise ReplayError(f"{place}: {name}: expected a number of at least 0, found {row[name]}")
 
 
 class Ledger:

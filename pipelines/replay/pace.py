@@ -37,21 +37,41 @@ class Pace:
         self._began: tuple[float, int] | None = None
         self._is_stopped = False
         self._is_paused = False
+        self._changes = 0
 
     @property
     def rate(self) -> float:
         """The limit in messages per second; 0 if there is none."""
         return self._rate
 
+    @property
+    def speed(self) -> float:
+        """The factor of the pace at which the messages were stored; 0 if that pace is not kept."""
+        return self._speed
+
     def set_rate(self, rate: float) -> None:
         """Change the limit. Threads that wait notice it within a fifth of a second."""
         with self._lock:
             self._rate = rate
-            self._next = self._clock()
+            self._begin_again()
+
+    def set_speed(self, speed: float) -> None:
+        """Change the speed, counted from the next message. Threads that wait notice it as with `set_rate`."""
+        with self._lock:
+            self._speed = speed
+            self._begin_again()
 
     def pause(self, *, is_paused: bool) -> None:
-        """Pause sending, or continue if `is_paused` is False."""
-        self._is_paused = is_paused
+        """Pause sending, or continue if `is_paused` is False; the time of the pause is not made up for."""
+        with self._lock:
+            self._is_paused = is_paused
+            if not is_paused:
+                self._begin_again()
+
+    def _begin_again(self) -> None:
+        """Count time from now on. Threads that wait reserve their time again."""
+        self._next, self._began = self._clock(), None
+        self._changes += 1
 
     def stop(self) -> None:
         """Stop sending: `wait` returns False from now on."""
@@ -77,17 +97,18 @@ class Pace:
         Returns:
             True if they may be sent; False if the replay is to stop.
         """
-        due = self._reserve(messages, stored_ms)
+        due, changes = self._reserve(messages, stored_ms)
         while not self._is_stopped:
+            if changes != self._changes:
+                due, changes = self._reserve(messages, stored_ms)
             left = due - self._clock()
             if left <= 0 and not self._is_paused:
                 return True
             self._sleep(min(max(left, 0.001), _LOOK_SECONDS) if not self._is_paused else _LOOK_SECONDS)
-            if self._rate == 0 and not self._speed:
-                due = self._clock()
         return False
 
-    def _reserve(self, messages: int, stored_ms: int) -> float:
+    def _reserve(self, messages: int, stored_ms: int) -> tuple[float, int]:
+        """Return when messages may be sent, and the number of changes that this time counts for."""
         with self._lock:
             now = self._clock()
             due = now
@@ -99,4 +120,4 @@ class Pace:
                     self._began = (now, stored_ms)
                 began, first_ms = self._began
                 due = max(due, began + (stored_ms - first_ms) / 1000 / self._speed)
-            return due
+            return due, self._changes

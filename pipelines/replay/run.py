@@ -45,11 +45,9 @@ class Settings:
 
     Attributes:
         patience_seconds: time for which the target may not answer, or may refuse everything.
-        speed: factor of the original pace; 0 for no such limit.
     """
 
     patience_seconds: float = 600.0
-    speed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +231,7 @@ class ReplayRun:
         """Yield rows that are sent and recorded together: all, or those of a few seconds at a low rate."""
         times = part.stored_ms[rows]
         while len(rows):
-            rate, speed = self._pace.rate, self._settings.speed
+            rate, speed = self._pace.rate, self._pace.speed
             is_now = np.ones(len(rows), np.bool_)
             if rate or speed:
                 in_time = np.argsort(times, kind="stable")

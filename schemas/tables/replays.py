@@ -5,7 +5,7 @@ The first row of a replay holds its plan, which never changes. Its state is that
     event        when
     planned      the plan is fixed, nothing is sent yet
     started      a process begins to send, or goes on
-    throttled    another rate was requested: `rate` has it
+    throttled    another rate or speed was requested: `rate` or `speed` has it
     stopping     a stop was requested
     stopped      it has stopped on request; it can be resumed
     failed       it has stopped because of an error; it can be resumed
@@ -60,5 +60,7 @@ REPLAYS = StructType(
         column("sent", LongType(), "number of messages sent so far; null if the event does not include it"),
         column("failed", LongType(), "number of messages that could not be sent so far; null likewise"),
         column("detail", StringType(), "text for people: the error, or the result"),
+        column("speed", DoubleType(), "in a row 'throttled': factor of the pace at which the messages were stored; 0 "
+                                      "for no such limit"),
     ]
 )  # fmt: skip

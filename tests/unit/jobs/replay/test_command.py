@@ -279,9 +279,16 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
     assert world.act("stop", name) == 2
     add_event(world.lake, name, ReplayEvent.STARTED)
     assert world.act("throttle", name, "--rate", "100/s") == 0
+    assert world.act("throttle", name, "--speed", "2x") == 0
+    assert "keeps to 2 times the pace at which the messages were stored" in capsys.readouterr().err
+    assert world.act("throttle", name, "--rate", "none", "--speed", "none") == 0
+    assert "no longer limits the rate and no longer keeps to the pace" in capsys.readouterr().err
+    state = read_state(world.lake, name)
+    assert (state.rate, state.speed) == (0, 0)
+    assert world.act("throttle", name, "--rate", "100/s") == 0
     assert world.act("stop", name) == 0
     state = read_state(world.lake, name)
-    assert (state.rate, state.wants_stop) == (100.0, True)
+    assert (state.rate, state.speed, state.wants_stop) == (100.0, 0, True)
     assert world.act("show", "no-such") == 2
     assert "the lake has no replay 'no-such'" in capsys.readouterr().err
 
@@ -372,7 +379,7 @@ def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
         (["--dlq-of", "billing", "--topic", TOPIC], "--dlq-of and --topic cannot be used together"),
         (["list", "--topic", TOPIC], "--topic cannot be used with 'replay list'"),
         (["resume"], "replay resume: expected the id of a replay"),
-        (["throttle", "R1"], "replay throttle: expected --rate"),
+        (["throttle", "R1"], "replay throttle: expected --rate or --speed"),
         (["--topic", TOPIC, "--rate", "0"], "is not a rate"),
         (["--topic", TOPIC, "--speed", "fast"], "is not a speed"),
         (["--topic", TOPIC, "--pause-if-lag", "billing"], "is not a limit"),

@@ -81,3 +81,44 @@ def test_a_paused_one_waits_until_it_goes_on(clock: Clock) -> None:
     pace = Pace(clock=clock.time, sleep=lambda _: pace.pause(is_paused=False))
     pace.pause(is_paused=True)
     assert pace.wait(1, 0)
+
+
+def test_a_changed_speed_counts_from_the_next_message(clock: Clock) -> None:
+    pace = pace_of(clock, speed=1)
+    assert pace.wait(1, 0)
+    pace.set_speed(10)
+    before = clock.now
+    for stored_ms in (60_000, 70_000, 80_000):
+        assert pace.wait(1, stored_ms)
+    assert clock.now - before == pytest.approx(2.0, abs=0.01)
+    pace.set_speed(0)
+    assert pace.wait(1, 1_000_000)
+    assert clock.now - before == pytest.approx(2.0, abs=0.01)
+
+
+@pytest.mark.parametrize("change", ["rate", "speed"])
+def test_what_waits_takes_notice_of_a_change(clock: Clock, change: str) -> None:
+    pace: Pace
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if clock.now >= 1005 and (pace.rate, pace.speed) == slow:
+            (pace.set_rate if change == "rate" else pace.set_speed)(1000)
+
+    slow = (0.001, 0) if change == "rate" else (0, 0.001)
+    pace = Pace(*slow, clock=clock.time, sleep=sleep)
+    assert pace.wait(1, 0)
+    assert pace.wait(1, 5000)  # at the old pace, after an hour
+    assert clock.now == pytest.approx(1005.2, abs=0.2)
+
+
+def test_what_was_to_be_sent_during_a_pause_is_not_hurried_afterwards(clock: Clock) -> None:
+    pace = pace_of(clock, speed=1)
+    assert pace.wait(1, 0)
+    pace.pause(is_paused=True)
+    clock.sleep(3600)
+    pace.pause(is_paused=False)
+    before = clock.now
+    for stored_ms in (1000, 2000, 3000):
+        assert pace.wait(1, stored_ms)
+    assert clock.now - before == pytest.approx(2.0, abs=0.01)
