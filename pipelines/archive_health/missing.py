@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive_health.small_tables import Row, ask
+from commitlake.schemas.quality.former_names import present_name
 
 DELETED = "deleted before it was archived"
 """Reason of the ranges in `gaps`."""
@@ -61,8 +62,11 @@ def missing_by_reason(lake: LakePaths) -> list[Missing]:
 def unmet_expectations(lake: LakePaths) -> list[Row]:
     """Return the rows of `quality_results` for expectations that the last run did not meet, critical ones first.
 
+    Expectations that were renamed since the run have their present names.
+
     Raises:
         LakeError: There is no lake.
         QueryError: The table cannot be read.
     """
-    return ask(lake, "quality_results", _UNMET)
+    rows = ask(lake, "quality_results", _UNMET)
+    return [{**row, "expectation": present_name(row["expectation"])} for row in rows]

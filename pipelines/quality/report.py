@@ -43,8 +43,8 @@ class QualityReport:
 def sentences(report: QualityReport) -> list[str]:
     """Return a sentence for each unmet expectation, critical ones first."""
     return [
-        f"{found.expectation.severity}: {found.suite}.{found.expectation.name} is not so ({_observed(found)}): "
-        f"{found.expectation.why}. {found.expectation.action}"
+        f"{found.expectation.severity}: {found.expectation.why} ({_observed(found)}). {found.expectation.action} "
+        f"(expectation {found.suite}.{found.expectation.name})"
         for found in (*report.critical_failures, *report.warnings)
     ]
 

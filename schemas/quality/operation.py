@@ -37,14 +37,14 @@ QUEUES = Suite(
             "See the tables quarantine and gaps; a replica of the broker may still have the messages",
         ),
         none_of(
-            "queues_do_not_start_again",
+            "queue_offsets_do_not_restart",
             "queue_restarts",
             _WARNING,
             "A queue's offsets went back: its topic was deleted and created again, or the broker was restored",
             "Query messages of such a queue by time, not by offset",
         ),
         none_of(
-            "offsets_are_given_once",
+            "queue_offsets_are_unique",
             "repeated_offsets",
             _WARNING,
             "Two messages of a queue have the same offset: consumers have received only one of them",
@@ -59,7 +59,7 @@ TIMES = Suite(
     "The brokers' clocks are plausible",
     (
         Expectation(
-            "messages_are_of_this_age",
+            "no_message_is_from_before_2010",
             "ExpectColumnMinToBeBetween",
             {"column": "stored_s", "min_value": _FIRST_TIME_S},
             _WARNING,
@@ -67,7 +67,7 @@ TIMES = Suite(
             _CLOCKS,
         ),
         at_most(
-            "messages_are_not_of_the_future",
+            "no_message_is_from_the_future",
             "seconds_ahead",
             _AHEAD_S,
             _WARNING,
@@ -107,7 +107,7 @@ TOPICS = Suite(
             "Check how the producer chooses queues (MessageQueueSelector)",
         ),
         none_of(
-            "no_message_is_dead",
+            "no_dead_letters",
             "dead_letters",
             _WARNING,
             "Messages are in dead-letter topics: all retries failed",

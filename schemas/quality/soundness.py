@@ -27,7 +27,7 @@ ROWS = Suite(
             "Check the raw records with `dump`",
         ),
         none_of(
-            "sizes_are_of_records",
+            "sizes_are_valid_for_records",
             "size_violations",
             _CRITICAL,
             "A record is smaller than the minimum or larger than the maximum that can be read",
@@ -41,7 +41,7 @@ ROWS = Suite(
             _OURS,
         ),
         none_of(
-            "message_ids_are_there",
+            "every_message_has_an_id",
             "null_msg_id",
             _CRITICAL,
             "A message id is missing, although it is computed from host and offset",
@@ -55,7 +55,7 @@ ROWS = Suite(
             _OURS,
         ),
         none_of(
-            "hosts_are_there",
+            "every_message_has_hosts",
             "null_hosts",
             _WARNING,
             "A message has no born host or store host",
@@ -76,7 +76,7 @@ ROWS = Suite(
             "Find the producer by born_host; readers of these bodies need its codec",
         ),
         none_of(
-            "producers_tell_their_time",
+            "producers_set_a_time",
             "null_born_timestamp",
             _WARNING,
             "A producer's born time is outside the range that a table can store",
@@ -105,7 +105,7 @@ BODIES = Suite(
             _OURS,
         ),
         none_of(
-            "places_are_those_of_the_bodies",
+            "body_places_match_the_messages",
             "body_ref_violations",
             _CRITICAL,
             "A position in a pack has another length than the body, so another body would be read there",
@@ -128,7 +128,7 @@ WINDOWS = Suite(
     "The profile itself is correct; the audit relies on it",
     (
         Expectation(
-            "windows_are_there_once",
+            "windows_are_unique",
             "ExpectCompoundColumnsToBeUnique",
             {"column_list": list(KEY_COLUMNS)},
             _CRITICAL,
@@ -183,7 +183,7 @@ WINDOWS = Suite(
             _OURS,
         ),
         none_of(
-            "records_fit_into_their_stretch",
+            "records_fit_into_their_range",
             "bytes_beyond",
             _CRITICAL,
             "Records overlap in the log: they add up to more than the bytes from the first to the last",
@@ -227,7 +227,7 @@ RUN = Suite(
             "See the table quarantine; a replica may still have these messages",
         ),
         none_of(
-            "logs_are_whole",
+            "logs_have_no_gaps",
             "missing_ranges",
             _WARNING,
             "Segments were deleted before they were archived",

@@ -231,7 +231,7 @@ def test_a_real_store_is_healthy(archived: DeltaTable) -> None:
     report = judge(profile, facts=RunFacts({"broker-a": BrokerFacts(log_bytes=log_bytes)}, written=rows))
     assert report.critical_failures == []
     # The failing consumer of the recording leaves dead letters.
-    assert {found.expectation.name for found in report.warnings} == {"no_message_is_dead"}
+    assert {found.expectation.name for found in report.warnings} == {"no_dead_letters"}
 
 
 def test_a_real_store_that_lost_one_message_is_not(archived: DeltaTable) -> None:

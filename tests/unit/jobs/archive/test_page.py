@@ -130,7 +130,7 @@ def test_a_sound_run_says_so() -> None:
 
 def test_what_is_not_met_says_why_and_what_to_do_the_critical_first() -> None:
     example: Row = {"broker": "a", "topic": "orders", "queue_id": 3, "window_start": "2026-11-20T12:00:00+00:00"}
-    report = report_of(("no_message_is_dead", example), ("no_message_is_lost", example))
+    report = report_of(("no_dead_letters", example), ("no_message_is_lost", example))
     root = parse_page(page_of_run(report, figures_of(profile_of(messages(range(3))))))
     articles = root.by_id("findings").all("article")
     assert [each.attributes["class"] for each in articles] == ["notice critical", "notice warning"]
@@ -139,7 +139,7 @@ def test_what_is_not_met_says_why_and_what_to_do_the_critical_first() -> None:
     for suite in SUITES:
         for each in suite.expectations:
             assert (each.why in root.by_id("findings").text) == (
-                each.name in ("no_message_is_dead", "no_message_is_lost")
+                each.name in ("no_dead_letters", "no_message_is_lost")
             )
     assert facts_of(root)["Run"] == "none: nothing was committed (r)"
     assert "Stopped" in root.of_class("verdict")[0].text

@@ -62,7 +62,7 @@ def test_what_was_not_met_is_counted_and_the_row_of_the_verdict_is_not(growing: 
     judge(
         growing.lake,
         newest.run_id,
-        replace(report_of(("no_message_is_dead", EXAMPLE), ("logs_are_intact", EXAMPLE)), judged_at=later),
+        replace(report_of(("no_dead_letters", EXAMPLE), ("logs_are_intact", EXAMPLE)), judged_at=later),
     )
     judge(growing.lake, oldest.run_id, replace(report_of(), judged_at=later))
     assert [run.unmet for run in read_past_runs(growing.lake)] == [2, 0]

@@ -83,7 +83,13 @@ def test_what_is_missing_is_grouped_by_reason(growing: GrowingLake) -> None:
 
 def test_expectations_of_the_last_run_that_were_not_met(growing: GrowingLake) -> None:
     assert unmet_expectations(growing.lake) == []
-    judged = [("old", 1, "a", False), ("new", 2, "b", True), ("new", 2, "c", False), ("new", 2, "verdict", False)]
+    judged = [
+        ("old", 1, "a", False),
+        ("new", 2, "b", True),
+        ("new", 2, "c", False),
+        ("new", 2, "no_message_is_dead", False),
+        ("new", 2, "verdict", False),
+    ]
     rows = [
         {
             "run_id": run,
@@ -100,4 +106,4 @@ def test_expectations_of_the_last_run_that_were_not_met(growing: GrowingLake) ->
         QUALITY_RESULTS,
         pa.Table.from_pylist(rows, to_arrow_schema(QUALITY_RESULTS, timezone="UTC")),
     )
-    assert [row["expectation"] for row in unmet_expectations(growing.lake)] == ["c"]
+    assert [row["expectation"] for row in unmet_expectations(growing.lake)] == ["c", "no_dead_letters"]

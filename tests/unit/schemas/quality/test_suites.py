@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.schemas.quality.expectation import Expectation, Severity, Suite
+from commitlake.schemas.quality.former_names import FORMER_NAMES, present_name
 from commitlake.schemas.quality.suites import SUITES
 
 EVERY = [(suite, one) for suite in SUITES for one in suite.expectations]
@@ -13,6 +14,14 @@ EVERY = [(suite, one) for suite in SUITES for one in suite.expectations]
 def test_names_are_unique() -> None:
     assert len({suite.name for suite in SUITES}) == len(SUITES)
     assert len({(suite.name, one.name) for suite, one in EVERY}) == len(EVERY) >= 30
+
+
+def test_former_names_lead_to_present_ones() -> None:
+    names = {one.name for _, one in EVERY}
+    assert set(FORMER_NAMES.values()) <= names
+    assert not names & set(FORMER_NAMES)
+    assert present_name("no_message_is_dead") == "no_dead_letters"
+    assert present_name("logs_are_intact") == "logs_are_intact"
 
 
 @pytest.mark.parametrize(("suite", "one"), EVERY, ids=lambda value: value.name)
