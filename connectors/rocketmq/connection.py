@@ -68,7 +68,7 @@ class Connection:
         self._last_use = time.monotonic()
         try:
             self._socket = socket.create_connection(split_address(address), timeout=options.connect_seconds)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter for a host that can be no name
             raise UnreachableError(f"{address}: expected a connection within {options.connect_seconds} s, found "
                                    f"{error}") from None  # fmt: skip
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -87,7 +87,7 @@ class Connection:
                 if stream.is_established:
                     return stream
                 self._receive_handshake(stream)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._socket.close()
             found = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
             raise UnreachableError(

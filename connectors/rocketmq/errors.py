@@ -7,6 +7,7 @@ RocketMQError
 ├── UnreachableError        no connection, or it broke: whether the request was carried out is not known
 │   └── AnswerTimeoutError  nothing came back in time: likewise
 ├── ProtocolError           the peer sent what is no frame, or an answer that is not what was asked for
+│   └── PlaceError          an answer that messages are stored, without a place where they can be
 ├── RefusedError            the peer answered with an error: its code and its words
 ├── DataLossError           messages that were to be read are no longer at the broker, or not yet
 ├── CheckpointError         a stream's checkpoint that says what no checkpoint of this source can say
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import re
 
+from commitlake.connectors.printable import printable_line
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.remoting.codes import ResponseCode, code_name
 
@@ -58,6 +60,10 @@ class ProtocolError(RocketMQError):
     """The peer sent an invalid frame, or an answer of the wrong kind."""
 
 
+class PlaceError(ProtocolError):
+    """The peer answered that messages are stored, and named no place where they can be."""
+
+
 class RefusedError(RocketMQError):
     """The peer answered with an error.
 
@@ -84,7 +90,9 @@ class RefusedError(RocketMQError):
         return self.code == ResponseCode.MESSAGE_ILLEGAL
 
     def __str__(self) -> str:
-        return f"{self.address} answered {code_name(self.code)}: {self.remark[:500] or 'without a remark'}"
+        return (
+            f"{self.address} answered {code_name(self.code)}: {printable_line(self.remark[:500]) or 'without a remark'}"
+        )
 
 
 class DataLossError(RocketMQError):

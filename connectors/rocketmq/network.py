@@ -18,7 +18,13 @@ from typing import NamedTuple, TypeVar
 
 from commitlake.connectors.plain_connections import warn_of_plain
 from commitlake.connectors.rocketmq.connection import TICK_SECONDS, Connection
-from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError, RefusedError
+from commitlake.connectors.rocketmq.errors import (
+    AnswerTimeoutError,
+    OptionError,
+    ProtocolError,
+    RefusedError,
+    UnreachableError,
+)
 from commitlake.connectors.rocketmq.options import (
     TLS_CONFIG_VARIABLE,
     Options,
@@ -253,12 +259,25 @@ class Network:
             connection = self._connections.get(address)
             if connection is not None and connection.is_open:
                 return connection
-            connection = Connection(address, self.options, self._on_request, self._tls)
+            connection = Connection(self._checked(address), self.options, self._on_request, self._tls)
             with self._lock:
                 if self._is_closed:
                     connection.close()
                 self._connections[address] = connection
             return connection
+
+    def _checked(self, address: str) -> str:
+        """Return an address, which a name server may have given.
+
+        Raises:
+            UnreachableError: if it is none.
+        """
+        try:
+            split_address(address)
+        except OptionError as error:
+            asked = ", ".join(self.options.first_addresses)
+            raise UnreachableError(f"a broker that {asked} told of: {error}") from None
+        return address
 
     def _on_request(self, address: str, command: Command) -> None:
         handler = self.handlers.get(command.code)

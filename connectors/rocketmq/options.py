@@ -35,6 +35,7 @@ ACCESS_KEY_VARIABLE = "COMMITLAKE_ROCKETMQ_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "COMMITLAKE_ROCKETMQ_SECRET_KEY"  # noqa: S105 (the name of a variable)
 SECURITY_TOKEN_VARIABLE = "COMMITLAKE_ROCKETMQ_SECURITY_TOKEN"  # noqa: S105
 TLS_CONFIG_VARIABLE = "COMMITLAKE_ROCKETMQ_TLS_CONFIG"
+_MAX_HOST = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def split_address(address: str) -> tuple[str, int]:
     """
     host, _, port = address.rpartition(":")
     number = parse_int(port, 1, 0xFFFF)
-    if not host or number is None:
+    if not host or number is None or not host.isprintable() or len(host) > _MAX_HOST:
         raise OptionError(f"expected an address of the form host:port, found {address[:100]!r}")
     return host.removeprefix("[").removesuffix("]"), number
 

@@ -32,14 +32,13 @@ from commitlake.connectors.rocketmq.messages import (
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.routing import Routing
-from commitlake.connectors.rocketmq.sending import Outbox, Parcel, Sending, Stored
+from commitlake.connectors.rocketmq.sending import Outbox, Parcel, Sending, Stored, read_place
 from commitlake.connectors.rocketmq.unique_keys import UniqueKeys
 from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
 from commitlake.schemas.remoting.codes import STORED
-from commitlake.schemas.remoting.headers import SendMessageResponse
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.signing import Credentials
 
@@ -212,7 +211,7 @@ class Producer(Closable):
         Raises:
             NoRouteError: if the queue's broker is not known.
             UnreachableError: if there was no answer in time; they may be in the log all the same.
-            ProtocolError: if what came is no answer; likewise.
+            ProtocolError: if what came is no answer, or names no place in the queue; likewise.
             RefusedError: if the broker will not take them; none of them is in the log.
         """
         return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True))
@@ -230,7 +229,7 @@ class Producer(Closable):
         address, code, fields = self._outbox.request(parcel, queue)
         seconds = self._how.send_seconds
         answer = self.network.call(address, code, None, parcel.body, fields=fields, seconds=seconds, accepted=STORED)
-        return answer.header(SendMessageResponse).queue_offset
+        return read_place(answer, queue, 1).queue_offset
 
     def parcel(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
         """Check a message, and encode it for sending.

@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.closable import Closable
-from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
 from commitlake.connectors.rocketmq.messages import check_group
 from commitlake.connectors.rocketmq.network import Answer, Network, wait_for
 from commitlake.connectors.rocketmq.options import Options
@@ -29,6 +29,7 @@ from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import RETRY_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import PullMessageRequest, PullMessageResponse, PullSysFlag
@@ -113,7 +114,15 @@ class PendingPull(NamedTuple):
             ProtocolError: if what it sends is not what was asked for.
         """
         answer = wait_for(self.address, self.asked, self.seconds).check(list(PullStatus))
-        return PullAnswer(PullStatus(answer.code), answer.header(PullMessageResponse), answer)
+        response, status = answer.header(PullMessageResponse), PullStatus(answer.code)
+        largest = max(response.next_begin_offset, response.min_offset, response.max_offset)
+        if largest > MAX_QUEUE_OFFSET or (status is PullStatus.FOUND and not answer.command.body):
+            raise ProtocolError(
+                f"{self.address}: expected an answer to a pull with offsets up to {MAX_QUEUE_OFFSET}, and records if "
+                f"it says so, found next offset {response.next_begin_offset}, queue {response.min_offset} to "
+                f"{response.max_offset}, {len(answer.command.body)} bytes of records"
+            )
+        return PullAnswer(status, response, answer)
 
 
 class Puller(Closable):
@@ -257,7 +266,8 @@ class Puller(Closable):
     def read(self, queue: MessageQueue, begin: int, end: int, *, expression: str = ALL_TAGS) -> Iterator[Message]:
         """Yield the messages of a queue in a range of offsets, as far as they exist.
 
-        Offsets that the broker no longer has are passed over. Raises what `pull` does.
+        Offsets that the broker no longer has are passed over. Raises what `pull` does, and ProtocolError if the broker
+        makes no progress in the middle of the queue.
         """
         while begin < end:
             most = min(DEFAULT_BATCH, end - begin)
@@ -267,6 +277,11 @@ class Puller(Closable):
             is_within = expression == ALL_TAGS
             yield from (message for message in result.messages if is_within or message.queue_offset < end)
             if result.next_offset <= begin:
+                if result.status is PullStatus.FOUND or result.max_offset > begin:  # no end: it must not pass for one
+                    raise ProtocolError(
+                        f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected an offset after "
+                        f"{begin} to go on at, found {result.next_offset}; the queue ends at {result.max_offset}"
+                    )
                 return
             begin = result.next_offset
 

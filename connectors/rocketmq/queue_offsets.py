@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.network import Answer, Network
 from commitlake.connectors.rocketmq.routing import Routing
+from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.headers import (
     MaxOffsetRequest,
@@ -28,13 +30,11 @@ class QueueOffsets:
 
     def first(self, queue: MessageQueue) -> int:
         """Return the first offset that still exists."""
-        answer = self._ask(queue, RequestCode.GET_MIN_OFFSET, QueueRequest(queue.topic, queue.queue_id))
-        return answer.header(OffsetResponse).offset
+        return _offset(self._ask(queue, RequestCode.GET_MIN_OFFSET, QueueRequest(queue.topic, queue.queue_id)))
 
     def next(self, queue: MessageQueue) -> int:
         """Return the offset of the next message."""
-        answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(queue.topic, queue.queue_id))
-        return answer.header(OffsetResponse).offset
+        return _offset(self._ask(queue, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(queue.topic, queue.queue_id)))
 
     def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the offset of the first message stored at a time or later.
@@ -42,7 +42,7 @@ class QueueOffsets:
         Where there is none, brokers 5.x give that of the next message, brokers 4.9 that of the last.
         """
         header = SearchOffsetRequest(queue.topic, queue.queue_id, timestamp_ms)
-        return self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header).header(OffsetResponse).offset
+        return _offset(self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
 
     def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
         """Return the store time of the first message; None if there is none."""
@@ -69,3 +69,17 @@ class QueueOffsets:
 
     def _ask(self, queue: MessageQueue, code: RequestCode, header: NamedTuple) -> Answer:
         return self._network.call(self._routing.master(queue.broker_name), code, header)
+
+
+def _offset(answer: Answer) -> int:
+    """Return the offset in an answer.
+
+    Raises:
+        ProtocolError: if no queue can have it; brokers answer -1 for a queue that they do not have.
+    """
+    offset = answer.header(OffsetResponse).offset
+    if not -1 <= offset <= MAX_QUEUE_OFFSET:
+        raise ProtocolError(
+            f"{answer.address}: expected an offset of a queue, at most {MAX_QUEUE_OFFSET}, found {offset}"
+        )
+    return offset

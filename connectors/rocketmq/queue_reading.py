@@ -12,13 +12,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError, RocketMQError, UnreachableError
+from commitlake.connectors.printable import printable_line
+from commitlake.connectors.rocketmq.errors import (
+    NoRouteError,
+    ProtocolError,
+    RefusedError,
+    RocketMQError,
+    UnreachableError,
+)
 from commitlake.connectors.rocketmq.puller import DEFAULT_BATCH, PendingPull, PullAnswer, Puller, PullStatus
 from commitlake.schemas.remoting.codes import BUSY, ResponseCode
 from commitlake.schemas.remoting.heartbeats import ALL_TAGS, subscription_of_tags
 from commitlake.schemas.remoting.routes import MessageQueue
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
+MAX_EMPTY_ANSWERS = 1000
+"""How many answers without records may follow each other where every record is wanted: a broker passes over a file of
+its log, or of its queue, with each of them."""
 _TRANSIENT = BUSY | {ResponseCode.SYSTEM_ERROR}
 
 
@@ -102,7 +112,7 @@ Lost = Callable[[QueueRange, str], None]
 
 def queue_text(queue: MessageQueue) -> str:
     """Return a queue's name for messages."""
-    return f"topic {queue.topic}, queue {queue.queue_id} of {queue.broker_name}"
+    return f"topic {printable_line(queue.topic)}, queue {queue.queue_id} of {queue.broker_name}"
 
 
 def read_range(
@@ -126,12 +136,18 @@ def read_range(
         UnreachableError: if the broker does not answer in all that time.
         NoRouteError: if the broker is not known in all that time.
         RefusedError: if the broker refuses.
-        ProtocolError: if what it sends is not what was asked for.
+        ProtocolError: if what it sends is not what was asked for, or it gives answers without records for ever.
     """
     asking = _Asking(puller, wanted, message_filter, retry_seconds)
-    position = wanted.begin
+    position, empty = wanted.begin, 0
     while position < wanted.end:
         answer = asking.answer(position)
+        empty = 0 if answer.status is PullStatus.FOUND else empty + 1
+        if empty > MAX_EMPTY_ANSWERS and message_filter.takes_all:
+            raise ProtocolError(
+                f"{answer.answer.address}: {wanted}: expected records, found {empty} answers without any, up to offset "
+                f"{position}"
+            )
         following = _next_position(answer, position, wanted, message_filter, lost)
         if following < wanted.end:
             asking.ask_ahead(following)

@@ -25,6 +25,7 @@ from commitlake.schemas.remoting.routes import (
     MessageQueue,
     TopicList,
     TopicRoute,
+    check_broker_names,
     check_route,
     publish_queues,
     subscribe_queues,
@@ -149,7 +150,12 @@ class Routing:
         if self._directory is not None:
             found = self._directory.clusters()
         else:
-            found = self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO).value(ClusterInfo)
+            answer = self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+            found = answer.value(ClusterInfo)
+            try:
+                check_broker_names("ClusterInfo", found.broker_addr_table)
+            except BodyError as error:
+                raise ProtocolError(f"{answer.address}: {error}") from None
         self._brokers |= found.broker_addr_table
         return found
 
@@ -211,7 +217,10 @@ class Routing:
             if told is None:
                 raise NoRouteError(f"topic {wanted_for!r}: expected a topic of one of the given brokers, found none")
             self._brokers |= {broker.broker_name: broker for broker in told.broker_datas}
-            return check_route(told)
+            try:
+                return check_route(told)
+            except BodyError as error:
+                raise ProtocolError(str(error)) from None
         try:
             answer = self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteRequest(topic, True))
         except RefusedError as error:

@@ -20,6 +20,7 @@ from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
     InvalidMessageError,
     NoRouteError,
+    PlaceError,
     ProtocolError,
     RefusedError,
     RocketMQError,
@@ -30,6 +31,7 @@ from commitlake.connectors.rocketmq.network import Answer, Network
 from commitlake.connectors.rocketmq.routing import DEFAULT_TOPIC_QUEUES, Routing
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC
+from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import STORED, TRY_ANOTHER_BROKER, RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import to_ext_fields
 from commitlake.schemas.remoting.frames import Command
@@ -207,8 +209,8 @@ class Sending:
 
     def _read(self, answer: Answer, queue: MessageQueue) -> Stored:
         answer.check(STORED)
-        response = answer.header(SendMessageResponse)
-        return Stored(self._parcel, queue._replace(queue_id=response.queue_id), ResponseCode(answer.code), response)
+        response = read_place(answer, queue, max(1, len(self._parcel.unique_keys)))
+        return Stored(self._parcel, queue, ResponseCode(answer.code), response)
 
     def _took_no_part(self, problem: BaseException) -> None:
         """Avoid a broker for a while, and ask for the topic's route again if the broker does not have the topic."""
@@ -221,6 +223,29 @@ class Sending:
         return AnswerTimeoutError(
             f"topic {self._parcel.topic}: expected to be sent within {self._seconds} s, but it was not"
         )
+
+
+def read_place(answer: Answer, queue: MessageQueue, count: int) -> SendMessageResponse:
+    """Return where a broker says that it has stored messages.
+
+    Args:
+        answer: to a send.
+        queue: where they were sent to.
+        count: how many there are.
+
+    Raises:
+        PlaceError: if that is no place in the queue.
+    """
+    try:
+        response = answer.header(SendMessageResponse)
+    except ProtocolError as error:
+        raise PlaceError(str(error)) from None
+    if response.queue_id != queue.queue_id or not 0 <= response.queue_offset <= MAX_QUEUE_OFFSET - count:
+        raise PlaceError(
+            f"{answer.address}: expected messages to be stored in queue {queue.queue_id} of {queue.topic}, found "
+            f"offset {response.queue_offset} of queue {response.queue_id}"
+        )
+    return response
 
 
 def _now_ms() -> float:

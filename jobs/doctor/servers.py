@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from commitlake.jobs.doctor.findings import Finding, State
 from commitlake.schemas.errors import CommitLakeError
 
+if TYPE_CHECKING:
+    from commitlake.connectors.rocketmq.admin import Admin
+
 _SECONDS = 5
+_THREADS = 32
+_MAX_VERSION = 100
 
 
 def object_store(place: str) -> Finding:
@@ -69,12 +76,8 @@ def brokers(name_servers: str) -> Iterator[Finding]:
             if not names:
                 yield Finding("broker", State.MISSING, f"{name_servers} answers, but has no broker registered",
                               "check the broker's namesrvAddr")  # fmt: skip
-            for name in names:
-                try:
-                    version = admin.runtime(name).get("brokerVersionDesc", "of an unknown version")
-                    yield Finding("broker", State.OK, f"{name} answers, RocketMQ {version.removeprefix('V')}")
-                except (CommitLakeError, OSError) as error:
-                    yield Finding("broker", State.MISSING, f"{name}: {error}", "is the broker running?")
+            with ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor") as pool:
+                yield from pool.map(lambda name: _broker(admin, name), names)
     except (CommitLakeError, OSError) as error:
         yield Finding(
             "broker",
@@ -82,3 +85,11 @@ def brokers(name_servers: str) -> Iterator[Finding]:
             str(error),
             "check that a name server is running there, and that this machine can connect",
         )
+
+
+def _broker(admin: Admin, name: str) -> Finding:
+    try:
+        version = admin.runtime(name).get("brokerVersionDesc", "of an unknown version")
+    except (CommitLakeError, OSError) as error:
+        return Finding("broker", State.MISSING, f"{name}: {error}", "is the broker running?")
+    return Finding("broker", State.OK, f"{name} answers, RocketMQ {version[:_MAX_VERSION].removeprefix('V')}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql, run_sql_over
+from commitlake.connectors.lake.reader import open_table, run_sql_over
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.replay.errors import OtherReplayError, ReplayError
 from commitlake.pipelines.replay.ledger import ReplayState, add_event, read_states
@@ -145,18 +145,31 @@ def _count_shared(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, state: R
     other = state.plan
     # If the archive has grown since the other replay was planned, it has messages beyond that plan's ranges.
     shared = part_condition(sorted(_shared_ranges(plan, other)))
-    mine = f"({plan.selection}) AND {shared}"
-    if other.selection:
-        sql = f"SELECT count(*) AS messages FROM messages WHERE {mine} AND ({other.selection})"
-        return int(run_sql(table, "messages", sql).read_all().column("messages")[0].as_py())
-    theirs = f"replay_id = {text_literal(other.replay_id)}"
-    name = "replay_messages"
-    if state.copies_dropped_at is None:
-        name, theirs = "replay_rows", f"{theirs} AND is_changed"
-    sql = (
-        f"SELECT count(*) AS messages FROM (SELECT broker, physical_offset FROM messages WHERE {mine}) AS mine "
-        f"JOIN (SELECT broker AS log, physical_offset AS place FROM {name} WHERE {theirs}) AS theirs "
-        "ON mine.broker = theirs.log AND mine.physical_offset = theirs.place"
-    )
-    tables = {"messages": table, name: open_table(lake, name)}
+    tables = {"messages": table}
+    if plan.selection and other.selection:
+        sql = f"SELECT count(*) AS messages FROM messages WHERE ({plan.selection}) AND {shared} AND ({other.selection})"
+    else:
+        has_copies = state.copies_dropped_at is None
+        names = [] if plan.selection and not has_copies else ["replay_rows"]
+        names += [] if has_copies else ["replay_messages"]
+        tables |= {name: open_table(lake, name) for name in names}
+        mine, theirs = _places(plan), _places(other, has_copies=has_copies)
+        sql = (
+            f"SELECT count(*) AS messages FROM (SELECT broker, physical_offset FROM {mine} AND {shared}) AS mine "
+            f"JOIN (SELECT broker AS log, physical_offset AS place FROM {theirs}) AS theirs "
+            "ON mine.broker = theirs.log AND mine.physical_offset = theirs.place"
+        )
     return int(run_sql_over(tables, sql).read_all().column("messages")[0].as_py())
+
+
+def _places(plan: ReplayPlan, *, has_copies: bool = True) -> str:
+    """Return the table with the messages of a plan, and a condition for its rows.
+
+    Args:
+        plan: The plan.
+        has_copies: False if its rows of `replay_rows` were dropped: those that were sent are in `replay_messages`.
+    """
+    if plan.selection:
+        return f"messages WHERE ({plan.selection})"
+    of_replay = f"replay_id = {text_literal(plan.replay_id)}"
+    return f"replay_rows WHERE {of_replay} AND is_changed" if has_copies else f"replay_messages WHERE {of_replay}"

@@ -9,10 +9,12 @@ from typing import NamedTuple
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import MAX_EMPTY_ANSWERS
 from commitlake.pipelines.replay.errors import TargetError
 from commitlake.pipelines.replay.stamping import ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.routes import MessageQueue
 
 _MAX_OFFSET = 2**63 - 1
@@ -46,9 +48,12 @@ def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -
             f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at {end}, but ended at {start} "
             "before: the topic was deleted and created again, or the broker has lost messages. Plan a new replay"
         )
+    empty = 0
     while start < end:
         result = puller.pull(queue, start, max_messages=_MESSAGES)
-        if result.next_offset <= start:  # a queue that cannot be read must not look like one without messages
+        empty = 0 if result.messages else empty + 1
+        # A queue that cannot be read must not look like one without messages.
+        if result.next_offset <= start or empty > MAX_EMPTY_ANSWERS:
             raise ProtocolError(
                 f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected messages from offset "
                 f"{start} to {end}, found {result.status.name}"
@@ -56,6 +61,11 @@ def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -
         for message in result.messages:
             origin = origin_of(message, replay_id)
             if origin is not None:
+                if not 0 <= message.queue_offset <= MAX_QUEUE_OFFSET:
+                    raise ProtocolError(
+                        f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected a message at offset "
+                        f"{start} or later, found one at {message.queue_offset}"
+                    )
                 yield origin, message
         start = result.next_offset
 

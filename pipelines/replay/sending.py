@@ -20,7 +20,13 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError, UnreachableError
+from commitlake.connectors.rocketmq.errors import (
+    NoRouteError,
+    PlaceError,
+    ProtocolError,
+    RefusedError,
+    UnreachableError,
+)
 from commitlake.connectors.rocketmq.producer import Producer
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
@@ -120,7 +126,8 @@ class QueueSender:
             origin_of: Returns the origin of the message of a row.
 
         Raises:
-            TargetError: if the topic is gone, or the queue is no longer the same.
+            TargetError: if the topic is gone, the queue is no longer the same, or the broker confirmed messages that
+                are not in the queue.
             TargetGoneError: if the target refuses everything, or does not answer, for too long.
             StoppedError: if the replay is stopped while it waits for the target.
         """
@@ -153,6 +160,11 @@ class QueueSender:
                 batch = batch.without(found.rows.tolist())
                 if not len(batch):
                     return
+                if isinstance(problem, PlaceError):  # sent again, they could be there twice
+                    raise TargetError(
+                        f"{problem}; and {len(batch):,} of the messages are not found in the queue. Nothing more is "
+                        "sent; check that this is the expected broker"
+                    )
             retries.wait_after(problem, f"{queue_text(self.queue)}: not sent")
 
     def _refuse(
@@ -169,8 +181,9 @@ class QueueSender:
         producer = self._client.producer
         post = producer.send_encoded_alone if is_alone else producer.send_encoded
         first = post(self.queue, batch.body(), batch.sys_flag)
-        if not self._end <= first <= MAX_QUEUE_OFFSET:  # the ledger must not have a wrong offset
-            raise ProtocolError(
+        # The ledger must not have an offset at which the messages are not.
+        if not self._end <= first <= MAX_QUEUE_OFFSET - len(batch):
+            raise PlaceError(
                 f"queue {self.queue.queue_id} of {self.queue.topic} on {self.queue.broker_name}: expected messages to "
                 f"be stored at offset {self._end} or later, found {first}"
             )

@@ -6,10 +6,11 @@ A broker answers with the offsets in its memory, which are up to five seconds ne
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.connectors.rocketmq.errors import RefusedError
+from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError, RefusedError
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -28,31 +29,47 @@ from commitlake.schemas.remoting.versions import version_name
 
 _NOBODY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
 """Codes by which brokers say that a group has no client."""
+GROUPS_SECONDS = 600.0
+"""Time limit of the requests for the clients of all groups: there is one for each group."""
 
 
-def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Progress:
+def ask_progress(
+    admin: Admin, broker_name: str, name: str | None = None, *, clock: Callable[[], float] = time.monotonic
+) -> Progress:
     """Take a snapshot of a live broker.
 
     Args:
         admin: a client.
         broker_name: name of the broker at the name servers.
         name: name of the store in the lake, if different.
+        clock: a monotonic clock, in seconds.
 
     Raises:
-        RocketMQError: The broker does not answer, or refuses.
+        RocketMQError: The broker does not answer in time, refuses, or answers what cannot be.
     """
     offsets: dict[Position, int] = {}
     asked_at = _now()
     for key, queues in admin.all_group_offsets(broker_name).offset_table.items():
         topic, group = split_offset_key(key)
         for queue_id, offset in queues.items():
+            if queue_id < 0:
+                raise _wrong(broker_name, "the offsets of groups", "numbers of queues from 0 on", queue_id)
             offsets[Position(OffsetKind.GROUP, group, topic, queue_id)] = offset
     taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _now()}
     for level, offset in admin.delay_offsets(broker_name).offset_table.items():
+        if level < 1:
+            raise _wrong(broker_name, "the offsets of delays", "delay levels from 1 on", level)
         offsets[Position(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
     groups = {position.group for position in offsets if position.group} | set(admin.groups(broker_name))
     subscriptions: dict[GroupTopic, Subscription] = {}
-    for group in sorted(group for group in groups if not is_system_group(group)):
+    deadline = clock() + GROUPS_SECONDS
+    wanted = sorted(group for group in groups if not is_system_group(group))
+    for number, group in enumerate(wanted):
+        if clock() > deadline:
+            raise AnswerTimeoutError(
+                f"broker {broker_name!r}: expected the clients of {len(wanted):,} groups within {GROUPS_SECONDS:g} s, "
+                f"found those of {number:,}"
+            )
         subscriptions |= _subscriptions(group, _connections(admin, group, broker_name))
     runtime = _runtime(admin, broker_name)
     return Progress(
@@ -65,6 +82,10 @@ def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Pro
         log_end=parse_int64(runtime.get("commitLogMaxOffset", "")),
         log_start=parse_int64(runtime.get("commitLogMinOffset", "")),
     )
+
+
+def _wrong(broker_name: str, what: str, expected: str, found: int) -> ProtocolError:
+    return ProtocolError(f"broker {broker_name!r}: {what}: expected {expected}, found {found}")
 
 
 def _runtime(admin: Admin, broker_name: str) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ import re
 from typing import Any
 
 from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, require_int
+from commitlake.schemas.remoting.surrogates import without_half_pairs
 
 Key = str | int | tuple[tuple[str, Any], ...]
 
@@ -40,13 +41,15 @@ def parse_fastjson(text: str | bytes | memoryview) -> Any:
     """Parse a document in fastjson's dialect, or in plain JSON.
 
     Args:
-        text: the document; bytes are decoded as UTF-8, invalid bytes as U+FFFD.
+        text: the document; bytes are decoded as UTF-8, invalid bytes as U+FFFD. Half surrogate pairs are read as
+            question marks.
 
     Raises:
         ValueError: if the text is neither.
     """
     if not isinstance(text, str):
         text = str(text, "utf-8", "replace")
+    text = without_half_pairs(text)
     try:
         return json.loads(text)
     except RecursionError:

@@ -29,6 +29,7 @@ from typing import Any
 from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
 from commitlake.schemas.remoting.binary_header import BinaryHeader, parse_binary_header, serialize_binary_header
+from commitlake.schemas.remoting.surrogates import without_half_pairs
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Maximum size of a frame, as in NettyDecoder (`com.rocketmq.remoting.frameMaxLength`)."""
@@ -189,7 +190,7 @@ def _check_length(length: int, offset: int, limit: int) -> None:
 
 
 def _parse_json(text: str, body: bytes, start: int) -> Command:
-    text = text.strip()
+    text = without_half_pairs(text.strip())
     try:
         header, end = _DECODE_JSON(text)
     except (ValueError, RecursionError) as error:
@@ -201,18 +202,18 @@ def _parse_json(text: str, body: bytes, start: int) -> Command:
         code, version, opaque, flag = header["code"], get("version", 0), get("opaque", 0), get("flag", 0)
         _NUMBERS.pack(code, version, opaque, flag)  # fails unless all are 32-bit integers
     except (KeyError, struct.error):
-        found = {key: get(key) for key in ("code", "version", "opaque", "flag")}
-        raise LayoutError("header", start, "a code, and 32-bit integers", repr(found)[:160]) from None
+        found = ", ".join(f"{key} {_shown(get(key))}" for key in ("code", "version", "opaque", "flag"))
+        raise LayoutError("header", start, "a code, and 32-bit integers", found) from None
     fields = get("extFields") or {}
     if type(fields) is not dict:
-        raise LayoutError("extFields", start, "an object", repr(fields)[:80])
+        raise LayoutError("extFields", start, "an object", _shown(fields))
     try:
         "".join(fields.values())  # fails unless all are text
     except TypeError:
         fields = {key: _text(key, value, start) for key, value in fields.items() if value is not None}
     remark = get("remark")
     if remark is not None and type(remark) is not str:
-        raise LayoutError("remark", start, "text", repr(remark)[:80])
+        raise LayoutError("remark", start, "text", _shown(remark))
     language = get("language")
     return Command(
         code,
@@ -231,12 +232,20 @@ def _wrong_header(start: int, found: str) -> LayoutError:
     return LayoutError("header", start, "one JSON object", found)
 
 
+def _shown(value: Any) -> str:
+    """Return a value for a message; `repr` of what is nested deeply would fail."""
+    if isinstance(value, dict | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    return repr(value)[:80]
+
+
 def _text(key: str, value: Any, start: int) -> str:
     """Convert a value to text, as fastjson does for a map of strings."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict | list):
-        raise LayoutError(f"extFields.{key[:40]}", start, "text", repr(value)[:80])
+        name = key[:40] if key.isprintable() else repr(key[:40])
+        raise LayoutError(f"extFields.{name}", start, "text", _shown(value))
     return json.dumps(value)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.fastjson import parse_fastjson
+from commitlake.schemas.remoting.surrogates import without_half_pairs
 
 STEP_CHARACTERS = 16 * 1024
 _DECODED_BYTES = 256 * 1024
@@ -143,7 +144,7 @@ class JsonCursor:
         start, self._position = self._position, match.end()
         self._expect(":")
         try:
-            key: str = json.loads(match[0], strict=False)
+            key: str = json.loads(without_half_pairs(match[0]), strict=False)
         except ValueError as error:
             raise BodyError(f"expected a key at character {start}, found {str(error)[:80]}") from None
         return key

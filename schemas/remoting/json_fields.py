@@ -24,6 +24,7 @@ from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.ext_fields import Bits, field_key
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compact
 from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES
+from commitlake.schemas.remoting.surrogates import without_half_pairs
 
 B = TypeVar("B", bound=NamedTuple)
 _Reader = Callable[[Any, str], Any]
@@ -48,7 +49,7 @@ def parse_body(kind: type[B], body: bytes | memoryview, *, limit: int = MAX_FRAM
     if len(body) > limit:
         raise BodyError(f"{kind.__name__}: expected at most {limit} bytes, found {len(body)}")
     try:
-        value = json.loads(str(body, "utf-8", "replace")) if is_plain else parse_fastjson(body)
+        value = json.loads(without_half_pairs(str(body, "utf-8", "replace"))) if is_plain else parse_fastjson(body)
     except RecursionError:
         raise BodyError(f"{kind.__name__}: expected JSON, found JSON that is nested too deeply") from None
     except ValueError as error:

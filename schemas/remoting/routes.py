@@ -5,6 +5,7 @@ Source: TopicRouteData, ClusterInfo, MQClientInstance.topicRouteData2TopicPublis
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from commitlake.schemas.layouts.numbers import parse_int32
@@ -17,6 +18,11 @@ PERM_INHERIT = 1
 MASTER_ID = 0
 MAX_QUEUES = 65_536
 """Limit on the queues of a topic on one broker that a client accepts: a small answer must not create huge lists."""
+MAX_TOPIC_QUEUES = 262_144
+"""Limit on the queues of a topic on all brokers together."""
+MAX_BROKERS = 1_024
+"""Limit on the brokers in an answer of a name server, because a client may connect to each of them."""
+_MAX_BROKER_NAME = 1_024
 
 
 class MessageQueue(NamedTuple):
@@ -82,13 +88,42 @@ def check_route(route: TopicRoute) -> TopicRoute:
     """Check that a client can use a route, and return it.
 
     Raises:
-        BodyError: if the topic has more than MAX_QUEUES queues on a broker.
+        BodyError: if it has more brokers than MAX_BROKERS, a broker twice or one whose name cannot be one, or more
+            queues than MAX_QUEUES on a broker or MAX_TOPIC_QUEUES in all.
     """
+    check_broker_names("TopicRoute", [broker.broker_name for broker in route.broker_datas])
+    check_broker_names("TopicRoute", [data.broker_name for data in route.queue_datas])
     for data in route.queue_datas:
-        count = max(data.read_queue_nums, data.write_queue_nums)
-        if count > MAX_QUEUES:
-            raise BodyError(f"TopicRoute: expected at most {MAX_QUEUES} queues on {data.broker_name}, found {count}")
+        for count in (data.read_queue_nums, data.write_queue_nums):
+            if not 0 <= count <= MAX_QUEUES:
+                raise BodyError(f"TopicRoute: expected 0 to {MAX_QUEUES} queues on {data.broker_name}, found {count}")
+    total = sum(max(data.read_queue_nums, data.write_queue_nums) for data in route.queue_datas)
+    total = max(total, sum(count for _, count in _ordered_counts(route.order_topic_conf or "")))
+    if total > MAX_TOPIC_QUEUES:
+        raise BodyError(f"TopicRoute: expected at most {MAX_TOPIC_QUEUES} queues on all brokers, found {total}")
     return route
+
+
+def check_broker_names(what: str, names: Collection[str]) -> None:
+    """Check the names of the brokers in an answer of a name server.
+
+    Args:
+        what: name of the answer, for errors.
+        names: one for each broker.
+
+    Raises:
+        BodyError: if there are more than MAX_BROKERS, one is there twice, or is no name.
+    """
+    if len(names) > MAX_BROKERS:
+        raise BodyError(f"{what}: expected at most {MAX_BROKERS} brokers, found {len(names)}")
+    seen: set[str] = set()
+    for name in names:
+        if not name or len(name) > _MAX_BROKER_NAME or not name.isprintable():
+            expected = f"the name of a broker, 1 to {_MAX_BROKER_NAME} printable characters"
+            raise BodyError(f"{what}: expected {expected}, found {name[:80]!r}")
+        if name in seen:
+            raise BodyError(f"{what}: expected each broker once, found {name[:80]!r} twice")
+        seen.add(name)
 
 
 def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
@@ -96,9 +131,9 @@ def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
     if route.order_topic_conf:
         return _ordered_queues(topic, route.order_topic_conf)
     queues = []
+    with_master = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
     for data in sorted(route.queue_datas):
-        broker = route.broker(data.broker_name)
-        if data.perm & PERM_WRITE and broker is not None and broker.master is not None:
+        if data.perm & PERM_WRITE and data.broker_name in with_master:
             queues += [MessageQueue(topic, data.broker_name, number) for number in range(data.write_queue_nums)]
     return queues
 
@@ -114,13 +149,18 @@ def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
-    queues = []
-    for part in conf.split(";"):
-        broker_name, _, count = part.partition(":")
-        queue_count = parse_int32(count)
-        if broker_name and queue_count is not None:
-            queues += [MessageQueue(topic, broker_name, number) for number in range(min(queue_count, MAX_QUEUES))]
-    return queues
+    return [
+        MessageQueue(topic, broker_name, number)
+        for broker_name, count in _ordered_counts(conf)
+        for number in range(count)
+    ]
+
+
+def _ordered_counts(conf: str) -> list[tuple[str, int]]:
+    """Return the brokers of a fixed order with the number of queues of each; what is neither is left out."""
+    parts = (part.partition(":") for part in conf.split(";"))
+    counts = ((broker_name, parse_int32(count)) for broker_name, _, count in parts)
+    return [(broker_name, max(count, 0)) for broker_name, count in counts if broker_name and count is not None]
 
 
 class ClusterInfo(NamedTuple):

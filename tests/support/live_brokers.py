@@ -18,8 +18,9 @@ from commitlake.broker_lite.server.registration import LocalRegistration
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import RequestCode
-from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.frames import Command, parse_command, serialize_command
 from tests.support.brokers import answer_of
+from tests.support.lies import Lie
 from tests.support.peer import Peer
 from tests.support.small_stores import Clock
 
@@ -45,6 +46,7 @@ class LiveBroker:
         registration: tells the name server of its topics.
         requests: the codes of all requests that the broker was sent.
         interfere: is shown each request to the broker; what it gives is sent in place of the broker's answer.
+        lies: by request code, what becomes of the answers of broker and name server.
     """
 
     def __init__(self, root: Path, name: str, clock: Clock, cluster: LiveCluster, accounts: Accounts | None) -> None:
@@ -52,6 +54,7 @@ class LiveBroker:
         self.peer = Peer(self._answer)
         self.requests: list[int] = []
         self.interfere: Callable[[Command], bytes | None] = lambda _: None
+        self.lies: dict[int, Lie] = {}
         self._cluster = cluster
         host, port = self.peer.address.rsplit(":", 1)
         options = BrokerOptions(name=name, address=Host.of(host, int(port)))
@@ -60,6 +63,14 @@ class LiveBroker:
         self.registration = LocalRegistration(cluster.name_server, options)
 
     def _answer(self, request: Command) -> bytes | None:
+        answer, lie = self._true_answer(request), self.lies.get(request.code)
+        parsed = None if lie is None or answer is None else parse_command(answer)
+        if lie is None or parsed is None:
+            return answer
+        told = lie(request, parsed[0])
+        return serialize_command(told) if isinstance(told, Command) else told
+
+    def _true_answer(self, request: Command) -> bytes | None:
         with self._cluster.lock:
             frames: list[bytes] = []
             channel = Channel(CLIENT, lambda frame: frames.append(bytes(frame)), lambda: None)

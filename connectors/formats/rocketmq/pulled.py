@@ -33,6 +33,7 @@ from commitlake.schemas.layouts.rocketmq.inner_batch import queue_numbers
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+from commitlake.schemas.layouts.segments import MAX_START_OFFSET
 
 _MAX_RECORDS = 16_384
 _AT_OWN_OFFSET = HEAD.offset_of("physical_offset")
@@ -151,6 +152,7 @@ class PulledRecords:
         while position < length:
             position, rows, fault = locate_records(window, position, length, parts, self._intact)
             found, intact = parts[:, :rows], self._intact[:rows]
+            self._check_offsets(window, found)
             self.messages += self._count(window, found)
             if wanted is not None:
                 starts.append(found[START].copy())
@@ -171,6 +173,16 @@ class PulledRecords:
                     f"at byte {position} of {length}"
                 )
         self.cut = None if cut_at is None else _cut_of(window, answers, np.concatenate(starts), cut_at)
+
+    def _check_offsets(self, window: Array, parts: Array) -> None:
+        """Refuse records at offsets that no log has: they would pass for records outside the wanted ones."""
+        offsets = numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
+        wrong = offsets[(offsets < 0) | (offsets > MAX_START_OFFSET)]
+        if len(wrong):
+            raise DamagedLogError(
+                f"{self._split.path}: expected records of a log in an answer to a pull, found one at physical offset "
+                f"{wrong[0]}"
+            )
 
     def log(self) -> None:
         """Log the dropped records."""

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, UnreachableError
-from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.segments import MAX_START_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 
 _PAUSE_SECONDS = 0.1
@@ -69,10 +70,10 @@ def log_extent(
 
 
 def _number(broker_name: str, table: dict[str, str], name: str) -> int:
-    number = parse_int64(table.get(name, ""))
+    number = parse_int(table.get(name, ""), -1, MAX_START_OFFSET)
     if number is None:
         raise ProtocolError(
-            f"broker {broker_name!r}: expected a number {name} in its runtime information, found "
-            f"{table.get(name, 'none')[:100]!r}"
+            f"broker {broker_name!r}: expected a number {name} of at most {MAX_START_OFFSET} in its runtime "
+            f"information, found {table.get(name, 'none')[:100]!r}"
         )
     return number

@@ -7,6 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import ProtocolError
+from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.configs import TopicConfig
 from commitlake.schemas.remoting.routes import PERM_READ, MessageQueue
 
@@ -72,7 +75,19 @@ def _held(admin: Admin, broker_name: str, topic: str) -> list[HeldQueue]:
     if stats is None:  # deleted since the topics were listed
         return []
     return [
-        HeldQueue(MessageQueue(topic, broker_name, queue.queue_id), max(0, held.min_offset), max(0, held.max_offset))
+        _held_queue(MessageQueue(topic, broker_name, queue.queue_id), held.min_offset, held.max_offset)
         for queue, held in sorted(stats.offset_table.items())
         if queue.topic == topic
     ]
+
+
+def _held_queue(queue: MessageQueue, first: int, end: int) -> HeldQueue:
+    """Return what a queue holds; a broker may give -1 for the offsets of an empty one.
+
+    Raises:
+        ProtocolError: if no queue can have these offsets.
+    """
+    first, end = max(0, first), max(0, end)
+    if not first <= end <= MAX_QUEUE_OFFSET or queue.queue_id < 0:
+        raise ProtocolError(f"{queue_text(queue)}: expected its first offset and its end, found {first} and {end}")
+    return HeldQueue(queue, first, end)

@@ -79,6 +79,7 @@ def test_one_connection_serves_many_threads(network: Network) -> None:
         (lambda _: b"", AnswerTimeoutError, "expected an answer in time"),
         (lambda _: None, UnreachableError, "closed"),
         (lambda command: reply(command, 17, remark="no topic T"), RefusedError, r"TOPIC_NOT_EXIST \(17\): no topic T"),
+        (lambda command: reply(command, 1, remark="a\nb\x1b[31m\u202e"), RefusedError, r": a\\nb\\x1b\[31m\\u202e$"),
         (lambda command: reply(command, 9999), RefusedError, "answered 9999: without a remark"),
         (lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n", ProtocolError, "remoting protocol"),
         (lambda _: b"\x7f\xff\xff\xff", ProtocolError, "length"),
@@ -118,8 +119,13 @@ def test_a_connection_that_broke_is_replaced(hasty: Network) -> None:
 def test_nobody_there_is_unreachable(hasty: Network) -> None:
     with pytest.raises(UnreachableError, match="expected a connection within 1 s"):
         hasty.call(f"127.0.0.1:{free_ports(1)}", 31)
-    with pytest.raises(OptionError, match="host:port"):
-        hasty.call("nowhere", 31)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "a\nb:80", "x" * 300 + ":80", "a..b:80", "x" * 64 + ".net:80", "h:0"])
+def test_an_address_that_a_name_server_made_up_is_unreachable(hasty: Network, address: str) -> None:
+    with pytest.raises(UnreachableError, match=r"host:port|expected a connection") as caught:
+        hasty.call(address, 31)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_peer_that_reads_nothing_does_not_hold_the_caller(hasty: Network) -> None:

@@ -6,6 +6,7 @@ import argparse
 import csv
 import datetime
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ from commitlake.jobs.archive.follow_brokers import BrokerFollower
 from commitlake.jobs.lag.command import main as lag
 from commitlake.pipelines.archive.run import Result
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
+from commitlake.schemas.remoting.codes import RequestCode
+from tests.support.lies import Lie, with_document
 from tests.support.live_brokers import LiveCluster
 from tests.support.live_reading import create_topic, put
 from tests.support.pulled_lakes import PulledLake
@@ -119,3 +123,43 @@ def test_it_follows_until_it_is_told_to_stop(cluster: LiveCluster, tmp_path: Pat
     assert told == [11, 1, 2]
     offsets = DeltaTable(str(tmp_path / "lake" / "consumer_offsets")).to_pyarrow_table()
     assert offsets.num_rows
+
+
+def at_physical_offset(offset: int) -> Lie:
+    """The first record of an answer at another offset of the log."""
+    at = HEAD.offset_of("physical_offset")
+    return lambda _, answer: replace(
+        answer, body=bytes(answer.body[:at]) + offset.to_bytes(8, "big") + bytes(answer.body[at + 8 :])
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "lie", "message"),
+    [
+        (RequestCode.PULL_MESSAGE, at_physical_offset(2**64 - 1), "found one at physical offset -1"),
+        (RequestCode.PULL_MESSAGE, at_physical_offset(2**63 - 1), "found one at physical offset 9223372036854775807"),
+        (
+            RequestCode.GET_BROKER_RUNTIME_INFO,
+            with_document(lambda told: {"table": told["table"] | {"commitLogMaxOffset": str(2**63 - 1)}}),
+            "expected a number commitLogMaxOffset up to 4611686018427387904",
+        ),
+        (
+            RequestCode.GET_TOPIC_STATS_INFO,
+            lambda _, answer: replace(answer, body=bytes(answer.body).replace(b'"minOffset":0', b'"minOffset":900')),
+            "topic orders, queue 0 of broker-a: expected its first offset and its end, found 900 and 5",
+        ),
+    ],
+)
+def test_a_broker_that_lies_of_offsets_is_not_archived(
+    cluster: LiveCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    code: RequestCode,
+    lie: Lie,
+    message: str,
+) -> None:
+    cluster.brokers["broker-a"].lies[code] = lie
+    given = ["--from-broker", cluster.address, "--lake", str(tmp_path / "lake"), "--local", "--threads", "1"]
+    assert main([*given, "--topic", "orders", "--quiet"]) != 0
+    assert message in capsys.readouterr().err
+    assert not list((tmp_path / "lake").glob("messages/*/*.parquet"))

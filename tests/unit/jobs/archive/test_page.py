@@ -138,9 +138,7 @@ def test_what_is_not_met_says_why_and_what_to_do_the_critical_first() -> None:
     assert "broker a, topic orders, queue 3, from 2026-11-20 12:00:00 UTC" in articles[0].text
     for suite in SUITES:
         for each in suite.expectations:
-            assert (each.why in root.by_id("findings").text) == (
-                each.name in ("no_dead_letters", "no_message_is_lost")
-            )
+            assert (each.why in root.by_id("findings").text) == (each.name in ("no_dead_letters", "no_message_is_lost"))
     assert facts_of(root)["Run"] == "none: nothing was committed (r)"
     assert "Stopped" in root.of_class("verdict")[0].text
 

@@ -70,6 +70,12 @@ def test_a_replay_of_a_store_goes_on_when_the_store_is_gone(
     assert fresh.act("undo", fresh.replay_id()) == 0
 
 
+def test_a_store_is_sent_twice_where_that_is_asked_for(world: ReplayWorld, fresh: ReplayWorld) -> None:
+    for _ in range(2):
+        assert fresh.replay("--store", str(store_of(world)), "--topic", TOPIC, "--limit", "5", "--again") == 0
+    assert sum(len(queue) for queue in fresh.received().values()) == 10
+
+
 def test_a_dry_run_of_a_store_makes_nothing(
     world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,6 +151,43 @@ def test_a_place_that_cannot_be_is_not_believed(offset: int) -> None:
     assert target.sends == 1
 
 
+def test_what_a_broker_says_to_have_stored_and_does_not_show_is_not_sent_again() -> None:
+    def hide(target: Target, _: bytes) -> int:
+        target.faults.append(hide)
+        return -1
+
+    target = Target(hide)
+    with pytest.raises(TargetError, match=r"found -1; and 4 of the messages are not found in the queue\. Nothing more"):
+        send(target, make_batch())
+    assert target.sends == 1
+
+
+def test_a_message_at_an_offset_that_cannot_be_is_not_found() -> None:
+    class Lying(Target):
+        def pull(self, queue: MessageQueue, offset: int, *, max_messages: int) -> PullResult:
+            result = super().pull(queue, offset, max_messages=max_messages)
+            for message in result.messages:
+                message.queue_offset = -5  # type: ignore[misc]
+            return result
+
+    target = Lying()
+    target.store(make_batch().body())
+    with pytest.raises(ProtocolError, match="expected a message at offset 5 or later, found one at -5"):
+        list(find_sent(cast("Any", target), QUEUE, 5, "R1"))
+
+
+def test_a_search_in_a_queue_without_messages_has_an_end() -> None:
+    class Empty(Target):
+        def max_offset(self, _: MessageQueue) -> int:
+            return 1 << 55
+
+        def pull(self, _: MessageQueue, offset: int, *, max_messages: int) -> PullResult:
+            return PullResult(PullStatus.NONE_MATCHED, offset + 1, 0, max_messages, [])
+
+    with pytest.raises(ProtocolError, match="expected messages from offset 1000 to 36028797018963968, found NONE_"):
+        list(find_sent(cast("Any", Empty()), QUEUE, 0, "R1"))
+
+
 def test_what_a_killed_broker_has_not_stored_is_sent() -> None:
     target = Target(cut_write)
     found = landed(send(target, make_batch()))

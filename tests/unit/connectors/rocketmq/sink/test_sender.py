@@ -281,7 +281,7 @@ def test_a_stored_batch_with_other_ids_is_not_sent_again(
     cluster: LiveCluster, broker: LiveBroker, ids: str, expected: list[str | None]
 ) -> None:
     broker.interfere = lambda request: (
-        reply(request, msgId=ids, queueId="1", queueOffset="5") if request.code in SENDS else None
+        reply(request, msgId=ids, queueId=request.ext_fields["e"], queueOffset="5") if request.code in SENDS else None
     )
     outcomes = send(cluster, numbered(3))
     assert [(one["status"], one["attempts"], one["queue_offset"]) for one in outcomes] == [

@@ -1,0 +1,62 @@
+"""A snapshot of a live broker that answers what cannot be."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.rocketmq import Admin, Options
+from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError
+from commitlake.pipelines.snapshot.live import ask_progress
+from commitlake.schemas.remoting.codes import RequestCode
+from tests.support.lies import with_body
+from tests.support.live_brokers import LiveBroker, LiveCluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def broker(cluster: LiveCluster) -> LiveBroker:
+    return cluster.brokers["broker-a"]
+
+
+@pytest.fixture
+def admin(cluster: LiveCluster) -> Iterator[Admin]:
+    with Admin(Options(cluster.address, request_seconds=20)) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "message"),
+    [
+        (
+            RequestCode.GET_ALL_CONSUMER_OFFSET,
+            b'{"offsetTable":{"t@g":{-5:1}}}',
+            "numbers of queues from 0 on, found -5",
+        ),
+        (RequestCode.GET_ALL_DELAY_OFFSET, b'{"offsetTable":{-2147483648:5}}', "delay levels from 1 on, found -214748"),
+        (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"t@g":{0:' + b"9" * 5000 + b"}}}", "expected JSON"),
+        (RequestCode.GET_ALL_CONSUMER_OFFSET, b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_offsets_that_cannot_be_are_refused(
+    admin: Admin, broker: LiveBroker, code: RequestCode, body: bytes, message: str
+) -> None:
+    broker.lies[code] = with_body(body)
+    with pytest.raises(ProtocolError, match=message):
+        ask_progress(admin, "broker-a")
+
+
+def test_the_clients_of_very_many_groups_are_not_asked_for_for_ever(admin: Admin, broker: LiveBroker) -> None:
+    groups = ",".join(f'"t@g{number}":{{0:1}}' for number in range(50))
+    broker.lies[RequestCode.GET_ALL_CONSUMER_OFFSET] = with_body(f'{{"offsetTable":{{{groups}}}}}'.encode())
+    ticks = itertools.count(0, 100)
+    with pytest.raises(AnswerTimeoutError, match="expected the clients of 50 groups within 600 s, found those of 6"):
+        ask_progress(admin, "broker-a", clock=lambda: float(next(ticks)))
