@@ -13,8 +13,10 @@ A group is known to want a message if it has an offset in its queue, a copy of i
 from __future__ import annotations
 
 import datetime
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from commitlake.pipelines.lineage.building import NONE, Graph, consumption_id, step_id
 from commitlake.pipelines.lineage.gathering import Gathered, place_of
@@ -64,6 +66,7 @@ class Outcomes:
     def __init__(self, found: Gathered, graph: Graph, offsets: Offsets, now: Mapping[str, datetime.datetime]) -> None:
         self._records, self._from, self._to = found.records, graph.rows_from, graph.rows_to
         self._has_edges, self._offsets, self._now = found.has_edges, offsets, now
+        self._by_group: dict[Place, dict[str | None, list[tuple[int, Row]]]] = {}
 
     def all(self) -> list[Result]:
         """Return all outcomes, in the order in which records were stored."""
@@ -112,8 +115,8 @@ class Outcomes:
         records, consumptions = [head], []
         seen = {head}
         for place in records:  # grows
-            for edge in self._from.get(place, NONE):
-                if edge["consumer_group"] not in (group, None) or edge["kind"] in _SENT_AGAIN:
+            for edge in self._edges_of(place, group):
+                if edge["kind"] in _SENT_AGAIN:
                     continue
                 if edge["kind"] == EdgeKind.CONSUMED:
                     consumptions.append(edge)
@@ -125,6 +128,17 @@ class Outcomes:
         records.sort(key=lambda place: _order(self._records[place]))
         consumptions.sort(key=lambda edge: (edge["attempt"] or 0, edge["event_timestamp"] or _FIRST))
         return _Chain(head, group, records, consumptions)
+
+    def _edges_of(self, place: Place, group: str) -> Iterator[Row]:
+        """Yield the edges from a record that are of a group or of none, in their order."""
+        if place not in self._by_group:  # once for all groups: traces may name very many
+            found: dict[str | None, list[tuple[int, Row]]] = {}
+            for number, edge in enumerate(self._from.get(place, NONE)):
+                found.setdefault(edge["consumer_group"], []).append((number, edge))
+            self._by_group[place] = found
+        edges = self._by_group[place]
+        for _, edge in heapq.merge(edges.get(group, ()), edges.get(None, ()), key=itemgetter(0)):
+            yield edge
 
     def _of_chain(self, chain: _Chain) -> Result:
         last = chain.records[-1]
