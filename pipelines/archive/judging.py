@@ -62,6 +62,8 @@ def judge_run(
     page: RunPage | None = None,
     losses: Losses | None = None,
     begin: BeginJudging | None = None,
+    *,
+    is_masked: bool = False,
 ) -> Judged:
     """Run the suites on the profiles of the tasks, piece by piece, so that only one piece is in memory.
 
@@ -73,6 +75,7 @@ def judge_run(
             because the verdict is not final before.
         losses: losses of the run, for the verdict.
         begin: starts the judge; by default this process judges.
+        is_masked: True if rows may be masked.
 
     Raises:
         CriticalQualityError: if a critical expectation is not met.
@@ -80,7 +83,7 @@ def judge_run(
         ProfileError: if a task's profile is missing or damaged.
     """
     run_id = work.commit.run_id
-    judging, figures = (begin or _judge_here)(_facts(work, manifest)), PageFigures()
+    judging, figures = (begin or _judge_here)(_facts(work, manifest, is_masked=is_masked)), PageFigures()
     with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in stretches_of(piece):
@@ -131,7 +134,7 @@ def _log_bytes(work: ArchiveWork, broker: str) -> int | None:
     return part.end - part.start if progress is None or progress.pulled is None else None
 
 
-def _facts(work: ArchiveWork, manifest: Sequence[ManifestRow]) -> RunFacts:
+def _facts(work: ArchiveWork, manifest: Sequence[ManifestRow], *, is_masked: bool) -> RunFacts:
     refused: dict[str, RefusalCounts] = defaultdict(RefusalCounts)
     for row in manifest:
         for broker, counts in row.refusal_counts.items():
@@ -145,4 +148,5 @@ def _facts(work: ArchiveWork, manifest: Sequence[ManifestRow]) -> RunFacts:
         )
         for broker in work.commit.ranges
     }
-    return RunFacts(brokers, sum(row.rows for row in manifest if row.table == "messages"))
+    written = sum(row.rows for row in manifest if row.table == "messages")
+    return RunFacts(brokers, written, is_masked=is_masked)

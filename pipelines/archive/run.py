@@ -269,7 +269,11 @@ def run_archive(
         _check_refused(manifest, config)
         losses = _losses(manifest, config)
         is_judged = config.quality and bool(splits)
-        judged = judge_run(lake, work, manifest, config.page, losses, config.judge) if is_judged else Judged()
+        judged = (
+            judge_run(lake, work, manifest, config.page, losses, config.judge, is_masked=config.masks is not None)
+            if is_judged
+            else Judged()
+        )
     config_file = write_config_changes(lake, work.stores, work.commit.run_id, started_at)
     files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
     commit = _commit(config, work, manifest, files, started_at)

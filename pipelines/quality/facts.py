@@ -37,8 +37,10 @@ class RunFacts:
         brokers: facts by broker name, including brokers without messages.
         written: number of messages in the data files of all brokers; None if not known.
         now: time of the judgement.
+        is_masked: True if rows may be masked: a masked body may be larger than its record.
     """
 
     brokers: Mapping[str, BrokerFacts] = field(default_factory=dict)
     written: int | None = None
     now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+    is_masked: bool = False

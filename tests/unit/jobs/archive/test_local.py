@@ -18,9 +18,10 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.side_process import SideProcess
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.run import PAGE
+from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.message_keys.progress import followed_version
 from tests.support.indexed_stores import write_indexed_store
-from tests.support.logs import closed_segment, messages, open_segment, write_store
+from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
 
 SIZE = 1 << 20
 ROWS = [*messages(300)]
@@ -101,3 +102,14 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     assert run(tmp_path / "store", *options)[0] == 2
     assert words in capsys.readouterr().err
+
+
+def test_masks_that_make_bodies_larger_do_not_stop_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_MASK_KEY", "0123456789abcdef" * 4)
+    body = b'[{"e":"1"},' + b'{"e":"2"},' * 50 + b"{}]"
+    root = write_store(tmp_path / "store", [(0, open_segment([new_message(body=body)], SIZE))])
+    code, lake = run(root, "--local", "--mask", "body.e=hash")
+    assert code == 0
+    (row,) = delta_table(lake.messages).to_pyarrow_table(columns=["size", "body_size"]).to_pylist()
+    assert row["body_size"] > row["size"]
+    assert audit.main(["--lake", lake.root, "--local", "--quiet"]) == 0
