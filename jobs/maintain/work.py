@@ -147,7 +147,7 @@ def _drop_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
     """Drop the rows of `replay_rows` that no replay needs any more.
 
     Returns:
-        What was dropped, and what is kept for a reason that somebody should know.
+        The deleted rows, and sentences about rows that are kept.
     """
     keep = plan.keep.get(COPIES, DEFAULT_KEEP)
     found = find_old_copies(plan.lake, plan.now, keep, plan.retention, drops_resumable=COPIES in plan.keep)
@@ -155,10 +155,10 @@ def _drop_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
         drop_copies(plan.lake, found)
     notes = []
     if found.unknown:
-        notes.append(f"rows of {_named(found.unknown)} are kept: the table 'replays' does not tell what became of it")
+        notes.append(f"rows of {_named(found.unknown)} are kept, because the table 'replays' has no outcome of it")
     if found.resumable:
         notes.append(
-            f"rows of {_named(found.resumable)} are kept, as it can be resumed: --keep {COPIES}=TIME drops them, too"
+            f"rows of {_named(found.resumable)} are kept, because it can be resumed: --keep {COPIES}=TIME deletes them"
         )
     return Expired(len(found.files), found.bytes, found.rows), notes
 

@@ -132,8 +132,8 @@ def test_copies_are_kept_where_a_replay_needs_them_or_nothing_is_known_of_it(
     code, told = run(capsys, growing)
     assert {row["replay_id"] for row in rows_of(growing.lake.replay_rows)} == {"left", "left2", "stranger"}
     assert code == ExitCode.OK
-    assert "rows of the replay left and 1 more are kept, as it can be resumed: --keep replay_rows=TIME" in told
-    assert "rows of the replay stranger are kept: the table 'replays' does not tell what became of it" in told
+    assert "rows of the replay left and 1 more are kept, because it can be resumed: --keep replay_rows=TIME" in told
+    assert "rows of the replay stranger are kept, because the table 'replays' has no outcome of it" in told
 
 
 def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
