@@ -157,7 +157,7 @@ def test_a_body_that_cannot_be_masked_is_left_out_and_told(tmp_path: Path) -> No
     assert [row["body"] for row in rows[2:]] == [b'{"number":17,"name":null}', b""]
     assert [row["body"] for row in rows[:2]] == [b"", b""]
     assert [row["properties"].get(MASKED) for row in rows] == ["body", "body", None, None]
-    assert list(result.notes) == ["2 bodies could not be masked, and were left out (property COMMITLAKE_MASKED)"]
+    assert list(result.notes) == ["2 bodies could not be masked and were left out (property COMMITLAKE_MASKED)"]
     assert traces(Path(growing.lake.root)) == []
     assert audited(growing) == ExitCode.OK
 

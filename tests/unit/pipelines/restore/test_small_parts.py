@@ -54,7 +54,7 @@ def test_a_log_within_one_segment_is_of_the_default_size(without: range) -> None
 
 def test_a_size_that_cannot_be_told_is_asked_for() -> None:
     starts = np.arange(3, dtype=np.int64) * 700_000_000
-    with pytest.raises(RestoreError, match="Give mappedFileSizeCommitLog"):
+    with pytest.raises(RestoreError, match="Give the size in the broker"):
         segment_size_of(starts, starts + 700_000_000)
 
 
