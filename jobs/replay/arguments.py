@@ -10,6 +10,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import add_layout_argument
 from commitlake.jobs.cli.output_forms import add_format_argument, add_json_argument
 from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.store_arguments import at_least
 from commitlake.jobs.cli.times import add_time_arguments, parse_time
 from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
@@ -82,8 +83,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--from-broker", metavar="HOST:PORT", help=live_help)
     add_layout_argument(source)
     group = parser.add_argument_group("which messages")
-    group.add_argument("--topic", action="append", default=[], help="only of this topic")
-    group.add_argument("--queue", type=int, help="only of the queue with this id")
+    group.add_argument("--topic", action="append", default=[], help="only of this topic; may be repeated")
+    queue_help = "only of the queue with this id; may be repeated"
+    group.add_argument("--queue", action="append", default=[], type=at_least(0), help=queue_help)
     group.add_argument("--key", action="append", default=[], help="only with this business key")
     group.add_argument(
         "--keys-file", "--key-file", metavar="FILE", help="only with one of the keys in a file, one per line"
@@ -103,7 +105,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--offsets-at", type=parse_time, metavar="TIME", help=at_help)
     copies_help = (
         "also copies of messages for retries, and dead letters, each sent to its original topic "
-        "(default: one of each message, or what --topic names)"
+        "(default: one of each message, or what --topic names); with --topic, the copies of its messages"
     )
     group.add_argument("--all-copies", action="store_true", help=copies_help)
     again_help = "also messages that an unfinished replay to the same target contains; without it, they are an error"
@@ -258,6 +260,9 @@ def _check_send(arguments: argparse.Namespace) -> None:
         for option in ("offsets_at", "bodies"):
             if getattr(arguments, option) is not None:
                 raise JobError(f"--{_option(option)} needs messages of the lake, and cannot be used with --{name}")
+    if arguments.from_broker is not None and arguments.all_copies:
+        hint = "name the topics of retries and dead letters, as in --topic %RETRY%billing --topic %DLQ%billing"
+        raise JobError("--from-broker and --all-copies cannot be used together", hint)
     if arguments.dlq_of is not None and arguments.all_copies:
         raise JobError("--dlq-of and --all-copies cannot be used together", "--dlq-of selects only dead letters")
     if arguments.dlq_of is not None and arguments.topic:

@@ -13,6 +13,7 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.replay.source import MessageSource
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.consumed import Places, offsets_of
+from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.selection import SENDABLE, Selection, condition
 
 _MAX_KEY_FILE_BYTES = 64 << 20
@@ -39,7 +40,7 @@ def chosen_condition(arguments: argparse.Namespace, lake: LakePaths, source: Mes
         offsets = {place: offset for place, offset in places.items() if not wanted or place[1] in wanted}
     asked = Conditions(
         topics=arguments.topic,
-        queue_id=arguments.queue,
+        queue_ids=arguments.queue,
         kinds=SENDABLE if arguments.all_copies else (),
         keys=[*arguments.key, *_keys_in(arguments.keys_file)],
         brokers=arguments.broker,
@@ -56,6 +57,7 @@ def chosen_condition(arguments: argparse.Namespace, lake: LakePaths, source: Mes
             dead_letters_of=arguments.dlq_of,
             offsets=offsets,
             has_replayed=arguments.include_replayed,
+            origin=origin_sql(source.table) if arguments.all_copies else None,
         )
     )
 

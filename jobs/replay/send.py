@@ -143,7 +143,7 @@ def send_condition(
         if source.is_copied:
             open_for_append(lake.messages)  # the ledger is stored in a lake, which may be new
         sent = _written(arguments, lake, source, plan, changes)
-        announce(lake, sent, source.table, others)
+        announce(lake, sent, source.table, others, plan.selection)
         if not arguments.quiet:
             print_line(f"replay {plan.replay_id} begins")
         return Sent(_run(arguments, lake, sent, client, is_resumed=False), sent)

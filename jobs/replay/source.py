@@ -22,7 +22,7 @@ from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.rocketmq import Admin
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.layouts import layout_of
-from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.names import there_are, warn
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.target import client_options
@@ -89,9 +89,10 @@ def _copy_store(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource
     from commitlake.pipelines.replay.copied import copy_store
 
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
+    names = [store.broker for store in stores]
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     if not stores:
-        raise JobError(f"--broker: {arguments.store} has no store of that name")
+        raise JobError(f"--broker: {arguments.store} has no store of that name", there_are(names))
 
     def offsets(_: Sequence[str]) -> Mapping[str, Places]:
         found: dict[str, Places] = {}
@@ -130,8 +131,8 @@ def _narrowed(arguments: argparse.Namespace) -> Narrowed:
     has_time = not arguments.born
     dead = [] if arguments.dlq_of is None else [DLQ_PREFIX + arguments.dlq_of]
     return Narrowed(
-        topics=tuple(dict.fromkeys([*arguments.topic, *dead])),
-        queue_id=arguments.queue,
+        topics=() if arguments.all_copies else tuple(dict.fromkeys([*arguments.topic, *dead])),
+        queue_ids=frozenset(arguments.queue),
         start=arguments.start if has_time else None,
         end=arguments.end if has_time else None,
         has_bodies=bool(not arguments.dry_run or arguments.transform or arguments.mask),

@@ -17,6 +17,7 @@ class Conditions:
 
     topics: Sequence[str] = ()
     queue_id: int | None = None
+    queue_ids: Sequence[int] = ()
     kinds: Sequence[str] = ()
     keys: Sequence[str] = ()
     brokers: Sequence[str] = ()
@@ -34,6 +35,8 @@ def predicates(conditions: Conditions, engine: Engine) -> list[str]:
     found = one_of("broker", conditions.brokers) + one_of("topic", conditions.topics) + one_of("kind", conditions.kinds)
     if conditions.queue_id is not None:
         found.append(f"queue_id = {conditions.queue_id}")
+    if conditions.queue_ids:
+        found.append(f"queue_id IN ({', '.join(map(str, sorted(conditions.queue_ids)))})")
     if conditions.keys:
         found.append(has_any("keys", conditions.keys, engine))
     # The partition column is used as well, so that partitions outside of the time are not even listed.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,14 +45,14 @@ class Narrowed:
 
     Attributes:
         topics: stored topics; all if empty.
-        queue_id: queue to read; None for all.
+        queue_ids: queues to read; all if empty.
         start: first store time; None for no limit.
         end: end of the store time, exclusive; None for no limit.
         has_bodies: True if the table has a column of bodies.
     """
 
     topics: Sequence[str] = ()
-    queue_id: int | None = None
+    queue_ids: Collection[int] = ()
     start: datetime.datetime | None = None
     end: datetime.datetime | None = None
     has_bodies: bool = True
@@ -86,7 +86,7 @@ def copy_store(
         mode=Mode.PERMISSIVE,
         body=BodyForm.STORED,
         topics=frozenset(wanted.topics) or None,
-        queue_ids=None if wanted.queue_id is None else frozenset([wanted.queue_id]),
+        queue_ids=frozenset(wanted.queue_ids) or None,
         starting_timestamp=None if wanted.start is None else epoch_ms(wanted.start),
         ending_timestamp=None if wanted.end is None else epoch_ms(wanted.end),
     )
@@ -131,8 +131,8 @@ def copy_topics(
     def batches() -> Iterator[pa.RecordBatch]:
         with options.open_puller() as puller:
             ranges = [each for partition in plan_batch(puller, options) for each in partition]
-            if wanted.queue_id is not None:
-                ranges = [each for each in ranges if each.queue.queue_id == wanted.queue_id]
+            if wanted.queue_ids:
+                ranges = [each for each in ranges if each.queue.queue_id in wanted.queue_ids]
             reader = RangeReader(puller, options, _read_schema(wanted))
             total, done = sum(each.size for each in ranges), 0
             for each in ranges:

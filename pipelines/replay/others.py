@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from deltalake import DeltaTable
@@ -83,7 +84,9 @@ def check_unfinished(others: Collection[OtherReplay]) -> None:
             )
 
 
-def announce(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, known: Collection[OtherReplay]) -> None:
+def announce(
+    lake: LakePaths, plan: ReplayPlan, table: DeltaTable, known: Collection[OtherReplay], selection: str | None = None
+) -> None:
     """Record a plan, unless another process has recorded one for the same messages meanwhile.
 
     If two are recorded at the same time, at least one sees the other and withdraws.
@@ -93,6 +96,7 @@ def announce(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, known: Collec
         plan: the plan to record.
         table: the table with which `known` was found.
         known: other replays that are accepted.
+        selection: SQL that chose the messages from `table`; by default that of the plan.
 
     Raises:
         OtherReplayError: if there is a new one; nothing is sent.
@@ -100,8 +104,10 @@ def announce(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, known: Collec
     """
     add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
     names = {other.state.plan.replay_id for other in known}
+    chosen = plan if selection is None else replace(plan, selection=selection)
     try:
-        check_unfinished([other for other in find_others(lake, plan, table) if other.state.plan.replay_id not in names])
+        found = find_others(lake, chosen, table)
+        check_unfinished([other for other in found if other.state.plan.replay_id not in names])
     except ReplayError as error:
         add_event(lake, plan.replay_id, ReplayEvent.WITHDRAWN, detail=str(error))
         raise

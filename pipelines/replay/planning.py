@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,9 +13,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.pipelines.replay.changed_rows import changed_condition
-from commitlake.pipelines.replay.errors import ReplayError, TargetError
+from commitlake.pipelines.replay.errors import ReplayError, TargetError, TargetGoneError
 from commitlake.pipelines.replay.mapping import target_queues
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
@@ -180,6 +181,7 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
 
     Raises:
         TargetError: if the target has no such topic, or no queue of it that accepts messages.
+        TargetGoneError: if its name server knows no broker.
         RocketMQError: if it does not answer.
     """
     found: list[QueueEnd] = []
@@ -187,6 +189,7 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
         try:
             queues = publish_queues(topic, client.puller.routing.route(topic))
         except NoRouteError:
+            _check_has_brokers(client)
             raise TargetError(
                 f"the target has no topic {topic}: create it with as many queues as needed (mqadmin updateTopic), "
                 "or send to another one with --to-topic"
@@ -197,6 +200,15 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
             QueueEnd(topic, queue.broker_name, queue.queue_id, client.puller.max_offset(queue)) for queue in queues
         ]
     return tuple(found)
+
+
+def _check_has_brokers(client: TargetClient) -> None:
+    """Refuse a target all of whose brokers are away: its name server knows no topic then."""
+    with suppress(RefusedError):
+        if not client.admin.clusters().broker_addr_table:
+            raise TargetGoneError(
+                "the target's name server knows no broker now, and so no topic: is the broker running?"
+            )
 
 
 def check_queue_numbers(choice: Sequence[QueueChoice], target: Target) -> None:

@@ -35,6 +35,8 @@ class Selection:
         offsets: by `(broker, topic, queue)`, the first queue offset that is chosen; other queues are not chosen. None
             for all queues from their beginning.
         has_replayed: True to choose messages that a replay has sent, too.
+        origin: SQL for the original topic of a retry or a dead letter, if the named topics are original topics; None if
+            they are the topics in which the records are stored.
     """
 
     conditions: Conditions
@@ -44,6 +46,7 @@ class Selection:
     dead_letters_of: str | None = None
     offsets: Mapping[tuple[str, str, int], int] | None = None
     has_replayed: bool = False
+    origin: str | None = None
 
 
 def condition(selection: Selection) -> str:
@@ -56,7 +59,10 @@ def condition(selection: Selection) -> str:
     for topic in asked.topics:
         if kind_of(topic) not in SENDABLE:
             raise ReplayError(f"the topic {topic} is a system topic of the broker: its records cannot be sent again")
-    parts = predicates(_without_time(asked) if selection.born else asked, Engine.DELTALAKE)
+    simple = replace(asked, topics=()) if selection.origin is not None else asked
+    parts = predicates(_without_time(simple) if selection.born else simple, Engine.DELTALAKE)
+    if selection.origin is not None and asked.topics:
+        parts.append(f"({_one_of('topic', asked.topics)} OR {_one_of(selection.origin, asked.topics)})")
     if selection.born:
         parts += _born(asked)
     if selection.dead_letters_of is not None:

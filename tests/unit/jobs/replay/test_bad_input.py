@@ -19,6 +19,7 @@ from commitlake.pipelines.replay import planning, sending
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event, read_states
 from commitlake.pipelines.replay.others import announce
 from commitlake.pipelines.replay.run import ReplayRun
+from commitlake.schemas.remoting.routes import ClusterInfo
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
 from tests.support.lakes import GrowingLake, shop_messages
@@ -182,3 +183,11 @@ def test_a_full_target_is_waited_for_and_the_replay_resumed(
         target = ReplayWorld(world.lake, server.name_server_address, client, "Full")
         assert target.act("resume", target.replay_id(), "--quiet", "--namesrv", server.name_server_address) == 0
         assert sum(map(len, target.received().values())) == 80
+
+
+def test_a_target_whose_brokers_are_all_away_is_not_called_one_without_the_topic(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Admin, "clusters", lambda _: ClusterInfo())  # a name server forgets a broker that is killed
+    assert world.replay("--topic", TOPIC, into="NoSuchTopic") == 1
+    assert "the target's name server knows no broker now, and so no topic" in capsys.readouterr().err

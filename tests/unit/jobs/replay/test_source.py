@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.replay.command import main
-from commitlake.pipelines.replay.ledger import Ledger
+from commitlake.pipelines.replay.ledger import Ledger, add_event
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message
 from tests.support.replays import ReplayWorld
@@ -74,6 +75,19 @@ def test_a_store_is_sent_twice_where_that_is_asked_for(world: ReplayWorld, fresh
     for _ in range(2):
         assert fresh.replay("--store", str(store_of(world)), "--topic", TOPIC, "--limit", "5", "--again") == 0
     assert sum(len(queue) for queue in fresh.received().values()) == 10
+
+
+def test_a_store_is_sent_again_after_another_replay_of_it(
+    world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--store", str(store_of(world)), "--topic", TOPIC]
+    assert fresh.replay(*arguments, "--limit", "3") == 0
+    first = fresh.replay_id()
+    assert fresh.replay(*arguments) == 0
+    assert len(fresh.ledger()) == 83
+    add_event(fresh.lake, first, ReplayEvent.STOPPED)
+    assert fresh.replay(*arguments) == 4
+    assert f"3 of these messages are of the replay {first}, which has not finished" in capsys.readouterr().err
 
 
 def test_a_dry_run_of_a_store_makes_nothing(
@@ -157,6 +171,9 @@ def test_all_copies_of_a_message_are_sent_only_where_that_is_asked_for(world: Re
     assert sent("--where", "true") == ["orders"]
     assert sent("--topic", "%RETRY%billing") == ["%RETRY%billing"]
     assert sent("--where", "true", "--all-copies") == ["%DLQ%billing", "%RETRY%billing", "orders"]
+    assert sent("--topic", "orders", "--all-copies") == ["%DLQ%billing", "%RETRY%billing", "orders"]
+    store = ("--store", str(growing.store), "--topic", "orders", "--all-copies")
+    assert sent(*store) == ["%DLQ%billing", "%RETRY%billing", "orders"]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +183,7 @@ def test_all_copies_of_a_message_are_sent_only_where_that_is_asked_for(world: Re
         (["--from-broker", "127.0.0.1:1", "--key", "order-1"], "--from-broker: expected topics"),
         (["--store", "a", "--not-consumed-by", "g", "--offsets-at", "-1h"], "--offsets-at needs messages of the"),
         (["--store", "/no/such/store", "--topic", TOPIC], "/no/such/store"),
+        (["--from-broker", "127.0.0.1:1", "--topic", TOPIC, "--all-copies"], "name the topics of retries and dead let"),
         (["--store", "a", "--dlq-of", "g", "--all-copies"], "--dlq-of and --all-copies cannot be used together"),
     ],
 )

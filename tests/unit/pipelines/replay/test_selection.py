@@ -52,6 +52,7 @@ def chosen(table: DeltaTable, selection: Selection) -> list[str]:
         (Selection(Conditions(), dead_letters_of="billing"), ["k3"]),
         (Selection(Conditions(), tags=["t0", "t1", "t2"]), ["k0", "k1"]),
         (Selection(Conditions(), ids=["U7"]), ["k7"]),
+        (Selection(Conditions(queue_ids=[3, 1])), ["k1", "k7"]),
         (Selection(Conditions(where="queue_id = 1 OR queue_id = 3 -- odd")), ["k1", "k7"]),
         (Selection(Conditions(start=START + datetime.timedelta(seconds=1))), ["k1", "k7"]),
         (Selection(Conditions(end=START + datetime.timedelta(seconds=1)), born=True), ["k0"]),
