@@ -62,8 +62,8 @@ def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
             if gap.start < question.end and question.start < gap.end
         ]
     lines += [
-        f"{broker}: {count:,} ranges of the log are damaged, and their messages are not counted; 'commitlake verify' "
-        "shows where"
+        f"{broker}: {f'{count:,} ranges of the log are' if count > 1 else '1 range of the log is'} damaged; messages "
+        "there are not counted; 'commitlake verify' shows where"
         for broker, count in sorted(source.damaged.items())
         if count
     ]

@@ -244,9 +244,17 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
     }
     subscriptions = Subscriptions(found).with_given(given.filters)
     levels = _levels(given.delay_levels_ms.get(store.broker), settings_of(store))
+    messages = StoreMessages(store)
     try:
-        rows = _measure(moments, StoreMessages(store), subscriptions, choice, levels)
+        rows = _measure(moments, messages, subscriptions, choice, levels)
     except IndexMismatchError as error:
         _LOGGER.warning("%s; reading the log instead of the indexes", error)
-        rows = _measure(moments, StoreMessages(store, use_indexes=False), subscriptions, choice, levels)
-    return Answer(rows, [], _all_groups(moments[OffsetKind.GROUP]))
+        messages = StoreMessages(store, use_indexes=False)
+        rows = _measure(moments, messages, subscriptions, choice, levels)
+    missing = [_damaged(store.broker, messages.damaged)] if messages.damaged else []
+    return Answer(rows, missing, _all_groups(moments[OffsetKind.GROUP]))
+
+
+def _damaged(broker: str, count: int) -> str:
+    ranges = "1 range of the log is" if count == 1 else f"{count:,} ranges of the log are"
+    return f"{broker}: {ranges} damaged; messages there are not counted; 'commitlake verify' shows where"

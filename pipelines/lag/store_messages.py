@@ -8,10 +8,12 @@ whatever number of counts use it. If an entry does not match the log, everything
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -24,11 +26,13 @@ from commitlake.connectors.formats.engine.index_answer import Answer
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.options import Mode, Options
 from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
+from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
 from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder, Times
+from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.tables.messages import SOURCE
 from commitlake.schemas.times import epoch_ms
 
@@ -39,6 +43,9 @@ class StoreMessages:
     Args:
         store: From `find_stores`.
         use_indexes: True to count entries of the broker's queues, and to find records by them.
+
+    Attributes:
+        damaged: Number of ranges that were read and hold no intact message.
     """
 
     def __init__(self, store: Store, *, use_indexes: bool = True) -> None:
@@ -46,6 +53,7 @@ class StoreMessages:
         self._use_indexes = use_indexes
         self._range: StoreRange = take_snapshot([store]).ranges[store.broker]
         self._records = LogRecords(store.segments, store.format)
+        self.damaged = 0
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
         """Give each count the messages that it needs; see `Messages.measure`.
@@ -68,10 +76,11 @@ class StoreMessages:
     def _read(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
         """Read the log once, in its order, and feed all counts."""
         spans = SpanFinder()
+        damaged = 0
         by_count = {queue.topic for count in counts for queue in count.starts}
         options = Options(
             path=self._store.root,
-            mode=Mode.DROPMALFORMED,
+            mode=Mode.PERMISSIVE,
             topics=frozenset({*topics} | by_count),
             use_indexes=self._use_indexes,
         )
@@ -81,8 +90,8 @@ class StoreMessages:
         # Entries have no time, so messages after one of these times must not be counted by their entries.
         limits = [limit for limit in (until_ms, *(count.until_ms for count in counts)) if limit is not None]
         names = dict.fromkeys([*COLUMNS, *(name for count in counts for name in count.columns if name != BODY)])
-        schema = to_arrow_schema(StructType([SOURCE[name] for name in names]), timezone="UTC")
-        request = Request.of(options, narrow(options).filters, schema)
+        schema = to_arrow_schema(StructType([SOURCE[name] for name in [*names, CORRUPT_RECORD]]), timezone="UTC")
+        request = replace(Request.of(options, narrow(options).filters, schema), keeps_bad_ranges=True)
         for plan in plan_entries(self._store, self._range, options, by_entry, min(limits, default=None)):
             for part in in_log_order(plan):
                 if isinstance(part, Answer):
@@ -92,10 +101,13 @@ class StoreMessages:
                             if isinstance(count, BacklogCounter):
                                 count.add_entries(queue, offsets, sizes, physical)
                     continue
-                for batch in read_split(part, request):
+                for read in read_split(part, request):
+                    batch, bad = _intact(read)
+                    damaged += bad
                     self._add_spans(spans, batch, until_ms)
                     for count in counts:
                         count.add(self._store.broker, self._with_bodies(batch, count))
+        self.damaged = max(self.damaged, damaged)  # the same ranges may be read again
         return spans
 
     def _add_spans(self, spans: SpanFinder, batch: pa.RecordBatch, until_ms: int | None) -> None:
@@ -137,10 +149,20 @@ class StoreMessages:
         if BODY not in count.columns:
             return batch
         topics = pa.array(sorted({queue.topic for queue in count.starts}), pa.string())
-        batch = batch.filter(pa.compute.is_in(batch.column("topic").cast(pa.string()), value_set=topics))
+        batch = batch.filter(pc.is_in(batch.column("topic").cast(pa.string()), value_set=topics))
         found = [self._records.at(offset) for offset in numbers(batch, "physical_offset").tolist()]
         bodies = pa.array([None if record is None else bytes(record.body) for record in found], pa.binary())
         return batch.append_column(BODY, bodies)
+
+
+def _intact(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    """Return the intact messages of a batch, and how many of its rows are none; missing segments are not counted."""
+    corrupt = batch.column(CORRUPT_RECORD)
+    if corrupt.null_count < len(corrupt):
+        reasons = pc.struct_field(corrupt.drop_null(), "reason")
+        damaged = pc.sum(pc.not_equal(reasons, str(Fault.MISSING_SEGMENT))).as_py() or 0
+        return batch.filter(pc.is_null(corrupt)).drop_columns([CORRUPT_RECORD]), damaged
+    return batch.drop_columns([CORRUPT_RECORD]), 0
 
 
 def _takes_entries(count: Count, topic: str) -> bool:

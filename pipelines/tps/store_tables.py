@@ -189,7 +189,7 @@ class StoreLogs:
         names = MINUTES_COLUMNS if table is MINUTES else tuple(dict.fromkeys([*_MESSAGES_COLUMNS, *self._columns]))
         columns = StructType([SOURCE[name] for name in names])
         schema = to_arrow_schema(StructType([*columns, SOURCE[CORRUPT_RECORD]]), timezone="UTC")
-        tasks = _Tasks(lake, table.name, replace(self._request(schema), encoded=True))
+        tasks = _Tasks(lake, table.name, replace(self._request(schema), encoded=True, keeps_bad_ranges=True))
         groups = [[split] for split in self._splits]
         files: list[DataFile] = []
         damaged: Counter[str] = Counter()

@@ -30,10 +30,6 @@ class Refused:
         self._request = request
         self.counts: dict[Fault, int] = {}
 
-    @property
-    def _gives_rows(self) -> bool:
-        return self._request.mode is Mode.PERMISSIVE and not self._request.filters.by_content
-
     def take(self, start: int, end: int, fault: Fault, expected: str, found: str, first: bytes) -> dict[str, object]:
         """Return the value of `_corrupt_record` for a range.
 
@@ -59,7 +55,7 @@ class Refused:
 
     def log(self) -> None:
         """Log one line about bad ranges that have no rows."""
-        if self.counts and not self._gives_rows:
+        if self.counts and not self._request.gives_bad_ranges:
             counts = ", ".join(f"{count} {fault}" for fault, count in sorted(self.counts.items()))
             logger.warning(
                 "%s, from %d to %d: dropped %s", self._split.path, self._split.start, self._split.end, counts
@@ -80,9 +76,8 @@ def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, r
 
 
 def bad_rows(values: list[dict[str, object]], split: Split, request: Request) -> Iterator[pa.RecordBatch]:
-    """Return bad ranges as a batch with only their positions; none for a read that filters by content."""
-    filters = request.filters
-    if request.mode is not Mode.PERMISSIVE or filters.by_content:
+    """Return bad ranges as a batch with only their positions; none for a read that does not give them."""
+    if not request.gives_bad_ranges:
         return
     rows = len(values)
     starts = pa.array([value["start"] for value in values], pa.int64())

@@ -24,6 +24,8 @@ class Request:
         max_batch_bytes: log bytes that are read at a time where a segment cannot be mapped.
         max_record_bytes: larger sizes are faults.
         encoded: give strings that repeat as dictionary arrays, whatever the schema says: Spark cannot take them.
+        keeps_bad_ranges: give bad ranges as rows in mode PERMISSIVE even where the filters use data that these do not
+            have; any of them may have held what is asked for.
     """
 
     schema: pa.Schema
@@ -34,6 +36,12 @@ class Request:
     max_batch_bytes: int = 4 << 20
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
     encoded: bool = False
+    keeps_bad_ranges: bool = False
+
+    @property
+    def gives_bad_ranges(self) -> bool:
+        """Whether bad ranges are rows of the answer."""
+        return self.mode is Mode.PERMISSIVE and (self.keeps_bad_ranges or not self.filters.by_content)
 
     @classmethod
     def of(cls, options: Options, filters: Filters, schema: pa.Schema) -> Request:

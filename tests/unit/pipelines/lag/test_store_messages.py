@@ -14,6 +14,7 @@ from commitlake.connectors.formats.engine.splits import ListedSplit, Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT
 from commitlake.jobs.archive.command import main as archive
+from commitlake.jobs.lag.command import main
 from commitlake.pipelines.lag import store_messages
 from commitlake.pipelines.lag.answer import Answer, Given, lag_of_store
 from commitlake.pipelines.lag.measure import Choice
@@ -168,3 +169,19 @@ def test_lag_of_a_jmq_store(place: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert billing["messages_min"] == billing["messages_max"] == billing["end"] - 3
     assert shipping["messages_min"] == shipping["messages_max"] == shipping["end"] - 1
     assert 3 < billing["end"] < 600
+
+
+def test_damaged_ranges_of_a_log_are_said_and_end_with_exit_code_3(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--store", str(root), "--group", "tagged", "--filter", f"tagged@{RARE}=tag-0"]
+    before = lag_rows(capsys, *asked)
+    for segment in (root / "commitlog").iterdir():
+        data = bytearray(segment.read_bytes())
+        data[len(data) // 2 : len(data) * 3 // 4] = bytes([255]) * (len(data) * 3 // 4 - len(data) // 2)
+        segment.write_bytes(data)
+    main([*asked, "--output", "jsonl", "--all"])
+    captured = capsys.readouterr()
+    assert "ranges of the log are damaged: messages there do not count" in captured.err
+    assert len(captured.out.splitlines()) == len(before)
+    assert main([*asked, "--quiet"]) == 3
