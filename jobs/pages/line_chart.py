@@ -182,11 +182,13 @@ def _height_of(scale: Scale, value: float) -> float:
 
 
 def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:
-    """Yield the labels of a time axis; every other one is hidden on a phone."""
-    for place, tick in enumerate(time_ticks(windows.start, windows.end)):
+    """Yield the labels of a time axis; every other one is hidden on a phone, except those that name days."""
+    ticks = list(time_ticks(windows.start, windows.end))
+    kept = next((place for place, tick in enumerate(ticks) if " " in tick.label), 0) % 2
+    for place, tick in enumerate(ticks):
         anchor = "start" if tick.place < 0.04 else "end" if tick.place > 0.96 else "middle"
         yield tag("text", tick.label, x=percent(tick.place), y=y, text_anchor=anchor,
-                  class_="axis wide-only" if place % 2 else "axis")  # fmt: skip
+                  class_="axis" if place % 2 == kept else "axis wide-only")  # fmt: skip
 
 
 def _points(values: Sequence[float | None], scale: Scale, windows: TimeWindows) -> Iterator[list[tuple[str, str]]]:

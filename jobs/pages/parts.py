@@ -42,4 +42,9 @@ def command(words: Iterable[str]) -> Html:
         return paragraph("The command is not shown, because a name in it has control characters.", is_quiet=True)
     line = shlex.join(given)
     button = tag("button", "Copy", type="button", class_="copy script-only", aria_label=f"Copy the command {line}")
-    return tag("div", tag("pre", tag("code", line), tabindex=0), button, class_="command")
+    parts: list[Html | str] = []
+    for word in given:
+        quoted = shlex.quote(word)
+        # A browser would break a line after the hyphens of an option.
+        parts += [*([" "] if parts else []), tag("span", quoted, class_="option") if word.startswith("-") else quoted]
+    return tag("div", tag("pre", tag("code", *parts), tabindex=0), button, class_="command")

@@ -117,6 +117,20 @@ def _not_archived(report: RatesReport) -> datetime.timedelta:
     return missing * report.windows.length
 
 
+def _has_missing_times(report: RatesReport) -> bool:
+    """Return whether a time is missing.
+
+    The first and the last window may be archived in part: what is there begins and ends in them.
+    """
+    question = report.question
+    gaps = (gap for gaps in report.coverage.gaps.values() for gap in gaps)
+    return (
+        bool(_not_archived(report))
+        or any(row["archived"] != ALL for row in report.all_windows[1:-1])
+        or any(gap.start < question.end and question.start < gap.end for gap in gaps)
+    )
+
+
 def _summary(report: RatesReport) -> Html:
     total = report.total
     if total is None:
@@ -148,7 +162,7 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
             _query(source, "--table", "quarantine") or command(["commitlake", "verify", source.place, "--local"]),
             word="Damage",
         )
-    if any(row["archived"] != ALL for row in report.all_windows):
+    if _has_missing_times(report):
         yield notice(
             Kind.WARNING if _not_archived(report) else Kind.INFO,
             "Not all of this time is archived" if source.is_lake else "The log does not cover all of this time",

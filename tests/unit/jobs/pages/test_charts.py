@@ -90,3 +90,11 @@ def test_time_ticks_are_few(minutes: int) -> None:
     ticks = list(time_ticks(NOON, NOON + minutes * MINUTE))
     assert 1 <= len(ticks) <= MAX_TIME_TICKS + 1
     assert all(0 <= tick.place <= 1 for tick in ticks)
+
+
+def test_a_phone_shows_the_labels_of_an_axis_that_name_days() -> None:
+    windows = TimeWindows(NOON.replace(hour=3), datetime.timedelta(hours=1), 72)
+    root = parse_page(line_chart("Rates", windows, [Series("a", [1] * 72)], str))
+    labels = [one for one in root.of_class("axis") if one.attributes.get("y") and one.text[-1:].isalnum()]
+    shown = [one.text for one in labels if "wide-only" not in one.attributes["class"]]
+    assert [text for text in shown if " " in text or ":" in text] == ["21 Nov", "22 Nov", "23 Nov"]

@@ -59,6 +59,12 @@ def test_a_command_is_quoted_for_a_shell() -> None:
     )
 
 
+def test_a_line_of_a_command_is_not_broken_within_an_option() -> None:
+    root = parse_page(command(["commitlake", "lag", "--lake", "a lake", "--group", "mail-service"]))
+    assert root.all("code")[0].text == "commitlake lag --lake 'a lake' --group mail-service"
+    assert [one.text for one in root.of_class("option")] == ["--lake", "--group"]
+
+
 def test_a_command_that_would_be_copied_as_another_is_left_out() -> None:
     assert "control characters" in parse_page(command(["commitlake", "--group", "a\u202eb"])).text
 

@@ -75,6 +75,21 @@ def test_the_chart_has_the_numbers_of_the_windows(
     assert found == expected
 
 
+def test_the_minutes_in_which_a_log_begins_and_ends_are_not_called_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(
+        new_message(number, topic="orders", born_timestamp=MIDNIGHT_MS + 60_000 * number) for number in range(30)
+    )
+    growing.archive()
+    page = tmp_path / "page.html"
+    asked = Asked(growing.lake.root, page, capsys)
+    assert "Not all of this time is archived" not in asked.text
+    earlier = Asked(growing.lake.root, page, capsys, "--from", "2023-11-14T20:00", "--to", "2023-11-15T00:30")
+    assert "Not all of this time is archived" in earlier.text
+
+
 def test_a_time_that_is_not_archived_is_a_gap_and_no_zero(asked: Asked) -> None:
     _, *lines = table_of(asked.chart("rates"))
     missing = [line for line in lines if line[0].startswith("2023-11-15 05")]

@@ -182,6 +182,6 @@ def test_damaged_ranges_of_a_log_are_said_and_end_with_exit_code_3(
         segment.write_bytes(data)
     main([*asked, "--output", "jsonl", "--all"])
     captured = capsys.readouterr()
-    assert "ranges of the log are damaged: messages there do not count" in captured.err
+    assert "damaged; messages there are not counted" in captured.err
     assert len(captured.out.splitlines()) == len(before)
     assert main([*asked, "--quiet"]) == 3
