@@ -24,6 +24,7 @@ SECRET_VARIABLE = "COMMITLAKE_EVIDENCE_SECRET"  # noqa: S105 (the name of a vari
 PUBLIC_SUFFIX = ".pub"
 _MAX_BYTES = 64 << 10
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_EXISTS = "exists already: a key is never replaced. Name another file"
 _MAKE_ONE = "'commitlake evidence key --out FILE' creates one"
 
 
@@ -34,13 +35,17 @@ def make_key(path: Path) -> str:
         EvidenceError: if one of the files exists already, or the folder is in the work tree of a git repository.
     """
     _refuse_work_tree(path)
+    public_path = path.with_name(path.name + PUBLIC_SUFFIX)
+    for file in (path, public_path):  # both before either is written: no private key is left behind
+        if os.path.lexists(file):
+            raise EvidenceError(f"{file} {_EXISTS}")
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     _write(path, private, 0o600)
-    _write(path.with_name(path.name + PUBLIC_SUFFIX), public, 0o644)
+    _write(public_path, public, 0o644)
     return key_id_of(key.public_key())
 
 
@@ -52,7 +57,7 @@ def _write(path: Path, data: bytes, mode: int) -> None:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        raise EvidenceError(f"{path} exists already: a key is never replaced. Name another file") from None
+        raise EvidenceError(f"{path} {_EXISTS}") from None
     except OSError as error:
         raise EvidenceError(f"{path} cannot be written: {error.strerror or error}") from None
 

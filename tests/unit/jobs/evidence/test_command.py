@@ -161,6 +161,15 @@ def test_a_new_key_is_told_with_its_public_one(tmp_path: Path, capsys: pytest.Ca
     assert Path(f"{path}.pub").exists()
 
 
+def test_no_private_key_is_left_where_the_public_one_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "new.pem.pub").write_text("another")
+    assert evidence.main(["key", "--out", str(tmp_path / "new.pem")]) == ExitCode.USAGE
+    assert "new.pem.pub exists already" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.pem.pub"]
+
+
 def test_a_private_key_is_its_owners_alone(tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = Path(shutil.copy2(key, tmp_path))
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
