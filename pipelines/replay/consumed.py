@@ -113,7 +113,7 @@ class ChosenMessages:
 
     @property
     def has_failed(self) -> bool:
-        """Whether retries or dead letters are among them."""
+        """True if retries or dead letters are among the chosen messages."""
         return bool(self._failed)
 
     def consumed(self, offsets: Mapping[tuple[str, str, int], int]) -> Consumed:

@@ -60,7 +60,7 @@ class OldCopies:
 
     @property
     def bytes(self) -> int:
-        """What they take in their files, estimated where a file has others, too."""
+        """Size of the copies in bytes, estimated where a file also has other rows."""
         return sum(file.size * rows // max(1, file.rows or rows) for file, rows in self.files)
 
 
@@ -151,7 +151,7 @@ def _is_older(moment: datetime.datetime | None, limit: datetime.datetime) -> boo
 
 
 def _is_left(lake: LakePaths, state: ReplayState, limit: datetime.datetime) -> bool:
-    """Whether no process sends a replay, and none has done so since a time."""
+    """Return True if no process sends a replay, and none has sent it since a time."""
     last_written = Ledger(lake, state.plan.replay_id).last_written()
     if last_written is not None and last_written >= limit:
         return False

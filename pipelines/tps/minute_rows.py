@@ -42,7 +42,7 @@ _NO_TIME = np.iinfo(np.int64).min // 2
 
 @dataclass(frozen=True, slots=True)
 class MinuteRows:
-    """Some rows of the answer to a question.
+    """Rows of the answer to a question, as columns.
 
     Attributes:
         keys: the groups of the rows.

@@ -40,7 +40,7 @@ class Request:
 
     @property
     def gives_bad_ranges(self) -> bool:
-        """Whether bad ranges are rows of the answer."""
+        """True if bad ranges become rows."""
         return self.mode is Mode.PERMISSIVE and (self.keeps_bad_ranges or not self.filters.by_content)
 
     @classmethod
