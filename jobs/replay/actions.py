@@ -12,12 +12,16 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_state, read_states
+from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_events, read_state, read_states
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 PROG = "commitlake replay"
 _COLUMNS = ["replay_id", "state", "since", "messages", "sent", "failed", "target", "choice", "detail"]
+_EVENT_COLUMNS = ["at", "event", "owner", "rate", "speed", "sent", "failed", "detail"]
+_LANDING_COLUMNS = [
+    "target_topic", "target_broker", "target_queue_id", "outcome", "messages", "first_offset", "last_offset",
+]  # fmt: skip
 
 
 def show_all(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
@@ -37,9 +41,24 @@ def show_all(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 
 
 def show_one(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Show one replay."""
-    write(arguments.output, [_row(lake, read_state(lake, arguments.replay_id))], _COLUMNS)
+    """Show one replay, its events, and the queues in which its messages landed."""
+    state = read_state(lake, arguments.replay_id)
+    events = [_event(row) for row in read_events(lake, arguments.replay_id)]
+    landings = Ledger(lake, arguments.replay_id).landings()
+    if arguments.output == "table":
+        write("table", [_row(lake, state)], _COLUMNS)
+        for rows, columns in ((events, _EVENT_COLUMNS), (landings, _LANDING_COLUMNS)):
+            if rows:
+                print()
+                write("table", rows, columns)
+    else:
+        row = _row(lake, state) | {"events": events, "queues": landings}
+        write(arguments.output, [row], [*_COLUMNS, "events", "queues"])
     return ExitCode.OK
+
+
+def _event(row: Row) -> Row:
+    return {name: time_text(row["at"]) if name == "at" else row.get(name) for name in _EVENT_COLUMNS}
 
 
 def _row(lake: LakePaths, state: ReplayState) -> Row:

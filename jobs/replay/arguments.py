@@ -19,7 +19,7 @@ VERIFY, UNDO = "verify", "undo"
 ACTIONS = {
     SEND: "send messages again (the default)",
     LIST: "show all replays of the lake",
-    SHOW: "show one replay",
+    SHOW: "show one replay, its events, and the queues in which its messages landed",
     RESUME: "continue a replay that has stopped or was killed",
     STOP: "ask the sending process to stop",
     THROTTLE: "ask the sending process to change its --rate or --speed",

@@ -127,15 +127,9 @@ def read_states(
         ReplayError: if the rows of a replay cannot be read.
         LakeError: if there is no lake.
     """
-    try:
-        table = open_table(lake, "replays")
-    except NoTableError:
-        return {}
-    where = "" if replay_id is None else f" WHERE replay_id = {text_literal(replay_id)}"
     rows: dict[str, list[dict[str, Any]]] = {}
-    found = run_sql(table, "replays", f"SELECT * FROM replays{where} ORDER BY at").read_all()
-    for row, at in zip(found.drop_columns(["at"]).to_pylist(), times_of(found.column("at")), strict=True):
-        rows.setdefault(row["replay_id"], []).append(row | {"at": at})
+    for row in read_events(lake, replay_id):
+        rows.setdefault(row["replay_id"], []).append(row)
     states = {}
     for name, events in rows.items():
         if any(row["plan"] for row in events):
@@ -146,6 +140,22 @@ def read_states(
                     raise
                 on_error(name, error)
     return states
+
+
+def read_events(lake: LakePaths, replay_id: str | None = None) -> list[dict[str, Any]]:
+    """Return the rows of the table `replays`, the oldest first; of one replay, or of all.
+
+    Raises:
+        LakeError: if there is no lake.
+    """
+    try:
+        table = open_table(lake, "replays")
+    except NoTableError:
+        return []
+    where = "" if replay_id is None else f" WHERE replay_id = {text_literal(replay_id)}"
+    found = run_sql(table, "replays", f"SELECT * FROM replays{where} ORDER BY at").read_all()
+    times = times_of(found.column("at"))
+    return [row | {"at": at} for row, at in zip(found.drop_columns(["at"]).to_pylist(), times, strict=True)]
 
 
 def read_state(lake: LakePaths, replay_id: str) -> ReplayState:
@@ -271,6 +281,13 @@ class Ledger:
             return Counts(0, 0)
         (row,) = rows.to_pylist()
         return Counts(row["sent"], row["known"] - row["sent"])
+
+    def landings(self) -> list[dict[str, Any]]:
+        """Return the number of messages by queue of the target and outcome, with their first and last offset there."""
+        names = "target_topic, target_broker, target_queue_id, outcome"
+        figures = "count(*) AS messages, min(target_offset) AS first_offset, max(target_offset) AS last_offset"
+        rows = self._rows(f"{names}, {figures}", rest=f"GROUP BY {names} ORDER BY {names}")
+        return [] if rows is None else rows.to_pylist()
 
     def parts(self) -> dict[int, int]:
         """Return the number of messages that have an outcome, by part."""

@@ -276,6 +276,12 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
     (row,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (row["state"], row["messages"], row["sent"], row["failed"]) == ("finished", 80, 80, 0)
     assert row["choice"] == f"--topic {TOPIC}"
+    assert [event["event"] for event in row["events"]] == ["planned", "started", "finished"]
+    assert {queue["outcome"] for queue in row["queues"]} == {"sent"}
+    assert sum(queue["last_offset"] - queue["first_offset"] + 1 for queue in row["queues"]) == 80
+    assert world.act("show", name) == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in (f"--topic {TOPIC}", "planned", "target_queue_id", "last_offset"))
     assert world.act("stop", name) == 2
     add_event(world.lake, name, ReplayEvent.STARTED)
     assert world.act("throttle", name, "--rate", "100/s") == 0
