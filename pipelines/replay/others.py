@@ -78,7 +78,7 @@ def check_unfinished(others: Collection[OtherReplay]) -> None:
         if other.is_unfinished:
             name = other.state.plan.replay_id
             raise OtherReplayError(
-                f"{other.messages:,} of these messages are of the replay {name}, which has not finished "
+                f"{other.messages:,} of these messages belong to the replay {name}, which has not finished "
                 f"({other.state.event}): 'commitlake replay resume {name}' continues it, and --again sends them "
                 "a second time"
             )

@@ -141,7 +141,7 @@ def at_physical_offset(offset: int) -> Lie:
         (
             RequestCode.GET_BROKER_RUNTIME_INFO,
             with_document(lambda told: {"table": told["table"] | {"commitLogMaxOffset": str(2**63 - 1)}}),
-            "expected a number commitLogMaxOffset up to 4611686018427387904",
+            "expected a number commitLogMaxOffset of at most 4611686018427387904",
         ),
         (
             RequestCode.GET_TOPIC_STATS_INFO,

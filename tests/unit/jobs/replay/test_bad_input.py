@@ -107,7 +107,7 @@ def test_a_replay_of_what_another_one_has_begun_is_refused(
         assert world.replay("--topic", TOPIC) == 1
     first = world.replay_id()
     assert world.replay("--topic", TOPIC, "--queue", "1") == 4
-    assert f"20 of these messages are of the replay {first}, which has not finished" in capsys.readouterr().err
+    assert f"20 of these messages belong to the replay {first}, which has not finished" in capsys.readouterr().err
     assert world.replay("--topic", "topic-02", "--queue", "1") == 0
     assert world.act("resume", first, "--quiet") == 0
     assert sum(map(len, world.received().values())) == 80 + 20

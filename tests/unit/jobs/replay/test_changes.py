@@ -215,7 +215,7 @@ def test_a_replay_whose_copies_are_dropped_says_so(world: ReplayWorld, capsys: p
     assert "no differences" in told["detail"]
     place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
     assert main([*place, *CHOICE, "--dry-run"]) == 0
-    assert f"80 of these messages are of the replay {replay_id}" in capsys.readouterr().err
+    assert f"80 of these messages belong to the replay {replay_id}" in capsys.readouterr().err
     assert world.act("undo", replay_id) == 0
 
 

@@ -87,7 +87,7 @@ def test_a_store_is_sent_again_after_another_replay_of_it(
     assert len(fresh.ledger()) == 83
     add_event(fresh.lake, first, ReplayEvent.STOPPED)
     assert fresh.replay(*arguments) == 4
-    assert f"3 of these messages are of the replay {first}, which has not finished" in capsys.readouterr().err
+    assert f"3 of these messages belong to the replay {first}, which has not finished" in capsys.readouterr().err
 
 
 def test_a_dry_run_of_a_store_makes_nothing(

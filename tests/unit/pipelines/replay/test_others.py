@@ -64,7 +64,7 @@ def test_what_has_not_finished_is_refused(lake: LakePaths, event: ReplayEvent) -
     add_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "true"))
     add_event(lake, "A", event)
     found = find_others(lake, plan("B", "true"), open_table(lake, "messages"))
-    with pytest.raises(OtherReplayError, match=rf"100 of these messages are of the replay A, .* \({event}\)"):
+    with pytest.raises(OtherReplayError, match=rf"100 of these messages belong to the replay A, .* \({event}\)"):
         check_unfinished(found)
     add_event(lake, "A", ReplayEvent.FINISHED)
     found = find_others(lake, plan("B", "true"), open_table(lake, "messages"))
@@ -83,7 +83,7 @@ def test_of_those_that_have_ended_the_newest_are_told(lake: LakePaths, monkeypat
 def test_of_two_that_are_planned_at_once_one_withdraws(lake: LakePaths) -> None:
     table = open_table(lake, "messages")
     announce(lake, plan("A", "true"), table, [])
-    with pytest.raises(OtherReplayError, match="of the replay A"):
+    with pytest.raises(OtherReplayError, match="belong to the replay A"):
         announce(lake, plan("B", "queue_id = 1"), table, [])
     assert {name: state.event for name, state in read_states(lake).items()} == {
         "A": ReplayEvent.PLANNED,
