@@ -153,5 +153,5 @@ def test_a_message_that_cannot_be_is_refused_before_it_is_sent(producer: Produce
 
 
 def test_a_topic_that_is_nowhere_has_no_route(puller: Puller, topic: str) -> None:
-    with pytest.raises(NoRouteError, match="expected to be known to the name servers"):
+    with pytest.raises(NoRouteError, match="expected a topic known to the name servers"):
         puller.queues(topic)

@@ -55,5 +55,5 @@ def test_bodies_that_have_expired_are_left_out(
     assert main(arguments) == ExitCode.USAGE
     assert "--on-missing skip" in capsys.readouterr().err
     assert main([*arguments[:3], str(tmp_path / "other"), *SIZES, "--on-missing", "skip"]) == ExitCode.DAMAGE
-    assert "for want of a body" in capsys.readouterr().err
+    assert "because their bodies are missing" in capsys.readouterr().err
     assert segments(tmp_path / "other")[3:] == segments(tmp_path / "store")[3:]

@@ -149,7 +149,7 @@ def test_older_versions_wait_for_the_retention_and_go_with_maintain(
 ) -> None:
     told = erase_key(capsys, growing, "--retention", "2d")
     assert "older versions of the tables hold keys and properties until" in told
-    assert "older versions are deleted" not in told
+    assert "erasures are deleted" not in told
     assert maintain.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
     assert traces(Path(growing.lake.root))
     (row,) = json.loads("[" + _listed(capsys, growing) + "]")

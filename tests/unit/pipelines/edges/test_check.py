@@ -47,4 +47,4 @@ def test_a_table_that_is_behind_is_not_compared(family: Family) -> None:
     family.growing.archive()
     findings, note = compare_edges(lake, read_moment(lake))
     assert not findings
-    assert "it has followed messages to version" in note
+    assert "it follows messages only to version" in note
