@@ -36,7 +36,7 @@ def test_what_waits_in_boltmqs_topic_is_told(tmp_path: Path, archive: Archive, r
         store.put(parked)
     restored = restore(archive(root))
     assert restored.boltmq_delays
-    assert any("delivers nothing out of SCHEDULE_TOPIC_XXX:" in line for line in summary(restored))
+    assert any("delivers nothing from SCHEDULE_TOPIC_XXX" in line for line in summary(restored))
 
 
 def test_offsets_of_boltmqs_are_taken() -> None:
