@@ -114,7 +114,11 @@ def test_an_error_that_is_not_sparks_is_raised_as_it_is() -> None:
     [
         (SegmentCutError("run again"), ExitCode.FAILED, "error: run again\n"),
         (DamagedLogError("at 5"), ExitCode.DAMAGE, "error: at 5\n"),
-        (PermissionError(errno.EACCES, "Permission denied", "/x"), ExitCode.USAGE, "error: /x: permission denied for this user"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/x"),
+            ExitCode.USAGE,
+            "error: /x: permission denied for this user",
+        ),
         (
             ZeroDivisionError("division by zero"),
             ExitCode.FAILED,

@@ -91,7 +91,7 @@ def test_nothing_of_what_is_masked_is_in_any_file_of_the_lake(tmp_path: Path, mo
 def test_a_question_for_a_key_says_that_keys_are_masked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing, _ = write(tmp_path, [shop_message(1)], "keys=last:2", "property.UNIQ_KEY=null")
     assert query.main(["--lake", growing.lake.root, "--key", "order-1"]) == ExitCode.OK
-    assert "were masked (keys=last:2, property.UNIQ_KEY=null): a key is found" in capsys.readouterr().err
+    assert "are masked (keys=last:2, property.UNIQ_KEY=null): search for" in capsys.readouterr().err
     assert query.main(["--lake", growing.lake.root, "--key", "*****-1"]) == ExitCode.OK
     captured = capsys.readouterr()
     assert "*****-1" in captured.out
