@@ -196,7 +196,8 @@ def test_several_runs_give_the_same_steps_as_one(
         follow_edges(grown)
 
     def rows(lake: LakePaths) -> list[Row]:
-        table = DeltaTable(lake.edges).to_pyarrow_table().to_pylist()
+        # The broker's own delay levels, by which messages are due, are told by queues, which one of the stores lacks.
+        table = DeltaTable(lake.edges).to_pyarrow_table().drop_columns(["due_timestamp"]).to_pylist()
         return sorted(table, key=lambda row: repr(sorted(row.items(), key=lambda item: item[0])))
 
     assert rows(grown) == rows(lake)
