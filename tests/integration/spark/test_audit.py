@@ -67,6 +67,7 @@ def test_a_lake_with_erased_messages_is_sound(folder: Path, capsys: pytest.Captu
     assert verdicts["messages-packs"]["messages"] == MESSAGES - 1
 
 
+@pytest.mark.long("masks without Spark are compared each time")
 def test_a_masked_lake_is_compared_with_its_store_masked_alike(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
