@@ -61,7 +61,7 @@ def next_rows(table: DeltaTable, name: str, broker: str, after: datetime.datetim
 def snapshot_marks(table: DeltaTable, broker: str) -> pa.Table:
     """Return the rows of a store's snapshots as a whole, oldest first: `kind`, `as_of`, `log_end` and `log_start`."""
     sql = f"SELECT kind, as_of, log_end, log_start FROM {OFFSETS} WHERE {_of(broker)} AND topic IS NULL ORDER BY as_of"
-    return _plain(run_sql(table, OFFSETS, sql).read_all())
+    return _run(table, sql)
 
 
 def known_offsets(
@@ -84,10 +84,10 @@ def known_offsets(
     sql = (
         'SELECT "group", topic, queue_id, last_value("offset" ORDER BY as_of) AS "offset", '
         f'last_value("offset" ORDER BY as_of) FILTER (WHERE as_of <= {timestamp_literal(earlier)}) AS earlier '
-        f"FROM {OFFSETS} WHERE {_of(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL "
+        f"FROM {OFFSETS} WHERE {_of_positions(broker, kind)} "
         f'AND as_of <= {timestamp_literal(until)} GROUP BY "group", topic, queue_id ORDER BY "group", topic, queue_id'
     )
-    return _plain(run_sql(table, OFFSETS, sql).read_all())
+    return _run(table, sql)
 
 
 def offsets_between(
@@ -100,10 +100,10 @@ def offsets_between(
     """
     times = f"as_of > {timestamp_literal(after)} AND as_of <= {timestamp_literal(until)}"
     sql = (
-        f'SELECT "group", topic, queue_id, "offset", as_of FROM {OFFSETS} WHERE {_of(broker)} '
-        f"AND kind = {text_literal(kind)} AND topic IS NOT NULL AND {times} ORDER BY as_of"
+        f'SELECT "group", topic, queue_id, "offset", as_of FROM {OFFSETS} WHERE {_of_positions(broker, kind)} '
+        f"AND {times} ORDER BY as_of"
     )
-    return _plain(run_sql(table, OFFSETS, sql).read_all())
+    return _run(table, sql)
 
 
 def rows_between(
@@ -136,8 +136,14 @@ def _one_of_each(table: DeltaTable, name: str, conditions: list[str], choice: st
     return run_sql(table, name, sql).read_all().select(SNAPSHOT_TABLES[name].names)
 
 
-def _plain(rows: pa.Table) -> pa.Table:
-    """Return rows of `consumer_offsets`; the engine gives texts in a form that Arrow's functions do not all know."""
+def _of_positions(broker: str, kind: str) -> str:
+    """Return the condition for a store's offsets of one kind, without the rows of snapshots as a whole."""
+    return f"{_of(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL"
+
+
+def _run(table: DeltaTable, sql: str) -> pa.Table:
+    """Query `consumer_offsets`; the engine gives texts in a form that Arrow's functions do not all know."""
+    rows = run_sql(table, OFFSETS, sql).read_all()
     types = {field.name: field.type for field in to_arrow_schema(CONSUMER_OFFSETS, timezone="UTC")}
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
 
