@@ -3,7 +3,7 @@
     4 or 16 bytes   the producer's address
     2               its process id, lower half
     4               a number of the process; in Java, its class loader's
-    4               ms since the begin of the month
+    4               ms since the begin of the month; after 24.8 days the highest bit is set, as in Java's int
     2               a counter
 
 in hexadecimal: 32 digits, or 56. Source: MessageClientIDSetter (5.5.0).
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 _HEAD = struct.Struct(">Hi")
-_TAIL = struct.Struct(">iH")
+_TAIL = struct.Struct(">IH")
 _COUNTER_MASK = 0xFFFF
 _HEX = np.frombuffer(b"".join(b"%02X" % number for number in range(256)), np.uint8).reshape(256, 2)
 
@@ -59,7 +59,7 @@ class UniqueKeys:
             first, self._counter = self._counter + 1, self._counter + count
             elapsed = now - self._month_begin_ms
         numbers = np.arange(first, first + count, dtype=np.int64)
-        tails = np.empty(count, np.dtype([("ms", ">i4"), ("counter", ">u2")]))
+        tails = np.empty(count, np.dtype([("ms", ">u4"), ("counter", ">u2")]))
         # Once the counter is used up, ids get later milliseconds.
         tails["ms"] = elapsed + numbers // (_COUNTER_MASK + 1) - first // (_COUNTER_MASK + 1)
         tails["counter"] = numbers & _COUNTER_MASK

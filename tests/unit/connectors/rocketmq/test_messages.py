@@ -122,6 +122,14 @@ def test_ids_of_another_month_begin_anew() -> None:
         assert keys.next(begin + 7)[20:28] == "00000007"
 
 
+def test_ids_late_in_a_month_have_the_highest_bit_of_the_time_set() -> None:
+    keys = UniqueKeys("10.0.0.5")
+    begin = int(datetime.datetime(2026, 12, 1).astimezone().timestamp() * 1000)
+    elapsed = 31 * 86_400_000 - 1
+    assert keys.next(begin + elapsed)[20:28] == f"{elapsed:08X}" == "9FA523FF"
+    assert keys.take(2, begin + 2**31)[1].as_py()[20:28] == "80000000"
+
+
 def test_ids_are_never_the_same() -> None:
     keys = UniqueKeys("127.0.0.1")
     assert len({keys.next() for _ in range(50_000)}) == 50_000
