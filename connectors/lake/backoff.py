@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 MAX_TRIES = 10
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.25, 8.0
@@ -16,3 +18,30 @@ def wait_seconds(attempt: int) -> float:
     """
     longest = min(_FIRST_SECONDS * 2**attempt, _LONGEST_SECONDS)
     return random.uniform(longest / 2, longest)  # noqa: S311 (no secret)
+
+
+class _AtVersion(Protocol):
+    @property
+    def version(self) -> int: ...
+
+
+Followed = TypeVar("Followed", bound=_AtVersion)
+
+
+def follow_to(wanted: int, follow: Callable[[], Followed], wait: Callable[[float], object]) -> Iterator[Followed]:
+    """Update a table until it has reached a version, and yield the result of each try.
+
+    Args:
+        wanted: the version to reach.
+        follow: updates the table, or leaves it where another run has committed first.
+        wait: waits for a number of seconds.
+
+    Yields:
+        At most `MAX_TRIES` results; the last one has an earlier version if other runs were first every time.
+    """
+    for attempt in range(MAX_TRIES):
+        followed = follow()
+        yield followed
+        if followed.version >= wanted:
+            return
+        wait(wait_seconds(attempt))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -22,13 +22,14 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import newest_commit
-from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.new_files import file_groups, readable_files
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
@@ -51,7 +52,6 @@ from commitlake.pipelines.edges.reading import RowReader, join_found, messages_t
 from commitlake.pipelines.edges.rows import SCHEMA, to_edges
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
-from commitlake.pipelines.message_keys.progress import readable_files
 from commitlake.schemas.tables.edges import EDGES
 
 _CHUNK_ROWS = 1 << 19  # rows of messages: some 300 MiB
@@ -107,16 +107,11 @@ def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float
     wanted = delta_table(lake.messages, lake.s3).version()
     if (version := followed_version(lake)) >= wanted:
         return Followed(version, seconds=time.monotonic() - started)
-    rows = passed_over = unread = 0
-    for attempt in range(MAX_TRIES):
-        followed = follow_edges(lake, runner)
-        rows, unread = rows + followed.rows, unread + followed.unread
-        passed_over += followed.passed_over
-        if followed.version >= wanted:
-            break
-        wait(wait_seconds(attempt))
-    seconds = time.monotonic() - started
-    return Followed(followed.version, rows, seconds, followed.version < wanted, passed_over, unread)
+    tries = list(follow_to(wanted, lambda: follow_edges(lake, runner), wait))
+    version = tries[-1].version
+    rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
+    unread = sum(one.unread for one in tries)
+    return Followed(version, rows, time.monotonic() - started, version < wanted, passed_over, unread)
 
 
 def follow_edges(lake: LakePaths, runner: Runner = HERE) -> Followed:
@@ -176,7 +171,10 @@ class _Work:
         """
         written: list[DataFile] = []
         table = messages_table(self._lake)
-        for number, part in enumerate(_parts(files)):
+        oldest_first = sorted(files, key=lambda file: file.store_date or "")
+        # Without new files, the steps that are open are written to a new file all the same.
+        parts = list(file_groups(oldest_first, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS)) or [[]]
+        for number, part in enumerate(parts):
             new = join_found(found for file in part for found in self._reader.read(table.read(file)))
             self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread
             linked = self._increments.link(new, waiting, has_earlier=has_earlier or number > 0)
@@ -189,20 +187,6 @@ class _Work:
             return []
         name = f"{name}-{self._run_id}-{secrets.token_hex(4)}.zstd.parquet"
         return [write_plain_file(to_edges(steps), self._lake.edges, name, _ENCODINGS, _GROUP_ROWS, self._lake.s3)]
-
-
-def _parts(files: Sequence[AddedFile]) -> Iterator[list[AddedFile]]:
-    """Yield groups of files that fit into memory, the oldest first; one empty group if there are no files."""
-    part: list[AddedFile] = []
-    rows = 0
-    for file in sorted(files, key=lambda file: file.store_date or ""):
-        count = _CHUNK_ROWS if file.rows is None else file.rows
-        if part and rows + count > _CHUNK_ROWS:
-            yield part
-            part, rows = [], 0
-        part.append(file)
-        rows += count
-    yield part
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from deltalake.exceptions import TableNotFoundError
-
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.erasures import erasure_number
+from commitlake.connectors.lake.new_files import reached_erasure, reached_version
 from commitlake.connectors.lake.paths import LakePaths
 
 APPLICATION_ID = "commitlake.edges"
@@ -15,19 +13,12 @@ OPEN_PREFIX = "open-"
 
 def followed_version(lake: LakePaths) -> int:
     """Return the version of `messages` that `edges` has reached; -1 before the first."""
-    try:
-        version = delta_table(lake.edges, lake.s3).transaction_version(APPLICATION_ID)
-    except TableNotFoundError:
-        return -1
-    return -1 if version is None else version
+    return reached_version(lake, lake.edges, APPLICATION_ID)
 
 
 def followed_erasure(lake: LakePaths) -> int:
     """Return the number of the newest erasure that is complete in `edges`; 0 for none."""
-    try:
-        return erasure_number(delta_table(lake.edges, lake.s3))
-    except TableNotFoundError:
-        return 0
+    return reached_erasure(lake, lake.edges)
 
 
 def is_ahead(lake: LakePaths) -> bool:

@@ -9,29 +9,25 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.new_files import file_groups, readable_files
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.message_keys.progress import (
-    APPLICATION_ID,
-    followed_erasure,
-    followed_version,
-    readable_files,
-)
+from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_erasure, followed_version
 from commitlake.pipelines.message_keys.rows import COLUMNS, REPEATING, to_keys
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 
@@ -104,14 +100,9 @@ def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float]
     wanted = delta_table(lake.messages, lake.s3).version()
     if (version := followed_version(lake)) >= wanted:
         return Followed(version, 0, time.monotonic() - started)
-    rows = 0
-    for attempt in range(MAX_TRIES):
-        followed = follow_keys(lake, runner)
-        rows += followed.rows
-        if followed.version >= wanted:
-            return Followed(followed.version, rows, time.monotonic() - started)
-        wait(wait_seconds(attempt))
-    return Followed(followed.version, rows, time.monotonic() - started, is_behind=True)
+    tries = list(follow_to(wanted, lambda: follow_keys(lake, runner), wait))
+    version, rows = tries[-1].version, sum(one.rows for one in tries)
+    return Followed(version, rows, time.monotonic() - started, is_behind=version < wanted)
 
 
 def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
@@ -131,7 +122,12 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
     files, version = new.files, new.version
     if sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
         runner = HERE
-    chunks = _Chunks(lake, list(_parts(files, runner.cores)), secrets.token_hex(8), erased)
+    rows = sum(_CHUNK_ROWS if file.rows is None else file.rows for file in files)
+    max_rows = min(
+        _CHUNK_ROWS, max(_DRIVER_ROWS, -(-rows // runner.cores))
+    )  # smaller parts, so that all cores have work
+    parts = list(file_groups(files, max_rows, unknown_rows=_CHUNK_ROWS))
+    chunks = _Chunks(lake, parts, secrets.token_hex(8), erased)
     written = [row for _, row in runner.run(chunks.write, range(len(chunks.parts))) if row is not None]
     if version > progress or new.anew:
         step = (None if progress < 0 else progress, version)
@@ -144,19 +140,3 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
         ):
             return Followed(followed_version(lake), 0, time.monotonic() - started)
     return Followed(version, sum(row.rows for row in written), time.monotonic() - started)
-
-
-def _parts(files: Sequence[AddedFile], cores: int) -> Iterator[list[AddedFile]]:
-    """Yield groups of files that fit into a worker's memory, or smaller ones so that all cores have work."""
-    counts = [_CHUNK_ROWS if file.rows is None else file.rows for file in files]
-    most = min(_CHUNK_ROWS, max(_DRIVER_ROWS, -(-sum(counts) // cores)))
-    part: list[AddedFile] = []
-    rows = 0
-    for file, count in zip(files, counts, strict=True):
-        if part and rows + count > most:
-            yield part
-            part, rows = [], 0
-        part.append(file)
-        rows += count
-    if part:
-        yield part

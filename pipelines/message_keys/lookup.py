@@ -20,10 +20,11 @@ from deltalake.exceptions import TableNotFoundError
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import read_erased_places
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import VersionGoneError, table_files
 from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
-from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, followed_version, new_files
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, followed_version
 
 PLACES = pa.schema([
     ("broker", pa.string()), ("physical_offset", pa.int64()), ("topic", pa.string()),

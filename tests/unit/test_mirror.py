@@ -141,7 +141,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/cli/test_runner.py": ("jobs.cli.lake_names",),
     "tests/unit/jobs/cli/test_terminal.py": ("connectors.printable", "jobs.cli.store_queues"),
     "tests/unit/jobs/guard/test_layouts.py": ("pipelines.retention.watch",),
-    "tests/unit/jobs/erase/test_command.py": ("connectors.lake.erasures",),
     "tests/unit/jobs/evidence/test_command.py": (
         "jobs.cli.evidence",
         "pipelines.erasure.facts",

@@ -21,6 +21,7 @@ from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError, LakePaths
@@ -35,7 +36,7 @@ from commitlake.pipelines.archive.concurrent import archive_beside_others
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
-from commitlake.pipelines.message_keys.progress import followed_version, new_files
+from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
-from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.backoff import MAX_TRIES, follow_to, wait_seconds
 
 
 def test_waits_grow_to_a_limit_and_differ() -> None:
@@ -14,3 +15,23 @@ def test_waits_grow_to_a_limit_and_differ() -> None:
         waits = {wait_seconds(attempt) for _ in range(20)}
         assert len(waits) == 20
         assert all(longest / 2 <= wait <= longest for wait in waits)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A version that an update has reached."""
+
+    version: int
+
+
+def test_a_table_is_updated_until_it_has_reached_the_version() -> None:
+    versions, waits = iter([3, 4, 5, 6]), list[float]()
+    tries = list(follow_to(5, lambda: Reached(next(versions)), waits.append))
+    assert [one.version for one in tries] == [3, 4, 5]
+    assert len(waits) == 2
+
+
+def test_an_update_that_others_always_overtake_ends() -> None:
+    waits: list[float] = []
+    assert [one.version for one in follow_to(5, lambda: Reached(4), waits.append)] == [4] * MAX_TRIES
+    assert len(waits) == MAX_TRIES

@@ -1,0 +1,126 @@
+"""New data files of `messages`, for the tables that are computed from its rows: `message_keys` and `edges`.
+
+Such a table stores the version of `messages` that it has reached as the number of an application's transaction. This
+module imports little, so that look-ups start quickly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow.fs as pafs
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.erasures import erasure_number
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import (
+    AddedFile,
+    AddedVersion,
+    VersionGoneError,
+    added_versions,
+    snapshot_files,
+    table_files,
+)
+
+
+def reached_version(lake: LakePaths, table: str, application_id: str) -> int:
+    """Return the version of `messages` that a table has reached; -1 before the first.
+
+    Args:
+        lake: locations of the tables.
+        table: location of the table.
+        application_id: name of its transactions.
+    """
+    try:
+        version = delta_table(table, lake.s3).transaction_version(application_id)
+    except TableNotFoundError:
+        return -1
+    return -1 if version is None else version
+
+
+def reached_erasure(lake: LakePaths, table: str) -> int:
+    """Return the number of the newest erasure that is complete in a table; 0 for none."""
+    try:
+        return erasure_number(delta_table(table, lake.s3))
+    except TableNotFoundError:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """Data files of `messages` that a table lacks.
+
+    Attributes:
+        files: data files of `messages`.
+        version: version of `messages` that is reached with these files.
+        anew: True if these are all files of `messages`, because new files alone can no longer be read.
+    """
+
+    files: Sequence[AddedFile]
+    version: int
+    anew: bool = False
+
+
+def readable_files(lake: LakePaths, after: int) -> NewFiles:
+    """Return the new files after a version, or all files if new ones, or entries of the log, no longer exist.
+
+    Files are deleted by a vacuum after a compaction has written their rows to others. A follower that was not run for
+    longer than `maintain --vacuum-after` starts again.
+    """
+    options = storage_options(lake.messages, lake.s3)
+    try:
+        files, newest = new_files(lake, after)
+    except VersionGoneError:
+        whole = snapshot_files(lake.messages, options)
+        return NewFiles(whole.files, whole.version, anew=True)
+    whole = snapshot_files(lake.messages, options) if files else AddedVersion(newest, ())
+    replaced = sorted({file.name for file in files} - {file.name for file in whole.files})
+    found = table_files(lake.messages, options).get_file_info(replaced) if replaced else []
+    if any(info.type == pafs.FileType.NotFound for info in found):
+        return NewFiles(whole.files, whole.version, anew=True)
+    return NewFiles(files, newest)
+
+
+def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
+    """Return the data files of `messages` after a version, and its newest version; files may no longer exist.
+
+    Raises:
+        VersionsError: if the log no longer has these versions, or rows were changed.
+    """
+    options = storage_options(lake.messages, lake.s3)
+    if after < 0:  # the current files: earlier versions may have had files that were removed since
+        whole = snapshot_files(lake.messages, options)
+        return list(whole.files), whole.version
+    files: list[AddedFile] = []
+    newest = after
+    for version in added_versions(lake.messages, after, options):
+        newest = version.version
+        if version.is_erasure:  # its rows are not new, and readers of an older file leave out erased messages
+            continue
+        if version.files:
+            version.check_append_only()
+        files += version.files
+    return files, newest
+
+
+def file_groups(files: Iterable[AddedFile], max_rows: int, unknown_rows: int) -> Iterator[list[AddedFile]]:
+    """Yield files in groups that fit into memory; a file with more rows is a group of its own.
+
+    Args:
+        files: files, in order.
+        max_rows: maximum number of rows of a group.
+        unknown_rows: assumed number of rows of a file without statistics.
+    """
+    group: list[AddedFile] = []
+    rows = 0
+    for file in files:
+        count = unknown_rows if file.rows is None else file.rows
+        if group and rows + count > max_rows:
+            yield group
+            group, rows = [], 0
+        group.append(file)
+        rows += count
+    if group:
+        yield group

@@ -1,0 +1,34 @@
+"""New data files of `messages`, in groups; tests/unit/pipelines/message_keys reads them from lakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.new_files import file_groups, reached_erasure, reached_version
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import AddedFile
+
+
+@pytest.mark.parametrize(
+    ("rows", "groups"),
+    [
+        ([], []),
+        ([3], [[3]]),
+        ([3, 4, 3, 9], [[3, 4, 3], [9]]),
+        ([11, 1, 12], [[11], [1], [12]]),  # a file is never divided
+        ([None, 1, None], [[None, 1], [None]]),  # without statistics it counts 8
+    ],
+)
+def test_groups_have_the_files_in_order_and_fit(rows: list[int | None], groups: list[list[int | None]]) -> None:
+    files = [AddedFile(str(number), str(number), None, 1, count) for number, count in enumerate(rows)]
+    found = list(file_groups(files, 10, unknown_rows=8))
+    assert [[file.rows for file in group] for group in found] == groups
+    assert [file for group in found for file in group] == files
+
+
+def test_a_table_that_does_not_exist_has_reached_nothing(tmp_path: Path) -> None:
+    lake = LakePaths(str(tmp_path))
+    assert reached_version(lake, lake.edges, "commitlake.edges") == -1
+    assert reached_erasure(lake, lake.edges) == 0
