@@ -10,13 +10,14 @@ from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+from commitlake.connectors.object_store.uris import has_scheme, is_s3, parse_s3_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 STREAMS = "_streams"
 """Folder with the checkpoints of streams into a lake; it may exist before the first table."""
 _TABLE_MARK = "_delta_log"
 _NAME = "Name an empty folder or a new one"
+_CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+){1,2}")
 # deltalake misreads URLs of folders with these characters.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\\[\]^|#?]|%[0-9A-Fa-f]{2}")
 
@@ -51,8 +52,13 @@ class LakePaths:
             return
         if self.root.startswith("file:"):
             object.__setattr__(self, "root", unquote(urlsplit(self.root).path))
-        if "://" in self.root:
+        if has_scheme(self.root):
             raise LakeError(f"{self.root!r} cannot hold a lake: expected a folder, or s3://bucket/prefix")
+        if _CATALOG_NAME.fullmatch(self.root) and not os.path.lexists(self.root):
+            raise LakeError(
+                f"{self.root!r} looks like a name in a catalog, which cannot hold a lake: expected a folder, or "
+                f"s3://bucket/prefix. For a folder of this name, write ./{self.root}"
+            )
         unsafe = _UNSAFE.search(os.path.abspath(self.root))  # noqa: PTH100 (pathlib has no such function)
         if unsafe is not None:
             raise LakeError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from commitlake.connectors.object_store.errors import S3Error
 
 _SCHEME = re.compile(r"s3[an]?://", re.IGNORECASE)
+_ANY_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # What boto3, deltalake and Spark all write and read under one key. Of '%41' and ':' they make different keys, others
 # end deltalake with a panic; a lake there would be in two places, or lose its log.
@@ -37,6 +38,11 @@ class S3Uri:
 def is_s3(uri: str) -> bool:
     """Return whether a path or URI points to an object store."""
     return _SCHEME.match(uri) is not None
+
+
+def has_scheme(place: str) -> bool:
+    """Return whether a text is a URI such as `gs://bucket/lake` or `dbfs:/lake`, and not the path of a folder."""
+    return _ANY_SCHEME.match(place) is not None
 
 
 def parse_s3_uri(uri: str) -> S3Uri:

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
+from commitlake.connectors.object_store.uris import has_scheme
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import (
     UnsafeFileError,
@@ -245,14 +246,14 @@ def open_store(location: PackLocation | str) -> PackStore:
         from commitlake.connectors.lake.packs.s3_store import S3PackStore
 
         return S3PackStore(root, location.s3)
-    if "://" not in root and not root.startswith("file:"):
+    if not has_scheme(root) and not root.startswith("file:"):
         return LocalPackStore(root)
     parts = urlsplit(root)
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
         raise PackStoreError(
             root,
             "a folder of this machine, a file: URI, or s3://bucket/prefix",
-            f"{parts.scheme}://",
+            f"{parts.scheme}:",
             "Correct --bodies",
         )
     return LocalPackStore(unquote(parts.path))

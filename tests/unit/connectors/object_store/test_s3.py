@@ -153,12 +153,24 @@ def test_other_places_are_none_of_ours(path: str) -> None:
     assert spark_uri(path) == path
 
 
-@pytest.mark.parametrize("place", ["hdfs://host/lake", "gs://bucket/lake", "x-s3://a"])
+@pytest.mark.parametrize("place", ["hdfs://host/lake", "gs://bucket/lake", "x-s3://a", "dbfs:/lake"])
 def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
     with pytest.raises(LakeError, match=f"'{place}' cannot hold a lake: expected a folder, or s3://bucket/prefix"):
         LakePaths(place)
     with pytest.raises(PackStoreError, match="expected a folder of this machine"):
         open_store(place)
+
+
+@pytest.mark.parametrize("name", ["logs.messages", "main.logs.messages"])
+def test_a_name_in_a_catalog_is_refused_unless_it_is_a_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LakeError, match=f"For a folder of this name, write ./{name}"):
+        LakePaths(name)
+    assert LakePaths(f"./{name}").root == f"./{name}"
+    (tmp_path / name).mkdir()
+    assert LakePaths(name).root == name
 
 
 @pytest.mark.parametrize("name", ["a\\b", "a\nb", "a[1]", "a^b", "a|b", "a#b", "a?b", "a%20b"])
