@@ -78,6 +78,8 @@ class RefusedError(RocketMQError):
         self.address = address
         self.code = code
         self.remark = remark
+        if code == ResponseCode.NO_PERMISSION:  # trying again does not help
+            self.exit_code = ExitCode.REFUSED
 
     @property
     def is_of_the_message(self) -> bool:

@@ -20,6 +20,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from commitlake.connectors.rocketmq.errors import OptionError
@@ -128,10 +129,16 @@ def tls_context(options: Options, environment: Mapping[str, str] | None = None) 
         if settings.is_client_enabled is False:
             return None
         if not settings.verifies_servers:
-            _log.warning("%s: certificates of servers are not verified", path)
+            _warn_unverified(path)
         return client_context(settings)
     except TlsConfigError as error:
         raise OptionError(str(error)) from None
+
+
+@cache
+def _warn_unverified(path: str) -> None:
+    """Log a warning; once for each file, as a job opens several clients."""
+    _log.warning("%s: certificates of servers are not verified", path)
 
 
 def environment_credentials(environment: Mapping[str, str] | None = None) -> Credentials | None:

@@ -22,8 +22,14 @@ def confirm(question: str, *, what: str, nothing: str, is_agreed: bool) -> None:
     """
     if is_agreed:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():  # None: standard input is closed
         raise JobError(f"{what}, but there is no terminal to ask for confirmation: {nothing}", "add --yes")
     print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    answer = ""
+    try:
+        answer = sys.stdin.readline()
+    finally:
+        if not answer.endswith("\n"):  # Ctrl-C or Ctrl-D: the next message begins a line
+            print(file=sys.stderr, flush=True)
+    if answer.strip().lower() not in ("y", "yes"):
         raise JobError(nothing, exit_code=ExitCode.REFUSED)

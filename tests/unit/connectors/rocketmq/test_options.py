@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.rocketmq.errors import OptionError
+from commitlake.connectors.rocketmq.errors import OptionError, RefusedError
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.connectors.rocketmq.options import Options, environment_credentials, split_address
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.signing import Credentials
 
 ACCESS, SECRET = "COMMITLAKE_ROCKETMQ_ACCESS_KEY", "COMMITLAKE_ROCKETMQ_SECRET_KEY"
@@ -65,3 +68,17 @@ def test_credentials_over_tls_are_not_warned_of(caplog: pytest.LogCaptureFixture
     settings.write_text("tls.client.authServer=true\n")
     Network(Options("encrypted.example:9876", tls_config=str(settings)), Credentials("key", "secret")).close()
     assert caplog.text == ""
+
+
+def test_a_file_that_verifies_no_servers_is_warned_of_once(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    settings = tmp_path / "tls.properties"
+    settings.write_text("tls.client.authServer=false\n")
+    for _ in range(3):
+        Network(Options("encrypted.example:9876", tls_config=str(settings)), Credentials("key", "secret")).close()
+    assert caplog.text.count("certificates of servers are not verified") == 1
+
+
+def test_a_refused_key_ends_a_job_as_refused_and_a_busy_broker_does_not() -> None:
+    refused = RefusedError("127.0.0.1:10911", ResponseCode.NO_PERMISSION, "check signature failed")
+    assert pickle.loads(pickle.dumps(refused)).exit_code == ExitCode.REFUSED
+    assert RefusedError("127.0.0.1:10911", ResponseCode.SYSTEM_BUSY, "").exit_code == ExitCode.FAILED

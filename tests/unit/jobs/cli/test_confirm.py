@@ -44,6 +44,20 @@ def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> 
         ask(monkeypatch, io.StringIO("y\n"))
 
 
+def test_a_closed_standard_input_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(JobError, match="no terminal"):
+        confirm("Set 3 offsets", what="3 offsets would be set", nothing="no offset was set", is_agreed=False)
+
+
+def test_the_line_of_the_question_ends_where_no_answer_ends_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(JobError):
+        ask(monkeypatch, Terminal(""))
+    assert capsys.readouterr().err == "Set 3 offsets? [y/N] \n"
+
+
 def test_who_has_agreed_is_not_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     ask(monkeypatch, io.StringIO(), is_agreed=True)
     assert capsys.readouterr().err == ""
