@@ -18,6 +18,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.archive.following import edge_notes
 from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 
@@ -39,7 +40,11 @@ def _count(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> Ex
         done = backfill_minutes(lake, runner)
     if not arguments.quiet:
         seconds = time.monotonic() - started
-        counted = f"{done.messages:,} messages counted, {done.rows:,} rows added" if done.messages else "lacks nothing"
+        counted = (
+            f"{count_text(done.messages, 'message')} counted, {count_text(done.rows, 'row')} added"
+            if done.messages
+            else "lacks nothing"
+        )
         print_line(f"topic_minutes: {counted} ({seconds:.1f} s)")
     return ExitCode.OK
 
@@ -48,7 +53,7 @@ def _backfill_edges(arguments: argparse.Namespace, lake: LakePaths, runner: Runn
     with runner_progress(runner, f"linking messages of {lake.root}", 0, quiet=arguments.quiet):
         done = catch_up_edges(lake, runner)
     if not arguments.quiet:
-        added = f"{done.rows:,} rows written" if done.rows else "lacks nothing"
+        added = f"{count_text(done.rows, 'row')} written" if done.rows else "lacks nothing"
         print_line(f"edges: {added} ({done.seconds:.1f} s)")
         for note in edge_notes(done):
             print_line(f"  {note}")

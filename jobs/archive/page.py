@@ -28,6 +28,7 @@ from commitlake.pipelines.archive.shown import RunPage, ShownRun
 from commitlake.pipelines.quality.figures import Counts, PageFigures, Span
 from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.pipelines.quality.report import QualityReport
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.quality.expectation import Grain
 from commitlake.schemas.quality.suites import SUITES
@@ -293,7 +294,8 @@ def _topics(figures: PageFigures) -> Iterator[Section]:
     rest = ""
     if figures.topics > len(shown):
         rest = (
-            f"{figures.topics - len(shown):,} other topics have {others['messages']:,} messages, "
+            f"{count_text(figures.topics - len(shown), 'other topic has', 'other topics have')} "
+            f"{others['messages']:,} messages, "
             f"{size_text(others['bytes'])}, {others['missing_offsets']:,} missing."
         )
     rows = [_topic_row(row, figures) for row in shown]
@@ -324,7 +326,10 @@ def _met(report: QualityReport | None) -> Iterator[Section]:
             [Cell(found.expectation.name.replace("_", " ")), Cell(found.suite), Cell(_severity(found))] for found in met
         ]
         columns = (Column("expectation"), Column("suite"), Column("stops the run if not met"))
-        listed = folded(f"{len(met)} expectations are met", table("Expectations that are met", columns, rows))
+        listed = folded(
+            f"{count_text(len(met), 'expectation is', 'expectations are')} met",
+            table("Expectations that are met", columns, rows),
+        )
         yield Section("met", "As expected", listed)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from commitlake.connectors.formats.engine.plan import StoreRange, TailKind
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.archive.run import Result
+from commitlake.schemas.counts import count_text
 
 _MANY_STORES = 12
 
@@ -16,7 +17,7 @@ def store_lines(ranges: Mapping[str, StoreRange]) -> list[str]:
     told = {name: part for name, part in ranges.items() if part.size or part.tail is TailKind.TORN}
     lines = [_store_line(name, part) for name, part in list(told.items())[:_MANY_STORES]]
     if len(told) > _MANY_STORES:
-        lines.append(f"  and {len(told) - _MANY_STORES} more stores")
+        lines.append(f"  and {count_text(len(told) - _MANY_STORES, 'more store')}")
     return lines
 
 
@@ -36,24 +37,26 @@ def summary(result: Result) -> list[str]:
     after = _after(result)
     if not result.sequence:
         if not result.bytes_of_others:
-            stores_text = "1 store" if len(result.ranges) == 1 else f"{len(result.ranges)} stores"
+            stores_text = count_text(len(result.ranges), "store")
             lines.append(f"No new messages in {stores_text}")
         return [*lines, *stores, *_keys(result), *after]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
-    done = f"{result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
+    done = f"{count_text(result.messages, 'message')} from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
     lines += [f"run {result.sequence}: {done}", sizes, *stores]
     lines += [f"  {note}" for note in result.notes]
     lines += _keys(result)
     if result.hbase:
-        lines.append(f"  {result.hbase:,} messages written to HBase ({result.hbase_seconds:.1f} s)")
+        lines.append(f"  {count_text(result.hbase, 'message')} written to HBase ({result.hbase_seconds:.1f} s)")
     lines += [f"  {warning}" for warning in result.warnings]
     return [*lines, *after, f"  verdict: {result.verdict.text}"]
 
 
 def _keys(result: Result) -> list[str]:
-    lines = [f"  {result.keys:,} message keys ({result.keys_seconds:.1f} s)"] if result.keys else []
-    return lines + ([f"  {result.edges:,} rows of edges ({result.edges_seconds:.1f} s)"] if result.edges else [])
+    lines = [f"  {count_text(result.keys, 'message key')} ({result.keys_seconds:.1f} s)"] if result.keys else []
+    return lines + (
+        [f"  {count_text(result.edges, 'row')} of edges ({result.edges_seconds:.1f} s)"] if result.edges else []
+    )
 
 
 def _after(result: Result) -> list[str]:

@@ -18,6 +18,7 @@ from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import Span
 from commitlake.pipelines.audit.tables import TableFinding
 from commitlake.pipelines.audit.verdicts import Verdict as Comparison
+from commitlake.schemas.counts import count_text
 
 TITLE = "Audit of a lake"
 _MAX_NOTES = 100
@@ -83,11 +84,12 @@ def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFindi
     said = []
     if damages:
         names = names_text(list(dict.fromkeys(each.table for each in damages)))
-        said.append(f"{len(damages):,} {'table is' if len(damages) == 1 else 'tables are'} damaged ({names})")
+        said.append(f"{count_text(len(damages), 'table is', 'tables are')} damaged ({names})")
     if differing:
         windows = sum(each.differing for each in differing)
         said.append(
-            f"{len(differing)} of {len(compared)} comparisons differ, in {windows:,} windows of ten minutes: "
+            f"{len(differing)} of {count_text(len(compared), 'comparison')} differ, in "
+            f"{count_text(windows, 'window')} of ten minutes: "
             f"{'; '.join(_title(each) for each in differing)}"
         )
     if said:
@@ -95,7 +97,7 @@ def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFindi
     if not compared:
         return "Nothing was compared"
     messages = max(each.messages for each in compared)
-    return f"No differences: {messages:,} messages in {len(compared)} comparisons"
+    return f"No differences: {count_text(messages, 'message')} in {count_text(len(compared), 'comparison')}"
 
 
 def _title(comparison: Comparison) -> str:
@@ -159,7 +161,7 @@ def _differences(comparison: Comparison) -> Iterator[FindingGroup]:
             "'commitlake maintain --repair --dry-run' shows what can be recovered",
             [_example(row) for row in rows],
             word=title,
-            counted=f"{count:,} {'window' if count == 1 else 'windows'}",
+            counted=count_text(count, "window"),
         )
 
 
@@ -183,7 +185,9 @@ def _figure(figure: str, value: object) -> str:
         shown = size_text(value) if figure in _BYTE_FIGURES and value >= 1024 else f"{value:,}"
         if figure.endswith("checksum"):
             shown = f"{value & 0xFFFFFFFFFFFFFFFF:016x}"
-        return f"{words}: {shown}" + (f" ({value:,} bytes)" if figure in _BYTE_FIGURES and value >= 1024 else "")
+        return f"{words}: {shown}" + (
+            f" ({count_text(value, 'byte')})" if figure in _BYTE_FIGURES and value >= 1024 else ""
+        )
     return f"{words}: {value}"
 
 

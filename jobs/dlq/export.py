@@ -9,6 +9,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.choice import choose, explaining_where
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 
@@ -25,5 +26,5 @@ def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
             with_bodies=arguments.with_bodies,
         )
     if not arguments.quiet:
-        print_line(f"{count:,} dead letters written to {arguments.out}")
+        print_line(f"{count_text(count, 'dead letter')} written to {arguments.out}")
     return ExitCode.OK

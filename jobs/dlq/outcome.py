@@ -29,6 +29,7 @@ from commitlake.pipelines.replay.outcomes import (
     read_sent,
 )
 from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 PROG = "commitlake dlq"
@@ -76,7 +77,11 @@ def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> 
     for caution in dict.fromkeys(caution for one in found for caution in one.cautions):
         warn(PROG, caution)
     if unknown:
-        warn(PROG, f"{unknown:,} messages of the replay are not sent yet: 'commitlake replay resume {plan.replay_id}'")
+        warn(
+            PROG,
+            f"{count_text(unknown, 'message of the replay is', 'messages of the replay are')} not sent yet: "
+            f"'commitlake replay resume {plan.replay_id}'",
+        )
     return ExitCode.INTERRUPTED if is_stopped else _exit_code(found, unknown)
 
 
@@ -103,7 +108,7 @@ def _look_until_done(
             if not arguments.quiet and now - told_at >= _LINE_SECONDS:
                 told_at = now
                 print_line(
-                    f"{waiting:,} of {sum(one.rows.num_rows for one in found):,} messages are waiting, "
+                    f"{waiting:,} of {count_text(sum(one.rows.num_rows for one in found), 'message')} are waiting, "
                     f"{now - started:.0f} s"
                 )
             until = min(now + wait, deadline) if deadline is not None else now + wait

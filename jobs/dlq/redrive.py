@@ -17,6 +17,7 @@ from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sq
 from commitlake.pipelines.dead_letters.narrowing import sent_before, without_places
 from commitlake.pipelines.replay.ledger import read_states
 from commitlake.pipelines.replay.parts import part_condition
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
@@ -64,7 +65,10 @@ def _tell_of_earlier(lake: LakePaths, before: Mapping[str, Mapping[str, Sequence
     ]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     what = "are sent once more" if is_again else "are skipped; --again sends them, too"
-    print_line(f"{count:,} dead letters were sent before, by replay {', '.join(names[:_SHOWN])}{more}: they {what}")
+    print_line(
+        f"{count_text(count, 'dead letter was', 'dead letters were')} sent before, by replay "
+        f"{', '.join(names[:_SHOWN])}{more}: they {what}"
+    )
 
 
 def _check_unfinished(lake: LakePaths, chosen: Chosen, condition: str) -> None:
@@ -83,7 +87,8 @@ def _check_unfinished(lake: LakePaths, chosen: Chosen, condition: str) -> None:
         count = count_letters(chosen.table, f"{condition} AND ({of_plan})")
         if count:
             raise JobError(
-                f"{count:,} of these dead letters belong to the replay {name}, which has not finished ({state.event})",
+                f"{count_text(count, 'of these dead letters belongs', 'of these dead letters belong')} to the replay "
+                f"{name}, which has not finished ({state.event})",
                 f"'commitlake replay resume {name}' continues it; --again sends them anyway",
                 ExitCode.REFUSED,
             )

@@ -18,6 +18,7 @@ from commitlake.jobs.cli.terminal import GuardedStream, trusted
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.choice import choose
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 MAX_ROWS = 50
@@ -88,11 +89,13 @@ def _short(text: str | None) -> str | None:
 
 def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
     groups = {cause.group for cause in letters.causes}
-    yield f"{letters.messages:,} dead letters of {len(groups):,} groups, by {len(letters.causes):,} causes"
+    counted = f"{count_text(letters.messages, 'dead letter')} of {count_text(len(groups), 'group')}"
+    yield f"{counted}, by {count_text(len(letters.causes), 'cause')}"
     if shown > MAX_ROWS:
         yield f"the largest {MAX_ROWS} causes are shown; --format json has {shown:,}"
     if letters.left_out:
-        yield f"{letters.left_out:,} of them have rarer causes, which are counted together"
+        rarer = count_text(letters.left_out, "of them has a rarer cause", "of them have rarer causes")
+        yield f"{rarer}, counted together"
     again = sum(cause.replayed for cause in letters.causes)
     if again:
         yield f"{again:,} of them died again after a replay (column 'again')"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.doctor.findings import Finding, State
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
 
 _OLDEST_PYTHON = (3, 11)
@@ -90,8 +91,8 @@ def resources() -> Finding:
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
-        return Finding("machine", State.OK, f"{cores} cores")
-    found = f"{cores} cores, {size_text(memory)} of memory"
+        return Finding("machine", State.OK, count_text(cores, "core"))
+    found = f"{count_text(cores, 'core')}, {size_text(memory)} of memory"
     if memory < _LITTLE_MEMORY:
         return Finding("machine", State.WARNING, found, "use --threads 1: a worker takes up to 640 MiB")
     return Finding("machine", State.OK, found)
@@ -138,16 +139,12 @@ def stores(place: str) -> Iterator[Finding]:
     for store in found:
         size = sum(segment.file_size for segment in store.segments)
         unreadable = [segment.path for segment in store.segments if not os.access(segment.path, os.R_OK)]
-        what = f"{store.broker}: {store.root}, {_count(len(store.segments), 'segment')}, {size_text(size)}"
+        what = f"{store.broker}: {store.root}, {count_text(len(store.segments), 'segment')}, {size_text(size)}"
         if unreadable:
             yield Finding("store", State.MISSING, f"{what}; {unreadable[0]} cannot be read by this user",
                           "run as the broker's user, or give read permission")  # fmt: skip
         else:
             yield Finding("store", State.OK, what)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def completed(checks: Sequence[Finding], asked: Sequence[str]) -> list[Finding]:

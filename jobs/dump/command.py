@@ -20,6 +20,7 @@ from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import some_names
 from commitlake.jobs.cli.store_arguments import at_least
 from commitlake.jobs.cli.terminal import trusted
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     _print(dump_records(store, segment_size(store), arguments.body, report))
     for sentence in report.damage:
         print(f"damage: {sentence}", file=sys.stderr)
-    damage = f", {len(report.damage)} damaged ranges" if report.damage else ""
-    print(f"{report.records} records{damage}; {how_it_ended(report)}", file=sys.stderr)
+    damage = f", {count_text(len(report.damage), 'damaged range')}" if report.damage else ""
+    print(f"{count_text(report.records, 'record')}{damage}; {how_it_ended(report)}", file=sys.stderr)
     return ExitCode.DAMAGE if report.damage else ExitCode.OK
 
 
@@ -83,7 +84,9 @@ def _find_store(arguments: argparse.Namespace) -> Store:
 
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
     if len(stores) > 1:
-        raise JobError(f"{arguments.store} matches {len(stores)} stores: expected one", "dump them one by one")
+        raise JobError(
+            f"{arguments.store} matches {count_text(len(stores), 'store')}: expected one", "dump them one by one"
+        )
     return stores[0]
 
 
@@ -109,7 +112,10 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     else:
         _check_names(store, arguments.topic, arguments.queue)
         count = _print(dump_queues(store, arguments.topic, arguments.queue, tell))
-    print(f"{count} entries" + (f", {damage} damaged places" if damage else ""), file=sys.stderr)
+    print(
+        count_text(count, "entry", "entries") + (f", {count_text(damage, 'damaged place')}" if damage else ""),
+        file=sys.stderr,
+    )
     return ExitCode.DAMAGE if damage else ExitCode.OK
 
 

@@ -36,6 +36,7 @@ from commitlake.pipelines.erasure.run import (
     unfinished_erasures,
 )
 from commitlake.pipelines.erasure.selection import Wanted
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
     confirm(
-        f"erase the contents of {plan.messages:,} messages permanently",
-        what=f"the contents of {plan.messages:,} messages would be erased permanently",
+        f"erase the contents of {count_text(plan.messages, 'message')} permanently",
+        what=f"the contents of {count_text(plan.messages, 'message')} would be erased permanently",
         nothing="nothing was erased",
         is_agreed=arguments.yes,
     )
@@ -89,7 +90,10 @@ def finish(arguments: argparse.Namespace) -> ExitCode:
     if arguments.dry_run:
         unfinished = unfinished_erasures(place.lake)
         due = due_erasures(read_states(place.lake), datetime.datetime.now(datetime.UTC), is_alone=arguments.now)
-        print_line(f"{len(unfinished)} erasures are unfinished, and older versions of {len(due)} are due for deletion")
+        print_line(
+            f"{count_text(len(unfinished), 'erasure is', 'erasures are')} unfinished, and older versions of "
+            f"{len(due)} are due for deletion"
+        )
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
     done = _finish(place, say)
@@ -124,18 +128,22 @@ def _row(state: ErasureState) -> Row:
 
 def plan_lines(plan: ErasurePlan) -> Iterator[str]:
     """Yield lines that describe what would be done."""
-    yield f"{plan.messages:,} messages, including the copies that brokers made of them"
+    yield f"{count_text(plan.messages, 'message')}, including the copies that brokers made of them"
     if plan.selection.unmatched:
         names = sorted(plan.selection.unmatched)
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
         yield f"  {len(names):,} of the keys and ids match no message, or only erased ones: {shown}"
     for work in plan.tables:
         if work.rows:
-            yield f"  {work.table}: {work.rows:,} rows in {work.files:,} data files ({size_text(work.bytes_before)})"
+            yield (
+                f"  {work.table}: {count_text(work.rows, 'row')} in {count_text(work.files, 'data file')} "
+                f"({size_text(work.bytes_before)})"
+            )
     packs = plan.packs
     if packs.packs:
         yield (
-            f"  packs: {packs.bodies:,} bodies ({size_text(packs.body_bytes)}) in {packs.packs:,} packs "
+            f"  packs: {count_text(packs.bodies, 'body', 'bodies')} ({size_text(packs.body_bytes)}) in "
+            f"{count_text(packs.packs, 'pack')} "
             f"({size_text(packs.rewritten_bytes)})"
         )
     if packs.gone:
@@ -145,18 +153,26 @@ def plan_lines(plan: ErasurePlan) -> Iterator[str]:
 def outcome_lines(outcome: Outcome) -> Iterator[str]:
     """Yield lines that describe what was done."""
     state = outcome.state
-    yield f"erasure {state.number} ({state.erasure_id}): {state.messages:,} messages"
+    yield f"erasure {state.number} ({state.erasure_id}): {count_text(state.messages, 'message')}"
     for work in outcome.tables:
         sizes = f"{size_text(work.bytes_before)} -> {size_text(work.bytes_after)}"
-        yield f"  {work.table}: {work.rows:,} rows, {work.files:,} data files rewritten ({sizes})"
+        yield (
+            f"  {work.table}: {count_text(work.rows, 'row')}, {count_text(work.files, 'data file')} rewritten ({sizes})"
+        )
     packs = outcome.packs
-    yield f"  packs: {packs.bodies:,} bodies removed from {packs.packs:,} ({size_text(packs.body_bytes)})"
+    yield (
+        f"  packs: {count_text(packs.bodies, 'body', 'bodies')} removed from {packs.packs:,} "
+        f"({size_text(packs.body_bytes)})"
+    )
     if packs.gone:
         yield f"  packs: {packs.gone:,} no longer exist"
     if outcome.hbase is None:
         yield "  HBase was not changed (no --hbase): the next 'archive --hbase' erases there"
     else:
-        yield f"  HBase: {outcome.hbase:,} rows rewritten; a compaction was started, which deletes the old cells"
+        yield (
+            f"  HBase: {count_text(outcome.hbase, 'row')} rewritten; a compaction was started, which deletes the "
+            "old cells"
+        )
 
 
 def waiting_lines(lake: LakePaths) -> Iterator[str]:
@@ -200,9 +216,12 @@ def _purge(arguments: argparse.Namespace, place: Place, say: Callable[[str], Non
 def _purged_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:
     if states:
         yield (
-            f"older versions of {len(states)} erasures are deleted: {purged.files:,} data files "
-            f"({size_text(purged.file_bytes)}), {purged.packs:,} packs that no row names, {purged.checkpoints:,} files "
-            f"of logs, {purged.aside:,} files of repairs; values were removed from {purged.entries:,} log entries"
+            f"older versions of {count_text(len(states), 'erasure')} are deleted: "
+            f"{count_text(purged.files, 'data file')} "
+            f"({size_text(purged.file_bytes)}), {count_text(purged.packs, 'pack')} that no row names, "
+            f"{count_text(purged.checkpoints, 'file')} "
+            f"of logs, {count_text(purged.aside, 'file')} of repairs; values were removed from "
+            f"{count_text(purged.entries, 'log entry', 'log entries')}"
         )
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.places import add_s3_arguments, lake_of
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -109,9 +110,12 @@ def _verify(arguments: argparse.Namespace) -> ExitCode:
     if not found.documents and not found.findings:
         raise JobError("there are no documents to verify", "archive, audit and erase write them with --evidence-key")
     if found.findings:
-        print(f"{len(found.findings):,} findings in {found.documents:,} documents ({kinds or 'none can be read'})")
+        print(
+            f"{count_text(len(found.findings), 'finding')} in {count_text(found.documents, 'document')} "
+            f"({kinds or 'none can be read'})"
+        )
         return ExitCode.DAMAGE
-    print(f"valid: {found.documents:,} documents ({kinds}); the newest has the SHA-256 {found.head}")
+    print(f"valid: {count_text(found.documents, 'document')} ({kinds}); the newest has the SHA-256 {found.head}")
     return ExitCode.OK
 
 

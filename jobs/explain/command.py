@@ -22,6 +22,7 @@ from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.rows_output import write_objects
 from commitlake.jobs.cli.store_arguments import at_least
 from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import epoch_ms
 
@@ -182,7 +183,7 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
     if row["records"] is not None:
         lines.append(("records", f"{row['records']:,} records to examine"))
     lines += [
-        ("no index" if not place else "", f"{printable_line(str(reason))} ({count} segments)")
+        ("no index" if not place else "", f"{printable_line(str(reason))} ({count_text(count, 'segment')})")
         for place, (reason, count) in enumerate(reasons.items())
     ]
     return lines

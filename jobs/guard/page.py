@@ -21,6 +21,7 @@ from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.retention.rules import Cause
 from commitlake.pipelines.retention.watch import Verdict as SegmentVerdict
 from commitlake.pipelines.retention.watch import WatchedSegment, WatchedStore
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
 TITLE = "Segments about to be deleted"
@@ -147,7 +148,7 @@ def _groups(store: WatchedStore, now: datetime.datetime, command: Sequence[str])
             "archive now",
             [_risk_example(watched, store) for watched in at_risk[:_MAX_EXAMPLES]],
             word="At risk",
-            counted=f"{len(at_risk):,} {'segment' if len(at_risk) == 1 else 'segments'}",
+            counted=count_text(len(at_risk), "segment"),
             commands=[command],
         )
     if store.replaced:
@@ -202,7 +203,11 @@ def _forecast(stores: Sequence[WatchedStore]) -> Html:
         Column("because of"),
     )
     rows = [row for store in _worst_first(stores) for row in _segment_rows(store)]
-    rest = "" if len(rows) <= MAX_ROWS else f"{len(rows) - MAX_ROWS:,} more rows are left out of this page."
+    rest = (
+        ""
+        if len(rows) <= MAX_ROWS
+        else f"{count_text(len(rows) - MAX_ROWS, 'more row is', 'more rows are')} left out of this page."
+    )
     caption = "Consecutive segments with the same fate are one row. A broker deletes none of them earlier"
     return table(caption, columns, rows[:MAX_ROWS], rest=rest)
 
@@ -259,7 +264,11 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Html:
             )
     if not rows:
         return paragraph("The stores are in an object store, so there are no disks.")
-    rest = "" if len(stores) <= MAX_ROWS else f"{len(stores) - MAX_ROWS:,} more stores are left out of this page."
+    rest = (
+        ""
+        if len(stores) <= MAX_ROWS
+        else f"{count_text(len(stores) - MAX_ROWS, 'more store is', 'more stores are')} left out of this page."
+    )
     told = [paragraph(name(store.broker), f": {store.rules.told}", is_quiet=True) for store in stores[:20]
             if store.rules.told]  # fmt: skip
     return joined([table("Disks of the stores' logs and queues", columns, rows, rest=rest), *told])

@@ -14,6 +14,7 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.retention.disk import Disk
 from commitlake.pipelines.retention.rules import Rules
 from commitlake.pipelines.retention.watch import Verdict, WatchedStore
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import iso_text
 
@@ -135,7 +136,8 @@ def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
             size = size_text(sum(fate.segment.size for fate in at_risk))
             first = min(fate.deleted_at for fate in at_risk if fate.deleted_at is not None)
             yield (
-                f"at risk: {store.broker}: {len(at_risk)} segments ({size}) will be deleted from {_time_text(first)} "
+                f"at risk: {store.broker}: {count_text(len(at_risk), 'segment')} ({size}) will be deleted from "
+                f"{_time_text(first)} "
                 "on, and are not archived: run 'commitlake archive' now"
             )
 
@@ -155,9 +157,9 @@ def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
     replaced = sum(bool(store.replaced) for store in stores)
     found = []
     if lost:
-        found.append("1 store has lost segments" if lost == 1 else f"{lost} stores have lost segments")
+        found.append(f"{count_text(lost, 'store has', 'stores have')} lost segments")
     if at_risk:
-        found.append("1 store has segments at risk" if at_risk == 1 else f"{at_risk} stores have segments at risk")
+        found.append(f"{count_text(at_risk, 'store has', 'stores have')} segments at risk")
     if replaced:
         found.append(
             "1 store is not the one archived" if replaced == 1 else f"{replaced} stores are not those archived"
@@ -172,7 +174,8 @@ def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:
     count = {verdict: sum(store.count(verdict) for store in stores) for verdict in Verdict}
     segments = sum(count.values()) - count[Verdict.UNUSED]
     return (
-        f"{segments} segments of {len(stores)} stores: {count[Verdict.ARCHIVED]} archived, {count[Verdict.WAITS]} not "
+        f"{count_text(segments, 'segment')} of {count_text(len(stores), 'store')}: {count[Verdict.ARCHIVED]} "
+        f"archived, {count[Verdict.WAITS]} not "
         f"yet, {count[Verdict.AT_RISK]} at risk within {duration_text(within)}; {verdict_of(stores).text}"
     )
 

@@ -12,6 +12,7 @@ from commitlake.connectors.formats.engine.stores import Store
 from commitlake.jobs.cli.broker_conf import BROKER_PLACEHOLDER, read_broker_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.pipelines.retention.rules import Rules
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.boltmq.conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
@@ -91,8 +92,11 @@ def _with_boltmq(common: Rules, store: Store, conf: BoltmqConf, path: str, now: 
         version=_BOLTMQ_IS_AS_ROCKETMQ,
         keeps_order=False,
         known_since=started or now,
-        told=f"BoltMQ's rules, settings from {path or 'its defaults'}: {conf.deletion.file_reserved_hours} hours, at "
-        f"{hours}; {forgotten}",
+        told=(
+            f"BoltMQ's rules, settings from {path or 'its defaults'}: "
+            f"{count_text(conf.deletion.file_reserved_hours, 'hour')}, at "
+            f"{hours}; {forgotten}"
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.lag.groups import worst_first
 from commitlake.pipelines.lag.measure import Bounds, Lag
 from commitlake.pipelines.lag.verdicts import Verdict
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text
 
 TABLE_COLUMNS = (
@@ -97,7 +98,7 @@ def summary(rows: Sequence[Lag]) -> str:
     if not rows:
         return "no consumer offsets are known"
     worst = worst_first(rows)[0]
-    told = f"{len(groups)} {'group' if len(groups) == 1 else 'groups'}, {len(behind & groups)} of them behind"
+    told = f"{count_text(len(groups), 'group')}, {len(behind & groups)} of them behind"
     if worst.judged.verdict is Verdict.OK:
         return told
     place = f"{worst.group or worst.kind} on {worst.topic}, queue {worst.queue_id}"

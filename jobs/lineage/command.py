@@ -31,7 +31,8 @@ from commitlake.jobs.lineage.arguments import JSON, MERMAID, TABLE, add_argument
 from commitlake.pipelines.lineage.answer import story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import Story
-from commitlake.pipelines.lineage.words import count_text, length_text
+from commitlake.pipelines.lineage.words import length_text
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import iso_text
 

@@ -9,7 +9,8 @@ from commitlake.connectors.printable import printable_json
 from commitlake.jobs.cli.rows_output import Row
 from commitlake.jobs.pages.lineage.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, label
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
-from commitlake.pipelines.lineage.words import count_text, length_text
+from commitlake.pipelines.lineage.words import length_text
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import MILLISECOND, iso_text
 
 VERSION = 1

@@ -27,7 +27,8 @@ from rich.text import Text
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.pipelines.lineage.story import Branch, OutcomeState, Step, StepKind, Story
-from commitlake.pipelines.lineage.words import count_text, length_text
+from commitlake.pipelines.lineage.words import length_text
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
 MAX_TEXT = 400

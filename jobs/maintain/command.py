@@ -25,6 +25,7 @@ from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ def _purge(arguments: argparse.Namespace, plan: MaintenancePlan) -> list[str]:
         packs = pack_location(bodies_of(arguments, plan.lake))
         place = Place(plan.lake, packs, importlib.metadata.version("commitlake"), plan.runner)
         done, purged = purge_erasures(place, plan.now, lambda _: None)
-        lines.append(f"erasures: {len(done)} purged, with {purged.files:,} data files and {purged.packs:,} packs")
+        lines.append(
+            f"erasures: {len(done)} purged, with {count_text(purged.files, 'data file')} and "
+            f"{count_text(purged.packs, 'pack')}"
+        )
     return lines
 
 
@@ -193,9 +197,9 @@ def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
     """Return lines about what was done, or would be done, to a table; one line if nothing was necessary."""
     from commitlake.jobs.cli.sizes import size_text
 
-    line = f"{care.table}: {care.files_before} files, {size_text(care.bytes_before)}"
+    line = f"{care.table}: {count_text(care.files_before, 'file')}, {size_text(care.bytes_before)}"
     if not dry_run and (care.files_after, care.bytes_after) != (care.files_before, care.bytes_before):
-        line += f" -> {care.files_after} files, {size_text(care.bytes_after)}"
+        line += f" -> {count_text(care.files_after, 'file')}, {size_text(care.bytes_after)}"
     lines = [line]
     if care.expired.count:
         lines.append(f"  expired: {_expired_text(care.expired)}")
@@ -203,7 +207,10 @@ def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
         merged = care.compaction
         after = "" if dry_run else f" -> {size_text(merged.bytes_after)}"
         sizes = f"{size_text(merged.bytes_before)}{after}"
-        lines.append(f"  {'to merge' if dry_run else 'merged'}: {merged.merged} files into {merged.written} ({sizes})")
+        lines.append(
+            f"  {'to merge' if dry_run else 'merged'}: {count_text(merged.merged, 'file')} into {merged.written} "
+            f"({sizes})"
+        )
     if care.garbage.count:
         gone = "to delete" if dry_run else "deleted"
         lines.append(f"  {gone}: {care.garbage.count} unused files ({size_text(care.garbage.bytes)})")
@@ -216,18 +223,18 @@ def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
 
     lines = []
     if care.expired.count:
-        lines.append(f"  expired: {care.expired.count} packs ({size_text(care.expired.bytes)})")
+        lines.append(f"  expired: {count_text(care.expired.count, 'pack')} ({size_text(care.expired.bytes)})")
     if care.orphans.count:
-        lines.append(f"  named by no row: {care.orphans.count} packs ({size_text(care.orphans.bytes)})")
+        lines.append(f"  named by no row: {count_text(care.orphans.count, 'pack')} ({size_text(care.orphans.bytes)})")
     if care.unfinished:
-        lines.append(f"  unfinished, from killed runs: {care.unfinished} packs")
+        lines.append(f"  unfinished, from killed runs: {count_text(care.unfinished, 'pack')}")
     return [f"bodies: {'to delete' if dry_run else 'deleted'}", *lines] if lines else ["bodies: nothing to delete"]
 
 
 def _expired_text(expired: Expired) -> str:
     from commitlake.jobs.cli.sizes import size_text
 
-    return f"{expired.rows:,} rows in {expired.count} files ({size_text(expired.bytes)})"
+    return f"{count_text(expired.rows, 'row')} in {count_text(expired.count, 'file')} ({size_text(expired.bytes)})"
 
 
 def _tell(lines: Sequence[str], *, quiet: bool) -> None:

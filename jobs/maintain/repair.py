@@ -18,6 +18,7 @@ from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.erasure.run import Place, finish_erasures
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 
@@ -58,7 +59,9 @@ def _erase_again(arguments: argparse.Namespace, lake: LakePaths, runner: Runner)
     """Repeat erasures whose data the repair has brought back."""
     place = Place(lake, pack_location(bodies_of(arguments, lake)), importlib.metadata.version("commitlake"), runner)
     for outcome in finish_erasures(place, lambda _: None):
-        _tell(arguments, f"erasure {outcome.state.number} was repeated: {outcome.state.messages:,} messages")
+        _tell(
+            arguments, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
+        )
 
 
 def _check_is_lake(lake: LakePaths) -> None:

@@ -37,6 +37,7 @@ from commitlake.pipelines.maintenance.table_files import read_table_files
 from commitlake.pipelines.replay.expiry import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.joining import join_sorted
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 BODIES = "bodies"
@@ -126,7 +127,9 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
         expired, notes = _drop_copies(plan) if table == COPIES else (_expire(plan, table, uri), [])
         compaction = _compact(plan, table, uri, sort_columns)
         if compaction.unsorted:
-            notes.append(f"{compaction.unsorted} files are sorted differently and are not merged")
+            notes.append(
+                f"{count_text(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
+            )
         garbage = Garbage()
         if unfinished and table in FOLLOWING:
             notes.append(

@@ -9,10 +9,10 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.notebooks.notebook import count_text
 from commitlake.pipelines.archive.past_runs import PastRun
 from commitlake.pipelines.archive_health.missing import Missing
 from commitlake.pipelines.archive_health.state import ArchiveState, StoreState
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
 Row = Mapping[str, Any]

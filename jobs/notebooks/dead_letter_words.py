@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.notebooks.notebook import count_text
 from commitlake.jobs.notebooks.tps_words import series
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 from commitlake.schemas.times import plain_text
 

@@ -11,12 +11,12 @@ from typing import Any
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.lag.rows import bounded_text, seconds_text, table_rows
 from commitlake.jobs.lag.source import unknown_names
-from commitlake.jobs.notebooks.notebook import count_text
 from commitlake.pipelines.lag.answer import Answer
 from commitlake.pipelines.lag.groups import GroupSummary, worst_first
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Bounds, Choice, Lag
 from commitlake.pipelines.lag.verdicts import Verdict
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
 Row = dict[str, Any]

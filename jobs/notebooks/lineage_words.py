@@ -9,11 +9,11 @@ from typing import Any
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
-from commitlake.jobs.notebooks.notebook import count_text
 from commitlake.pipelines.lineage.story import Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph
 from commitlake.pipelines.lineage.words import length_text
 from commitlake.pipelines.tps.answers import rows_of
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import EPOCH, MILLISECOND, iso_text
 
 _DAY = datetime.timedelta(days=1)

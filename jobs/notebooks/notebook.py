@@ -245,8 +245,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = "; ".join(map(str, value))
     return printable_line(str(value))
-
-
-def count_text(count: float, one: str, many: str = "") -> str:
-    """Format a count with its noun: `1 message`, `1,203 messages`."""
-    return f"{count:,.0f} {one if count == 1 else many or one + 's'}"

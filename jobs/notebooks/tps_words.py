@@ -8,10 +8,10 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.notebooks.notebook import count_text
 from commitlake.pipelines.tps.capacity import Capacity
 from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.question import RatesQuestion
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
 Row = Mapping[str, Any]
@@ -84,7 +84,7 @@ def _day(found: Capacity) -> str:
         return f"The one whole day that is archived has {size_text(found.mean)} of log."
     return (
         f"A day has {size_text(found.mean)} of log on average and {size_text(found.most)} at most, of "
-        f"{found.days} whole days that are archived."
+        f"{count_text(found.days, 'archived whole day')}."
     )
 
 

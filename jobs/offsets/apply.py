@@ -15,6 +15,7 @@ from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
 from commitlake.pipelines.offsets.mqadmin import TopicOffsets, mqadmin_commands
 from commitlake.pipelines.offsets.rows import PlannedOffset
 from commitlake.pipelines.offsets.setting import SetOffset, connected_clients, resets_by_itself, set_offsets
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import MessageQueue
 
@@ -38,7 +39,7 @@ def apply_offsets(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], 
     brokers = sorted({queue.broker_name for queue in changes})
     check_group_is_known(client, group, brokers)
     is_online = check_clients(client, group, brokers, may_be_online=arguments.online)
-    text = f"{len(changes)} offsets of {group} on {', '.join(brokers)}"
+    text = f"{count_text(len(changes), 'offset')} of {group} on {', '.join(brokers)}"
     confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=arguments.yes)
     done = set_offsets(client.admin, group, changes, is_online=is_online)
     return report_set(arguments, "commitlake offsets", group, done)
@@ -74,7 +75,8 @@ def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, m
         return False
     if not may_be_online:
         raise JobError(
-            f"the group {group} has {len(clients)} clients ({some_names(clients)}), which overwrite offsets every few "
+            f"the group {group} has {count_text(len(clients), 'client')} ({some_names(clients)}), which overwrite "
+            "offsets every few "
             f"seconds: {NOTHING}",
             "stop them first; or add --online: brokers 5.x then tell the clients their new offsets",
             exit_code=ExitCode.REFUSED,
@@ -91,7 +93,7 @@ def report_set(arguments: argparse.Namespace, prog: str, group: str, done: Seque
     for one in failed:
         warn(prog, f"{queue_text(one.queue)}: {one.error}")
     if not arguments.quiet:
-        print_line(f"{len(done) - len(failed)} of {len(done)} offsets of {group} were set and read back")
+        print_line(f"{len(done) - len(failed)} of {count_text(len(done), 'offset')} of {group} were set and read back")
         for one in done:
             if not one.error and one.before is not None:
                 print_line(f"  {queue_text(one.queue)}: {one.before} before, {one.wanted} now")

@@ -10,6 +10,7 @@ from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.lag.rows import bounded_text, seconds_text
 from commitlake.pipelines.lag.groups import summed
 from commitlake.pipelines.offsets.rows import PlannedOffset
+from commitlake.schemas.counts import count_text
 
 TABLE_COLUMNS = (
     "broker", "topic", "queue_id", "offset", "bounds", "now", "messages", "time_lag", "next_message", "notes",
@@ -82,6 +83,6 @@ def summary(rows: Sequence[PlannedOffset], group: str) -> str:
     settable = [row for row in rows if not row.asked.problem]
     bounded = sum(not row.asked.is_exact for row in settable)
     messages = summed(row.lag.messages for row in settable if row.lag is not None)
-    text = f"{len(settable)} offsets of {group}"
+    text = f"{count_text(len(settable), 'offset')} of {group}"
     text += f", {bounded} of them the lower of two bounds" if bounded else ""
     return f"{text}: once they are set, {bounded_text(messages, lambda number: f'{number:,.0f}')} messages are behind"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from commitlake.jobs.cli.sizes import size_text
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Magic
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD
@@ -62,7 +63,7 @@ def time_of_ms(milliseconds: int) -> str:
 
 def bytes_text(count: int) -> str:
     """Format a number of bytes, and a large one also with a unit: `1,048,576 bytes (1.0 MiB)`."""
-    shown = "1 byte" if count == 1 else f"{count:,} bytes"
+    shown = count_text(count, "byte")
     return _with(shown, size_text(count)) if count >= 1024 else shown
 
 

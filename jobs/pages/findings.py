@@ -15,6 +15,7 @@ from commitlake.jobs.pages.markup import Html, joined, tag, text
 from commitlake.jobs.pages.page import Kind, Section
 from commitlake.jobs.pages.parts import command, folded, notice, paragraph
 from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.schemas.counts import count_text
 
 SHOWN_EXAMPLES = 3
 """Number of examples of a group that are shown at once."""
@@ -100,7 +101,9 @@ def _notices(groups: Sequence[FindingGroup]) -> Iterator[Html]:
         yield shown
     if rest := groups[MAX_GROUPS:]:
         count = sum(group.count for group in rest)
-        yield paragraph(f"{len(rest):,} more groups, with {count:,} findings, are left out of this page.")
+        yield paragraph(
+            f"{count_text(len(rest), 'more group')}, with {count_text(count, 'finding')}, are left out of this page."
+        )
 
 
 def _notice(group: FindingGroup, left: int) -> Html:

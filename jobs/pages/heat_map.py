@@ -15,6 +15,7 @@ from commitlake.jobs.pages.line_chart import chart_caption, time_axis
 from commitlake.jobs.pages.markup import Html, name, tag
 from commitlake.jobs.pages.parts import folded
 from commitlake.jobs.pages.tables import cell_text, plain_table
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.time_windows import TimeWindows
 
 LEVELS = 7
@@ -85,7 +86,7 @@ def _strip(row: HeatRow, place: int, windows: TimeWindows, number: Callable[[flo
         said = f"{row.name}: at most {number(most)}, at {windows.label(at)} UTC; {number(known[-1][0])} at the end"
     missing = len(row.values) - len(known)
     if known and missing:
-        said += f"; no figures in {missing} of {len(row.values)} windows"
+        said += f"; no figures in {missing} of {count_text(len(row.values), 'window')}"
     inner = tag("svg", *_runs(row.values), width="100%", height="100%", viewBox=f"0 0 {windows.count} 1",
                 preserveAspectRatio="none")  # fmt: skip
     missing_back = tag("rect", width="100%", height="100%", class_="mark missing")

@@ -20,6 +20,7 @@ from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group,
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Bounds, Lag
 from commitlake.pipelines.lag.verdicts import Verdict as LagVerdict
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text, plain_text
 
 TITLE = "Consumer lag"
@@ -125,7 +126,7 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
         sentence = f"{worst.group} {_HAPPENED[worst.verdict]} on {worst.worst.topic}: {_behind(worst)}."
         if len(ill) > 1:
             others = len(ill) - 1
-            sentence += f" {others:,} other {'group needs' if others == 1 else 'groups need'} attention."
+            sentence += f" {count_text(others, 'other group needs', 'other groups need')} attention."
         return Verdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
     most = max(groups, key=lambda group: group.messages.low)
     sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
@@ -171,7 +172,7 @@ def _advice(groups: Sequence[GroupSummary], missing: Sequence[str], source: LagS
     if len(ill) > _MAX_NOTICES:
         left = len(ill) - _MAX_NOTICES
         yield paragraph(
-            f"{left:,} more {'group needs' if left == 1 else 'groups need'} attention: see the table of groups."
+            f"{count_text(left, 'more group needs', 'more groups need')} attention: see the table of groups."
         )
     if not ill and not missing:
         yield paragraph("No group is stalled, stopped, slow or misplaced.")

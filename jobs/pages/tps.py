@@ -18,6 +18,7 @@ from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.question import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, Key, RatesReport
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text, plain_text
 
 TITLE = "Messages per second"
@@ -93,7 +94,7 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
         return Verdict(Kind.INFO, f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC.")
     length = duration_text(question.end - question.start)
     sentence = (
-        f"{_count(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
+        f"{count_text(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
         f"{_rate(total['peak_per_s'])} at {_time(total['peak_at'])} UTC"
     )
     largest = report.groups[0]
@@ -106,7 +107,7 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     if missing := _not_archived(report):
         sentences.append(f"{duration_text(missing)} of the time is not archived.")
     if dead := total["dead_letters"]:
-        sentences.append(f"{_count(dead, 'dead letter')}.")
+        sentences.append(f"{count_text(dead, 'dead letter')}.")
     kind = Kind.GOOD if len(sentences) == 1 else Kind.WARNING
     return Verdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
 
@@ -176,7 +177,7 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     if total["dead_letters"]:
         yield notice(
             Kind.WARNING,
-            f"{_count(total['dead_letters'], 'message')} went to dead-letter topics",
+            f"{count_text(total['dead_letters'], 'message')} went to dead-letter topics",
             paragraph("Their consumers failed on every permitted attempt. Dead letters by cause:"),
             _query(source, "--kind", "dlq", *period) or command([*base, *period, "--kind", "dlq"]),
             word="Dead letters",
@@ -184,7 +185,7 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     if total["retries"]:
         yield notice(
             Kind.INFO,
-            f"{_count(total['retries'], 'retry', 'retries')}, "
+            f"{count_text(total['retries'], 'retry', 'retries')}, "
             f"{100 * total['retries'] / total['messages']:.3g} % of the messages",
             paragraph("Retries by group:"),
             command([*base, *period, "--kind", "retry"]),
@@ -193,15 +194,15 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     if total["prepared"] > total["committed"]:
         yield notice(
             Kind.INFO,
-            f"{_count(total['prepared'] - total['committed'], 'transaction')} were rolled back or are open",
+            f"{count_text(total['prepared'] - total['committed'], 'transaction')} were rolled back or are open",
             _query(source, "--kind", "half", *period),
             word="Transactions",
         )
     if total["clock_skew"]:
         yield notice(
             Kind.INFO,
-            f"{_count(total['clock_skew'], 'message')} have a store time before their born time, by the clocks of both "
-            "hosts",
+            f"{count_text(total['clock_skew'], 'message has', 'messages have')} a store time before "
+            "the born time, by the clocks of both hosts",
             paragraph("They are not part of any latency. Producers with wrong clocks:"),
             command([*base, *period, "--by", "producer-host"]),
             word="Clocks",
@@ -257,7 +258,8 @@ def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float |
 def _latency(report: RatesReport) -> Html:
     if not report.has_percentiles:
         why = (
-            f"{report.sketches:,} rows of topic_minutes have sketches, and at most {MAX_SKETCHES:,} can be merged: "
+            f"{count_text(report.sketches, 'row of topic_minutes has', 'rows of topic_minutes have')} sketches, "
+            f"and at most {MAX_SKETCHES:,} can be merged: "
             "choose a shorter time, or fewer topics."
             if report.sketches
             else "latencies come from topic_minutes, which has them only for windows of whole minutes."
@@ -374,10 +376,6 @@ def _label(key: Key) -> str:
 
 def _value(value: str | int | None) -> str:
     return "(none)" if value is None or value == "" else str(value)
-
-
-def _count(number: int, what: str, plural: str = "") -> str:
-    return f"{number:,} {what if number == 1 else plural or f'{what}s'}"
 
 
 def _figure(value: float) -> str:

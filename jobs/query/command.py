@@ -39,6 +39,7 @@ from commitlake.jobs.query.sql_question import answer_sql, check_sql
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
 from commitlake.pipelines.query.sql import Conditions, Question
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import Origin, tables_of
 
@@ -360,8 +361,8 @@ def _summary(count: int, cut: bool, arguments: argparse.Namespace, seconds: floa
         return f"no matching {'messages' if arguments.table == 'messages' else 'rows'} ({seconds:.1f} s)"
     if cut:
         why = f"--limit {arguments.limit} cut the result; --limit 0 gives all"
-        return f"{count:,} rows, and there are more: {why} ({seconds:.1f} s)"
-    return f"{count:,} rows ({seconds:.1f} s)"
+        return f"{count_text(count, 'row')}, and there are more: {why} ({seconds:.1f} s)"
+    return f"{count_text(count, 'row')} ({seconds:.1f} s)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from commitlake.jobs.cli.rows_output import plain_rows, write
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.query.sql import Question
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -103,18 +104,21 @@ def _runner(arguments: argparse.Namespace) -> Runner:
 def _summary(count: int, read: Read, plan: SearchPlan, arguments: argparse.Namespace, seconds: float) -> Iterator[str]:
     rate = f"{read.bytes / max(seconds, 1e-9) / 1e9:.2f} GB/s"
     yield (
-        f"{count:,} messages match; read {read.messages:,} bodies ({size_text(read.bytes)}) in {read.packs:,} packs "
+        f"{count_text(count, 'message matches', 'messages match')}; read "
+        f"{count_text(read.messages, 'body', 'bodies')} ({size_text(read.bytes)}) in "
+        f"{count_text(read.packs, 'pack')} "
         f"({seconds:.1f} s, {rate})"
     )
     if read.is_cut:
         yield (
-            f"--limit {arguments.limit} cut the result: {read.messages:,} of {plan.messages:,} bodies were read; "
+            f"--limit {arguments.limit} cut the result: {read.messages:,} of "
+            f"{count_text(plan.messages, 'body', 'bodies')} were read; "
             "--limit 0 gives all"
         )
     if plan.without_body:
-        yield f"{plan.without_body:,} messages have no body in the lake, and were not searched"
+        yield f"{count_text(plan.without_body, 'message has', 'messages have')} no body in the lake: not searched"
     if read.expired:
-        yield f"{read.expired:,} bodies have expired, and were not searched"
+        yield f"{count_text(read.expired, 'body has', 'bodies have')} expired: not searched"
     if read.unreadable:
-        yield f"{read.unreadable:,} bodies are unreadable, and were not searched:"
+        yield f"{count_text(read.unreadable, 'body is', 'bodies are')} unreadable, not searched:"
         yield from (f"  {reason}" for reason in read.reasons)

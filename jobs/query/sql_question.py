@@ -22,6 +22,7 @@ from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.rows_output import plain_rows, write
 from commitlake.jobs.query.bodies import body_fetcher
 from commitlake.jobs.query.sql_bodies import expand_body, rows_with_bodies
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -78,7 +79,7 @@ def answer_sql(
     if not arguments.quiet:
         seconds = time.monotonic() - started
         more = f", and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all" if cut else ""
-        print(f"{count:,} rows{more} ({seconds:.1f} s)", file=sys.stderr)
+        print(f"{count_text(count, 'row')}{more} ({seconds:.1f} s)", file=sys.stderr)
     return ExitCode.OK
 
 

@@ -29,6 +29,7 @@ from commitlake.jobs.cli.runner import add_local_arguments, check_local_argument
 from commitlake.jobs.cli.settings_check import variable_of
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -215,34 +216,43 @@ def summary(rebuilt: Rebuilt) -> list[str]:
     from commitlake.jobs.cli.sizes import size_text
 
     totals, log_format = rebuilt.totals, rebuilt.settings.format
-    keys = "" if not log_format.has_index_files else f", {totals.keys:,} keys in {rebuilt.index_files:,} index files"
+    keys = (
+        ""
+        if not log_format.has_index_files
+        else f", {count_text(totals.keys, 'key')} in {count_text(rebuilt.index_files, 'index file')}"
+    )
     first = (
-        f"{totals.records:,} records in {size_text(rebuilt.bytes)}: {rebuilt.entries:,} entries of {rebuilt.queues:,} "
+        f"{count_text(totals.records, 'record')} in {size_text(rebuilt.bytes)}: "
+        f"{count_text(rebuilt.entries, 'entry', 'entries')} of {rebuilt.queues:,} "
         f"queues{keys}; in {rebuilt.out}"
     )
     lines = [first]
     if totals.bad_ranges:
         what = "stops reading its log at the first of them; --salvage writes one that it reads to the end"
         lines.append(
-            f"{totals.bad_ranges:,} ranges of the log, {size_text(totals.bad_bytes)}, are damaged: a broker "
+            f"{count_text(totals.bad_ranges, 'range')} of the log, {size_text(totals.bad_bytes)}, are damaged: a "
+            "broker "
             f"{'skips them' if log_format.steps_over_damage else what}"
         )
     if rebuilt.lost:
         lines.append(
-            f"{rebuilt.lost:,} messages are missing in the journal: entries of size 0 keep their queue offsets"
+            f"{count_text(rebuilt.lost, 'message is', 'messages are')} missing in the journal: entries of size 0 "
+            "keep their queue offsets"
         )
     if rebuilt.shifted:
         lines.append(
-            f"{rebuilt.shifted:,} entries of {len(rebuilt.shifted_queues):,} queues are stored below their messages' "
+            f"{count_text(rebuilt.shifted, 'entry', 'entries')} of "
+            f"{count_text(len(rebuilt.shifted_queues), 'queue')} are stored below their messages' "
             "queue offsets, as a broker would do it: the log lacks messages before them"
         )
     if rebuilt.skipped:
         why = "their queue offsets are already used, or out of range"
-        lines.append(f"{rebuilt.skipped:,} entries are skipped, as brokers do: {why}")
+        lines.append(f"{count_text(rebuilt.skipped, 'entry is', 'entries are')} skipped, as brokers do: {why}")
     if rebuilt.unlikely_queues:
         named = ", ".join(rebuilt.unlikely_queues[:_NAMED]) + (", ..." if len(rebuilt.unlikely_queues) > _NAMED else "")
         lines.append(
-            f"{len(rebuilt.unlikely_queues):,} queues have ids far from those of their topics' other queues, which "
+            f"{count_text(len(rebuilt.unlikely_queues), 'queue has', 'queues have')} ids far from those of their "
+            "topics' other queues, which "
             f"suggests damaged records; topics.json leaves them out: {named}"
         )
     if rebuilt.assumed_delays:
@@ -259,7 +269,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
         )
     if totals.refused:
         why = "no folder can have their topics' names, or their queue ids are negative"
-        lines.append(f"{totals.refused:,} entries are left out: {why}")
+        lines.append(f"{count_text(totals.refused, 'entry is', 'entries are')} left out: {why}")
     return lines
 
 
@@ -269,14 +279,19 @@ def salvage_summary(salvaged: Salvaged) -> str:
     from commitlake.pipelines.salvage.run import DAMAGES, MOVED
 
     text = (
-        f"{salvaged.records:,} intact records of {size_text(salvaged.bytes)} in {salvaged.segments:,} segments; "
-        f"{salvaged.damages:,} damaged ranges, {size_text(salvaged.damaged_bytes)}, listed in {salvaged.out / DAMAGES}"
+        f"{count_text(salvaged.records, 'intact record')} of {size_text(salvaged.bytes)} in "
+        f"{count_text(salvaged.segments, 'segment')}; "
+        f"{count_text(salvaged.damages, 'damaged range')}, {size_text(salvaged.damaged_bytes)}, listed in "
+        f"{salvaged.out / DAMAGES}"
     )
     if salvaged.dropped:
         text += (
-            f"; {salvaged.dropped:,} records at the log's end are left out, because no checksum covers their last bytes"
+            f"; {count_text(salvaged.dropped, 'record')} at the log's end are left out, because no checksum "
+            "covers their last bytes"
         )
-    return text + (f"; {salvaged.moved:,} records moved, see {salvaged.out / MOVED}" if salvaged.moved else "")
+    return text + (
+        f"; {count_text(salvaged.moved, 'record')} moved, see {salvaged.out / MOVED}" if salvaged.moved else ""
+    )
 
 
 def exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> ExitCode:

@@ -17,6 +17,7 @@ from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, Un
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt
 from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.schemas.counts import count_text
 
 
 def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> Rebuilt | None:
@@ -49,7 +50,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted
         _refuse_assumed_delays(rebuilt)
         replacement.verify(store, rebuilt.shifted_queues, wanted.topics, rebuilt.settings.delay_levels_ms or None)
         if taken:
-            _say(arguments, f"{taken} queues without a record in the log keep their files")
+            _say(arguments, f"{count_text(taken, 'queue')} without a record in the log: files are kept")
         _replace(arguments, replacement)
     finally:
         lock.release()
@@ -67,7 +68,7 @@ def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
         count = sum(count for _, count in rebuilt.assumed_delays)
         raise UnknownDelaysError(
             f"this broker has its own messageDelayLevel, but the delays of these levels are not known: {levels} "
-            f"({count:,} messages); nothing was replaced"
+            f"({count_text(count, 'message')}); nothing was replaced"
         )
 
 

@@ -12,7 +12,15 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_events, read_state, read_states
+from commitlake.pipelines.replay.ledger import (
+    Ledger,
+    ReplayState,
+    add_event,
+    read_events,
+    read_state,
+    read_states,
+    state_of,
+)
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
@@ -42,15 +50,16 @@ def show_all(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 
 def show_one(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Show one replay, its events, and the queues in which its messages landed."""
-    state = read_state(lake, arguments.replay_id)
-    events = [_event(row) for row in read_events(lake, arguments.replay_id)]
+    rows = read_events(lake, arguments.replay_id)
+    state = state_of(arguments.replay_id, rows)
+    events = [_event(row) for row in rows]
     landings = Ledger(lake, arguments.replay_id).landings()
     if arguments.output == "table":
         write("table", [_row(lake, state)], _COLUMNS)
-        for rows, columns in ((events, _EVENT_COLUMNS), (landings, _LANDING_COLUMNS)):
-            if rows:
+        for shown, columns in ((events, _EVENT_COLUMNS), (landings, _LANDING_COLUMNS)):
+            if shown:
                 print()
-                write("table", rows, columns)
+                write("table", shown, columns)
     else:
         row = _row(lake, state) | {"events": events, "queues": landings}
         write(arguments.output, [row], [*_COLUMNS, "events", "queues"])
@@ -82,7 +91,10 @@ def ask_to_stop(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     _check_is_running(read_state(lake, arguments.replay_id))
     add_event(lake, arguments.replay_id, ReplayEvent.STOPPING)
     if not arguments.quiet:
-        print_line("the sending process stops within a few seconds; 'commitlake replay resume' continues the replay")
+        print_line(
+            "the sending process stops within a few seconds; "
+            f"'commitlake replay resume {arguments.replay_id}' continues the replay"
+        )
     return ExitCode.OK
 
 

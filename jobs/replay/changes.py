@@ -20,6 +20,7 @@ from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_key, parse_ma
 from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, differences, finish
 from commitlake.pipelines.replay.changing import apply_transform, write_changed
 from commitlake.pipelines.replay.planned import PlannedMessages
+from commitlake.schemas.counts import count_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,7 @@ def show_changes(arguments: argparse.Namespace, lake: LakePaths, messages: Plann
         for message_id, field, was, becomes in differences(before, *finish(after, changes))
     ]
     failed = len(errors) - before.num_rows
-    print(f"the first {rows.num_rows} messages, before and after the changes:", file=sys.stderr)
+    print(f"the first {count_text(rows.num_rows, 'message')}, before and after the changes:", file=sys.stderr)
     write(arguments.output, found[:_MAX_SHOWN], _COLUMNS)
     if failed:
         print(f"{failed} of them have no body in the lake, and would not be sent", file=sys.stderr)

@@ -60,6 +60,7 @@ from commitlake.pipelines.replay.planning import (
 )
 from commitlake.pipelines.replay.run import ReplayRun, Settings
 from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
@@ -203,7 +204,7 @@ def _written(
     sent = plan_of_changed(plan, open_table(lake, "replay_rows"))
     left_out = plan.wanted - sent.wanted
     if left_out and not arguments.quiet:
-        print_line(f"{left_out:,} messages are dropped by {arguments.transform}")
+        print_line(f"{count_text(left_out, 'message is', 'messages are')} dropped by {arguments.transform}")
     return replace(sent, selection="") if source.is_copied else sent
 
 
@@ -281,15 +282,22 @@ def _ignore(_: str) -> None:
 def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts) -> ExitCode:
     left = plan.wanted - counts.sent - counts.failed
     if not arguments.quiet:
-        print_line(f"replay {plan.replay_id}: {counts.sent:,} of {plan.wanted:,} messages are in the target")
+        print_line(
+            f"replay {plan.replay_id}: {counts.sent:,} of {count_text(plan.wanted, 'message')} are in the target"
+        )
     if counts.failed:
         warn(
             PROG,
-            f"{counts.failed:,} messages could not be sent: 'commitlake query --table replay_messages --where "
+            f"{count_text(counts.failed, 'message')} could not be sent: 'commitlake query --table replay_messages "
+            "--where "
             f"\"replay_id = '{plan.replay_id}' AND error IS NOT NULL\"' shows why",
         )
     if left > 0:
-        warn(PROG, f"{left:,} messages are left: 'commitlake replay resume {plan.replay_id}' continues")
+        warn(
+            PROG,
+            f"{count_text(left, 'message is', 'messages are')} left: 'commitlake replay resume {plan.replay_id}' "
+            "continues",
+        )
         return ExitCode.INTERRUPTED
     return ExitCode.DAMAGE if counts.failed else ExitCode.OK
 
@@ -299,7 +307,11 @@ def _show_choice(arguments: argparse.Namespace, choice: Sequence[QueueChoice]) -
     messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
     times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
     stored = f"stored from {time_text(min(times))} to {time_text(max(times))}" if times else "stored at unknown times"
-    print(f"{messages:,} messages of {len(choice):,} queues, {size_text(size)} in the log, {stored}", file=sys.stderr)
+    print(
+        f"{count_text(messages, 'message')} of {count_text(len(choice), 'queue')}, {size_text(size)} in the log, "
+        f"{stored}",
+        file=sys.stderr,
+    )
 
 
 def _row(queue: QueueChoice) -> Row:
@@ -319,7 +331,7 @@ def _show_target(
     topics: dict[str, int] = {}
     for queue in plan.target.queues:
         topics[queue.topic] = topics.get(queue.topic, 0) + 1
-    lines = [f"into {topic}: {queues} queues" for topic, queues in topics.items()]
+    lines = [f"into {topic}: {count_text(queues, 'queue')}" for topic, queues in topics.items()]
     brokers = sorted({queue.broker for queue in choice})
     known = source.offsets(brokers)
     chosen = ChosenMessages(source.table, plan.condition, choice)
@@ -381,8 +393,8 @@ def _show_others(others: Sequence[OtherReplay]) -> None:
     for other in others[-_MAX_OTHERS:]:
         state, name = other.state, other.state.plan.replay_id
         what = f"has not finished ({state.event})" if other.is_unfinished else f"is {state.event}"
-        print(f"{other.messages:,} of these messages belong to the replay {name} to the same queues, which {what}",
-              file=sys.stderr)  # fmt: skip
+        belong = count_text(other.messages, "of these messages belongs", "of these messages belong")
+        print(f"{belong} to the replay {name} to the same queues, which {what}", file=sys.stderr)
 
 
 def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
@@ -392,8 +404,8 @@ def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
         JobError: if the answer is no, or there is no terminal.
     """
     confirm(
-        f"Send {plan.wanted:,} messages to {plan.target.name_servers}",
-        what=f"{plan.wanted:,} messages would be sent",
+        f"Send {count_text(plan.wanted, 'message')} to {plan.target.name_servers}",
+        what=f"{count_text(plan.wanted, 'message')} would be sent",
         nothing="nothing was sent",
         is_agreed=arguments.yes or plan.wanted <= arguments.confirm_over,
     )

@@ -27,6 +27,7 @@ from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.target import client_options
 from commitlake.pipelines.replay.consumed import Places, group_offsets, live_offsets
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Mess
         if source.damaged:
             warn(
                 PROG,
-                f"{source.damaged:,} ranges of the log are damaged, and their messages cannot be sent: "
+                f"{count_text(source.damaged, 'range of the log is', 'ranges of the log are')} damaged, and their "
+                "messages cannot be sent: "
                 "'commitlake verify' shows more",
             )
         yield source

@@ -21,6 +21,7 @@ from commitlake.pipelines.offsets.sources import lake_sources
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, check_is_free, read_state
 from commitlake.pipelines.replay.sent_runs import Runs, read_sent_runs, with_unwritten
 from commitlake.pipelines.replay.undo import GroupStep, groups_of_target, plan_steps
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
@@ -111,10 +112,14 @@ def _note(found: GroupStep) -> str:
     step = found.step
     assert step is not None
     if step.skipped.count:
-        return f"{step.skipped.count:,} messages of others are skipped ({_names(step.skipped.names)})"
+        return (
+            f"{count_text(step.skipped.count, 'message of others is', 'messages of others are')} skipped "
+            f"({_names(step.skipped.names)})"
+        )
     if step.others.count:
         return (
-            f"{step.left:,} more follow after {step.others.count:,} messages of others ({_names(step.others.names)}), "
+            f"{step.left:,} more follow after {count_text(step.others.count, 'message')} of others "
+            f"({_names(step.others.names)}), "
             "which the group would lose"
         )
     return "" if step.stepped else "the group has consumed all of them"
@@ -132,7 +137,10 @@ def _tell(arguments: argparse.Namespace, steps: Sequence[GroupStep], groups: Map
             print_line(f"no group in the target or the lake consumes {topic}")
     moving = [step for step in steps if step.moves]
     over = sum(step.step.stepped for step in moving if step.step is not None)
-    print_line(f"{over:,} messages of the replay can be skipped, in {len(moving)} queues of {_groups(moving)}")
+    print_line(
+        f"{count_text(over, 'message')} of the replay can be skipped, in {count_text(len(moving), 'queue')} of "
+        f"{_groups(moving)}"
+    )
     if any(step.step is not None and step.step.left for step in steps) and not arguments.skip_others:
         print_line(
             "run it again once the groups have consumed the messages of others; with --skip-others they lose these"
@@ -163,7 +171,7 @@ def _apply(arguments: argparse.Namespace, lake: LakePaths, steps: Sequence[Group
         for group, found in sorted(by_group.items())
     }
     moving = [step for found in by_group.values() for step in found]
-    text = f"{len(moving)} offsets of {_groups(moving)}"
+    text = f"{count_text(len(moving), 'offset')} of {_groups(moving)}"
     confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=arguments.yes)
     is_done = True
     details = []

@@ -15,6 +15,7 @@ from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
 from commitlake.pipelines.replay.planned import PlannedMessages, open_planned
 from commitlake.pipelines.replay.verifying import Difference, Verification, verify_replay
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
@@ -54,7 +55,7 @@ def verify_sent(arguments: argparse.Namespace, lake: LakePaths, messages: Planne
 
 
 def _in_words(found: Verification) -> str:
-    text = f"{found.compared:,} messages read back from the target and compared with the lake"
+    text = f"{count_text(found.compared, 'message')} read back from the target and compared with the lake"
     if found.without_body:
         text += f", {found.without_body:,} of them by size and checksum, because the lake does not have their bodies"
     if not found.problems:

@@ -10,6 +10,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.pipelines.replay.ledger import read_state
 from commitlake.pipelines.replay.pace import Pace
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
 
 _LOOK_SECONDS = 2.0
@@ -88,7 +89,7 @@ def _watch(
                 pace.pause(is_paused=is_paused)
                 tell(
                     f"{'paused' if is_paused else 'continued'}: {lag_limit[0]} has "
-                    f"{'more' if is_paused else 'no more'} than {lag_limit[1]:,} messages to consume"
+                    f"{'more' if is_paused else 'no more'} than {count_text(lag_limit[1], 'message')} to consume"
                 )
 
 

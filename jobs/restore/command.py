@@ -29,6 +29,7 @@ from commitlake.jobs.cli.store_arguments import delay_levels, positive
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.rebuild.command import wanted_of
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES
@@ -200,23 +201,28 @@ def summary(restored: Restored) -> list[str]:
 
     log, rebuilt = restored.log, restored.rebuilt
     made = (
-        f"{restored.broker}: {restored.records:,} records from physical offset {log.start} to {log.end}, in "
-        f"{restored.segments:,} segments of {restored.segment_size:,} bytes; {rebuilt.entries:,} entries of "
-        f"{rebuilt.queues:,} queues, {rebuilt.totals.keys:,} keys; in {restored.out}"
+        f"{restored.broker}: {count_text(restored.records, 'record')} from physical offset {log.start} to "
+        f"{log.end}, in "
+        f"{count_text(restored.segments, 'segment')} of {restored.segment_size:,} bytes; "
+        f"{count_text(rebuilt.entries, 'entry', 'entries')} of "
+        f"{count_text(rebuilt.queues, 'queue')}, {count_text(rebuilt.totals.keys, 'key')}; in {restored.out}"
     )
     lines = [made]
     if restored.lacking:
         lines.append(
-            f"{restored.lacking:,} ranges, {size_text(restored.lacking_bytes)}, have no record in the lake, and hold "
+            f"{count_text(restored.lacking, 'range')}, {size_text(restored.lacking_bytes)}, have no record in the "
+            "lake, and hold "
             "fillers"
         )
     if restored.lost:
         lines.append(
-            f"{restored.lost:,} records are left out, {restored.lost_bodies:,} of them because their bodies are missing"
+            f"{count_text(restored.lost, 'record is', 'records are')} left out, {restored.lost_bodies:,} of them "
+            "because their bodies are missing"
         )
     if restored.made_up:
         lines.append(
-            f"{restored.made_up:,} records have equal content but other bytes: the lake does not have their "
+            f"{count_text(restored.made_up, 'record has', 'records have')} equal content but other bytes: the "
+            "lake does not have their "
             "properties' text"
         )
     if restored.lacking or restored.lost or restored.made_up:

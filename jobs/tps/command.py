@@ -28,6 +28,7 @@ from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, build_parser, check, groups_of
 from commitlake.jobs.tps.source import Source, open_source
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, MINUTES, CountedTable, RatesQuestion
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import EPOCH, iso_text
 
@@ -155,8 +156,9 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(found.rows), "keys")
             lines.append(
-                f"{found.total:,} message keys were counted; a figure may be too large by up to {found.error:,}, and "
-                f"every key with more than {found.error:,} messages is listed"
+                f"{count_text(found.total, 'message key was', 'message keys were')} counted; a figure may be too "
+                f"large by up to {found.error:,}, and "
+                f"every key with more than {count_text(found.error, 'message')} is listed"
             )
             _tell(lines, question, MESSAGES, source, started)
         return _exit_code(source)

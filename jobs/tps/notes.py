@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from commitlake.pipelines.tps.question import RatesQuestion
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text
 
 if TYPE_CHECKING:
@@ -26,12 +27,14 @@ def rate_notes(totals: Mapping[str, int]) -> list[str]:
     if totals["prepared"]:
         open_or_back = max(0, totals["prepared"] - totals["committed"])
         lines.append(
-            f"{totals['prepared']:,} transactions: {totals['committed']:,} messages were committed, "
+            f"{count_text(totals['prepared'], 'transaction')}: "
+            f"{count_text(totals['committed'], 'message was', 'messages were')} committed, "
             f"{open_or_back:,} were rolled back or are open"
         )
     if totals["clock_skew"]:
         lines.append(
-            f"{totals['clock_skew']:,} messages have a store time before their born time, by the clocks of both hosts"
+            f"{count_text(totals['clock_skew'], 'message has', 'messages have')} a store time before the born time, "
+            "by the clocks of both hosts"
         )
     return lines
 
@@ -41,7 +44,8 @@ def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
     lines = []
     if totals["other_tags"] and ("tag" in question.by or question.tags):
         lines.append(
-            f"{totals['other_tags']:,} messages have rare tags that topic_minutes does not name: they have no tag here"
+            f"{count_text(totals['other_tags'], 'message has a rare tag', 'messages have rare tags')} that "
+            "topic_minutes does not name: they are counted without a tag"
         )
     if question.tags and question.table.name == "topic_minutes":
         lines.append("a tag may have more messages than shown: only the most frequent tags of each topic are named")
@@ -62,7 +66,7 @@ def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
             if gap.start < question.end and question.start < gap.end
         ]
     lines += [
-        f"{broker}: {f'{count:,} ranges of the log are' if count > 1 else '1 range of the log is'} damaged; messages "
+        f"{broker}: {count_text(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
         "there are not counted; 'commitlake verify' shows where"
         for broker, count in sorted(source.damaged.items())
         if count

@@ -18,6 +18,7 @@ from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.verdict import verdict_of
+from commitlake.schemas.counts import count_text
 
 TITLE = "Stores verified"
 MAX_STORES = 200
@@ -122,7 +123,11 @@ def _stores(reports: Sequence[StoreReport]) -> Html:
         *(Column(title, is_number=True) for title in ("records", "log", "queues", *map(str, Severity))),
     ]
     order = sorted(reports, key=lambda report: [-report.findings.count(severity) for severity in Severity])
-    rest = "" if len(order) <= MAX_STORES else f"{len(order) - MAX_STORES:,} more stores are left out of this page."
+    rest = (
+        ""
+        if len(order) <= MAX_STORES
+        else f"{count_text(len(order) - MAX_STORES, 'more store is', 'more stores are')} left out of this page."
+    )
     rows = [_store_row(report) for report in order[:MAX_STORES]]
     return table("The worst store first", columns, rows, rest=rest)
 

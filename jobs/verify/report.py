@@ -12,6 +12,7 @@ from commitlake.pipelines.verify.classes import CLASSES, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding
 from commitlake.pipelines.verify.verdict import verdict_of
+from commitlake.schemas.counts import count_text
 
 _SHOWN = 3
 _COLUMNS = ["severity", "class", "count", "store", "place", "found", "expected"]
@@ -76,7 +77,10 @@ def summary(reports: Sequence[StoreReport]) -> str:
     together = join_findings(reports)
     records, size = sum(report.records for report in reports), sum(report.bytes for report in reports)
     queues = sum(report.queues for report in reports)
-    return f"{records:,} records in {size_text(size)} and {queues:,} queues; {verdict_of(together, len(reports)).text}"
+    return (
+        f"{count_text(records, 'record')} in {size_text(size)} and {count_text(queues, 'queue')}; "
+        f"{verdict_of(together, len(reports)).text}"
+    )
 
 
 def _to_object(report: StoreReport) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.edges.progress import followed_version
 from commitlake.pipelines.message_keys.follow import Followed as FollowedKeys
 from commitlake.pipelines.message_keys.follow import catch_up_keys
+from commitlake.schemas.counts import count_text
 
 MAX_FIRST_ROWS = 20_000_000
 """Largest number of messages of a lake for which a run builds the table `edges`."""
@@ -68,7 +69,10 @@ def edge_notes(edges: FollowedEdges) -> list[str]:
     if edges.unread:
         notes.append(f"edges: the bodies of {edges.unread:,} trace messages and op records could not be read")
     if edges.passed_over:
-        notes.append(f"edges: {edges.passed_over:,} records of traces do not have RocketMQ's format, and were left out")
+        notes.append(
+            f"edges: {count_text(edges.passed_over, 'record of traces is', 'records of traces are')} not in "
+            "RocketMQ's format: left out"
+        )
     return notes
 
 

@@ -57,6 +57,7 @@ from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_m
 from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.profile_judge import BeginJudging
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 if TYPE_CHECKING:
@@ -326,7 +327,11 @@ def run_archive(
 
 def _left_out(manifest: Sequence[ManifestRow]) -> list[str]:
     count = sum(row.left_out for row in manifest)
-    return [f"{count:,} bodies could not be masked and were left out (property {MASKED})"] if count else []
+    return (
+        [f"{count_text(count, 'body', 'bodies')} could not be masked and were left out (property {MASKED})"]
+        if count
+        else []
+    )
 
 
 def _show(config: Config, run: ShownRun) -> None:
@@ -431,7 +436,8 @@ def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
     if missing and on_gap is OnRefusal.FAIL:
         first = missing[0]
         raise RefusedError(
-            f"{first.broker}: physical offsets {first.start} to {first.end} are missing, {len(missing)} gaps in all: "
+            f"{first.broker}: physical offsets {first.start} to {first.end} are missing, "
+            f"{count_text(len(missing), 'gap')} in all: "
             f"expected a segment {first.path}. Nothing was archived; '--on-gap record' archives what is there"
         )
 

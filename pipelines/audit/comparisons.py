@@ -16,6 +16,7 @@ from commitlake.pipelines.audit.sides import Profile, Sides, stretches_of
 from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.audit.verdicts import Verdict, compare
 from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.schemas.counts import count_text
 
 BODY_FIGURES = ("messages", "bytes", "body_bytes", "checksum")
 
@@ -71,7 +72,8 @@ def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> 
         with sides.messages(counted.stretches) as found:
             left_out = messages.totals().messages - found.totals().messages
             reason = (
-                f"{left_out:,} messages are left out: {counted.runs:,} runs have no profile of their messages "
+                f"{count_text(left_out, 'message is', 'messages are')} left out: "
+                f"{count_text(counted.runs, 'run has', 'runs have')} no profile of their messages "
                 "(--no-quality, or expired)"
             )
             return compare(names, archived, found, notes=[*notes, *([reason] if left_out else [])])

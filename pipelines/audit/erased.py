@@ -23,6 +23,7 @@ from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import Stretch
 from commitlake.pipelines.audit.span import Span
 from commitlake.pipelines.masking.tombstones import CHECKSUMS
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ErasureEvent
 
 _COLUMNS = (
@@ -60,7 +61,8 @@ class Erased:
         if self.count:
             erasures = pc.count_distinct(self.rows.column("number")).as_py() if self.rows is not None else 0
             notes.append(
-                f"{self.count:,} of the messages are erased, by {erasures:,} erasures: they are counted as before, and "
+                f"{self.count:,} of the messages are erased, by {count_text(erasures, 'erasure')}: they are "
+                "counted as before, and "
                 "compared by the checksums in the table erasures"
             )
         if self.pending:

@@ -20,6 +20,7 @@ from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import SHOWN
 from commitlake.pipelines.audit.tables import TableFinding
 from commitlake.pipelines.topic_minutes.progress import BACKFILLED, JOINED, count_runs_without_rows, covered_sequence
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 
 _TABLES = ("topic_minutes", "archive_runs", "profiles")
@@ -55,7 +56,7 @@ def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding]
     note = ""
     if lacking := count_runs_without_rows(tables, "topic_minutes", covered, last):
         note = (
-            f"{lacking:,} runs have no rows in topic_minutes: "
+            f"{count_text(lacking, 'run has', 'runs have')} no rows in topic_minutes: "
             "'commitlake archive --backfill topic_minutes' counts their messages"
         )
     count = 0

@@ -35,6 +35,7 @@ from commitlake.pipelines.maintenance.data_check import find_damaged_files
 from commitlake.pipelines.maintenance.repair_notes import count_lost_rows
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 
@@ -128,12 +129,12 @@ def _wrong_row_counts(lake: LakePaths, table: str, commits: Sequence[ArchiveComm
         if there <= rows and made.sequence <= recounted:
             continue
         if there != rows:
-            wrong.append(f"run {made.sequence}: expected {rows} rows, found {there}")
+            wrong.append(f"run {made.sequence}: expected {count_text(rows, 'row')}, found {there}")
             fewer += rows - there
             continue
         for name, count in _written_checksums(made.files[table]).items():
             if row.get(name, 0) != count:
-                yield f"run {made.sequence}: expected {count} values of {name}, found {row.get(name, 0)}"
+                yield f"run {made.sequence}: expected {count_text(count, 'value')} of {name}, found {row.get(name, 0)}"
     if wrong and not 0 < fewer <= _lost_in_repairs(lake, table):
         yield from wrong
 
@@ -239,7 +240,9 @@ def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], 
     messages.load_as_version(moment.version)
     counts = count_kinds(messages, table)
     wrong = [count for count in counts if count.expected != count.found]
-    lines = [f"kind {one.kind}: expected steps of {one.expected:,} records, found {one.found:,}" for one in wrong]
+    lines = [
+        f"kind {one.kind}: expected steps of {count_text(one.expected, 'record')}, found {one.found:,}" for one in wrong
+    ]
     return ([TableFinding("edges", len(wrong), "kinds of records", lines)] if wrong else []), ""
 
 

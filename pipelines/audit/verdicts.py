@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from commitlake.pipelines.audit.sides import SHOWN, Profile, in_key_order
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.profile import FIGURES
 
 if TYPE_CHECKING:
@@ -111,13 +112,13 @@ def as_text(verdicts: Sequence[Verdict]) -> str:
 
 def _lines(verdict: Verdict) -> list[str]:
     what = f"{verdict.expected} and {verdict.found}"
-    counted = f"{verdict.messages:,} messages in {verdict.windows:,} windows"
+    counted = f"{count_text(verdict.messages, 'message')} in {count_text(verdict.windows, 'window')}"
     notes = [f"  {note}" for note in verdict.notes]
     if not verdict.compared:
         return [f"not done    {what}: nothing to compare", *notes]
     if not verdict.differing:
         return [f"the same    {what}: {counted}", *notes]
-    first = f"DIFFERENT   {what}: {verdict.differing:,} windows of {counted}"
+    first = f"DIFFERENT   {what}: {count_text(verdict.differing, 'window')} of {counted}"
     return [first, *(f"  {_difference(row)}" for row in verdict.differences), *notes]
 
 
@@ -125,7 +126,7 @@ def _difference(row: Mapping[str, Any]) -> str:
     place = f"{row['broker']}, {row['topic']}, queue {row['queue_id']}, window {row['window_start'] or 'without time'}"
     if row["difference"] != "different":
         side = "expected_messages" if row["difference"] == "missing" else "found_messages"
-        return f"{place}: {row['difference']}, {row[side]} messages"
+        return f"{place}: {row['difference']}, {count_text(row[side], 'message')}"
     figures = ", ".join(
         f"{name} expected {row[f'expected_{name}']}, found {row[f'found_{name}']}" for name in row["different_columns"]
     )

@@ -50,7 +50,7 @@ def find_cause(causes: Sequence[Cause], name: str) -> Cause:
     if len(found) != 1:
         raise DeadLetterError(
             f"--cause {name}: expected a number from 1 to {len(causes)}, or {MIN_NAME_LENGTH} characters or more of a "
-            f"cause's name, found {f'{len(found)} causes' if found else 'none'}: 'commitlake dlq' shows them"
+            f"cause's name, found {len(found) or 'none'}: 'commitlake dlq' shows them"
         )
     return found[0]
 

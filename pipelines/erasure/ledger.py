@@ -29,6 +29,7 @@ from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError, ErasureError
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.tombstones import Writer, conform, tombstones
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.times import EPOCH
 
@@ -179,7 +180,9 @@ def _messages(rows: pa.Table, number: int, erasure_id: str, by: Writer) -> pa.Ta
     named = rows.select(["broker", "physical_offset"]).append_column("erasure_id", pa.array([erasure_id] * count))
     places = erased_places(named.append_column("number", pa.array([number] * count, pa.int64())), number)
     after, hits = erase_rows(rows, places)
-    assert len(hits) == count, f"{count} messages were selected, {len(hits)} of them can be erased"
+    assert len(hits) == count, (
+        f"{count_text(count, 'message was', 'messages were')} selected, {len(hits)} of them can be erased"
+    )
     return tombstones(rows, after, [erasure_id] * count, [number] * count, ErasureEvent.MESSAGE, by)
 
 

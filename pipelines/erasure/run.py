@@ -36,6 +36,7 @@ from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, erase_fro
 from commitlake.pipelines.erasure.selection import Selection, Wanted, select_messages
 from commitlake.pipelines.erasure.texts import TABLES, erase_texts, find_texts
 from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ErasureEvent
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ def plan_erasure(place: Place, wanted: Wanted) -> ErasurePlan:
     selection = select_messages(place.lake, wanted)
     if selection.rows.num_rows > MAX_MESSAGES:
         raise ErasureError(
-            f"{selection.rows.num_rows:,} messages are to be erased, expected at most {MAX_MESSAGES:,} at a time: "
+            f"{count_text(selection.rows.num_rows, 'message is', 'messages are')} to be erased, expected at most "
+            f"{MAX_MESSAGES:,} at a time: "
             "use fewer keys at a time"
         )
     works = [find_texts(place.lake, table, selection.texts) for table in TABLES]

@@ -14,6 +14,7 @@ from commitlake.connectors.lake.packs.names import parse_pack_name
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.grep.planning import SearchPlan
 from commitlake.pipelines.grep.search import MAX_NAMED, Found, Search, search_packs
+from commitlake.schemas.counts import count_text
 
 
 @dataclass
@@ -53,7 +54,9 @@ class Read:
                 self.expired += bodies
                 continue
             self.unreadable += bodies
-            self.reasons.append(f"pack {pack}: expected the bodies of {bodies:,} messages, found no such pack")
+            self.reasons.append(
+                f"pack {pack}: expected the bodies of {count_text(bodies, 'message')}, found no such pack"
+            )
         del self.reasons[MAX_NAMED:]
 
 

@@ -29,6 +29,7 @@ from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
 from commitlake.pipelines.verify.observed_delays import known_levels, with_observed
+from commitlake.schemas.counts import count_text
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -256,5 +257,5 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
 
 
 def _damaged(broker: str, count: int) -> str:
-    ranges = "1 range of the log is" if count == 1 else f"{count:,} ranges of the log are"
+    ranges = count_text(count, "range of the log is", "ranges of the log are")
     return f"{broker}: {ranges} damaged; messages there are not counted; 'commitlake verify' shows where"

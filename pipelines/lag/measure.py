@@ -19,6 +19,7 @@ from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, S
 from commitlake.pipelines.lag.verdicts import Judged, Movement, judge
 from commitlake.pipelines.lag.wanted import ALL, Wanted
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
@@ -173,7 +174,8 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
         return "it is not known whether the archive has every message of this time"
     if log_end > archived_until:
         return (
-            f"the archive ends {log_end - archived_until} bytes of log before the snapshot: run 'commitlake archive' "
+            f"the archive ends {count_text(log_end - archived_until, 'byte')} of log before the snapshot: run "
+            "'commitlake archive' "
             "to count what is in them"
         )
     return ""

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, next_rows, rows_between
 from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.progress import GroupTopic, Source
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import EPOCH
 
 BROADCASTING = "BROADCASTING"
@@ -173,7 +174,7 @@ def _subscribed(wanted: Wanted, newest: Row | None, changes: int, *, is_asked: b
     """
     note = wanted.problem
     if changes >= MANY_CHANGES:
-        note = f"its clients subscribe differently: the filter has changed {changes} times"
+        note = f"its clients subscribe differently: the filter has changed {count_text(changes, 'time')}"
     if newest is None:
         return SubscribedAt(wanted, 0 if is_asked else None, note=note)
     members = newest["members"]

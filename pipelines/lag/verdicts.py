@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.schemas.counts import count_text
 
 WAITING_PARTS = 10
 """A group is slow only if the next message has waited longer than the watched time divided by this number.
@@ -176,7 +177,10 @@ def _misplaced(span: QueueSpan | None, movement: Movement) -> tuple[Verdict, str
         beyond = f"the offset is {movement.offset - span.end} beyond the queue's end, {span.end}"
         return Verdict.AHEAD, f"{beyond}: the topic was created again, or its log was cut"
     if span.first is not None and movement.offset < span.first:
-        return Verdict.LOST, f"{span.first - movement.offset} messages before {span.first} were deleted unconsumed"
+        return (
+            Verdict.LOST,
+            f"{count_text(span.first - movement.offset, 'message')} before {span.first} deleted unconsumed",
+        )
     if movement.is_rewound:
         return Verdict.REWOUND, "the group's offset was set back"
     return None

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from commitlake.pipelines.lineage.lookups import LineageTables, Place, Row
 from commitlake.pipelines.lineage.question import MAX_STEPS, Question
-from commitlake.pipelines.lineage.words import count_text, when_text
+from commitlake.pipelines.lineage.words import when_text
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edge_kinds import EdgeKind
@@ -204,7 +205,8 @@ def _cut(found: Gathered, depth: int) -> None:
     if not left_out:
         return
     found.cautions.append(
-        f"{count_text(left_out, 'step')} more than {depth} edges away {'is' if left_out == 1 else 'are'} left out"
+        f"{count_text(left_out, 'step')} more than {count_text(depth, 'edge')} away "
+        f"{'is' if left_out == 1 else 'are'} left out"
     )
     found.records = {place: row for place, row in found.records.items() if place in near}
     kept = []

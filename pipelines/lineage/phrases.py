@@ -6,7 +6,8 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 
 from commitlake.pipelines.lineage.lookups import Row
-from commitlake.pipelines.lineage.words import count_text, group_of, length_text, ordinal, when_text
+from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, Outcome
 from commitlake.schemas.times import MILLISECOND

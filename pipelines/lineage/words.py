@@ -29,11 +29,6 @@ def ordinal(number: int) -> str:
     return f"{number}{suffix}"
 
 
-def count_text(count: int, one: str, many: str = "") -> str:
-    """Return a count with its noun: `1 record`, `1,203 records`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 def length_text(length: datetime.timedelta) -> str:
     """Return a duration as text, to about two digits.
 

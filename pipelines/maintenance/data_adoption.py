@@ -41,6 +41,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.pipelines.maintenance.first_entry import create_table
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
 
 _RUN = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{8}")
@@ -132,9 +133,15 @@ class Adoption:
     def lines(self) -> Iterator[str]:
         """Yield sentences that describe the rebuilt table."""
         ends = ", ".join(f"{broker} up to {extents.end:,}" for broker, extents in sorted(self.extents.items()))
-        yield f"it is rebuilt from {len(self.files):,} data files with {self.rows:,} messages: {ends or 'none'}"
+        yield (
+            f"it is rebuilt from {count_text(len(self.files), 'data file')} with "
+            f"{count_text(self.rows, 'message')}: {ends or 'none'}"
+        )
         if self.uncommitted:
-            yield f"{len(self.uncommitted):,} data files of runs that archive_runs does not have are left out"
+            yield (
+                f"{count_text(len(self.uncommitted), 'data file is', 'data files are')} left out: archive_runs "
+                "does not have their runs"
+            )
 
     def losses(self) -> Iterator[str]:
         """Yield sentences on rows that cannot be recovered."""
@@ -144,7 +151,8 @@ class Adoption:
             yield f"messages: data file {path}: some of its rows are in other files, the others are lost"
         if self.expected is not None and self.rows < self.expected:
             yield (
-                f"messages: expected {self.expected:,} messages, as archive_runs counts them, including those that "
+                f"messages: expected {count_text(self.expected, 'message')}, as archive_runs counts them, "
+                "including those that "
                 f"'maintain --keep' has dropped, found {self.rows:,}"
             )
 

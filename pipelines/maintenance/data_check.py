@@ -17,6 +17,7 @@ from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.table_files import TableFile, folder_of, read_table_files
+from commitlake.schemas.counts import count_text
 
 _FILES, _DEEP_FILES = 100, 1
 """Number of files in one task."""
@@ -101,7 +102,7 @@ def _of_content(files: pafs.FileSystem, file: TableFile, bounds: _Bounds, *, dee
 
 def _of_footer(metadata: pq.FileMetaData, file: TableFile, bounds: _Bounds) -> str:
     if file.rows is not None and metadata.num_rows != file.rows:
-        return f"expected {file.rows:,} rows, found {metadata.num_rows:,}"
+        return f"expected {count_text(file.rows, 'row')}, found {metadata.num_rows:,}"
     for bound, choose, known in (("min", min, bounds[0]), ("max", max, bounds[1])):
         for name, value in _extremes(metadata, bound, choose).items():
             if isinstance(known.get(name), int) and known[name] != value:

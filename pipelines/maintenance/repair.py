@@ -67,6 +67,7 @@ from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.lake_tables import Origin, tables_of
 
@@ -133,9 +134,9 @@ class RepairPlan:
             yield f"messages has lost its newest commits: archive_runs has runs up to {self.ahead}"
             yield "  the rows of these runs are deleted from the other tables; the next archive run archives them again"
         for table, count in self.behind.items():
-            yield f"{table}: {count} runs are missing that messages has; they are added again"
+            yield f"{table}: {count_text(count, 'run is', 'runs are')} missing that messages has; they are added again"
         if self.lost:
-            yield f"rows of {self.lost} runs that messages has lost are deleted from the other tables"
+            yield f"rows of {count_text(self.lost, 'run')} that messages has lost are deleted from the other tables"
         if self.keys:
             yield f"message_keys: {self.keys}: it is rebuilt from messages"
         yield from self.notes
@@ -264,9 +265,8 @@ def _wrong_keys(lake: LakePaths, runner: Runner, *, deep: bool) -> str:
     check = check_keys(lake, runner=runner)
     if check.same:
         return ""
-    return (
-        check.note or f"expected {check.expected:,} keys, as messages has them, found {check.found:,} or different ones"
-    )
+    expected = count_text(check.expected, "key")
+    return check.note or f"expected {expected}, as messages has them, found {check.found:,} or different ones"
 
 
 def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:
@@ -309,14 +309,17 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     if plan.adoption is not None and (lost_ids := runs_beyond(lake, plan.adoption)):
         for table in OF_RUNS:
             delete_runs(getattr(lake, table), lost_ids)
-        missing.append(f"{len(lost_ids)} runs are lost: {', '.join(sorted(lost_ids)[:5])}")
+        missing.append(f"{count_text(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}")
     gone = refill_tables(lake, parser_version)
     if "archive_runs" in {*plan.logs, *plan.files, *plan.behind}:
         restored = restore_runs(lake, parser_version)
         removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
         if restored < removed:
-            missing.append(f"archive_runs: {removed - restored} rows of runs that are no longer in the log of messages")
-    missing += [f"{table}: {count} files that commits name no longer exist" for table, count in gone.items()]
+            missing.append(
+                f"archive_runs: {count_text(removed - restored, 'row')} of runs that are no longer in the log of "
+                "messages"
+            )
+    missing += [f"{table}: {count_text(count, 'file')} that commits name: missing" for table, count in gone.items()]
     missing += [line for table in SNAPSHOT_TABLES for line in _repair_snapshots(aside, table, plan, runner)]
     _repair_keys(aside, plan, runner)
     _repair_edges(aside, plan, runner)
@@ -379,7 +382,7 @@ def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage], parse
         aside.move(f"{table}/{unquote(damage.file.path)}")
     if table in _OF_COMMITS:
         return
-    yield f"{table}: {rows:,} rows of {len(found)} damaged data files"
+    yield f"{table}: {count_text(rows, 'row')} of {count_text(len(found), 'damaged data file')}"
 
 
 def _write_gaps(lake: LakePaths, damages: Sequence[DataDamage], parser_version: str) -> None:

@@ -25,6 +25,7 @@ from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.log_history import read_history
 from commitlake.connectors.lake.versions import table_files
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import STORE_DATE
 
@@ -153,7 +154,8 @@ def exchange_files(
         gone = [file.path for file in removed if file.path not in there]
         if gone:
             raise ConcurrentMaintenanceError(
-                f"{table_uri}: another 'commitlake maintain' or an OPTIMIZE has replaced {len(gone)} files meanwhile, "
+                f"{table_uri}: another 'commitlake maintain' or an OPTIMIZE has replaced "
+                f"{count_text(len(gone), 'file')} meanwhile, "
                 f"such as {gone[0]}; nothing of this step was kept. Run it again when that has finished"
             )
         partitions = list(table.metadata().partition_columns)

@@ -13,6 +13,7 @@ from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.time_search import first_offset_at
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.offsets.rows import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.times import epoch_ms
 
@@ -128,7 +129,7 @@ class LiveQueues:
         if queue.broker not in counts:
             return f"the broker {queue.broker} has no topic {queue.topic}: {', '.join(sorted(counts))} have it"
         if queue.queue_id >= counts[queue.broker]:
-            return f"the topic now has only {counts[queue.broker]} queues on the broker"
+            return f"the topic now has only {count_text(counts[queue.broker], 'queue')} on the broker"
         return ""
 
     def _live(self, queue: MessageQueue) -> LiveQueue:

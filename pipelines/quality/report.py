@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from commitlake.pipelines.quality.judgement import Judgement
+from commitlake.schemas.counts import count_text
 
 _SHOWN = 3
 _PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
@@ -63,7 +64,7 @@ def brokers_concerned(report: QualityReport) -> list[str] | None:
 
 
 def _observed(found: Judgement) -> str:
-    rows = f"{found.unexpected} of {found.judged} rows of the profile"
+    rows = f"{found.unexpected} of {count_text(found.judged, 'row')} of the profile"
     places = "; ".join(_place(example) for example in found.examples[:_SHOWN])
     more = "; and more" if places and found.unexpected > _SHOWN else ""
     told = f"{rows}: {places}{more}" if places else rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from commitlake.pipelines.quality.report import QualityReport
+from commitlake.schemas.counts import count_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,11 @@ class Losses:
             return RunVerdict("stopped: critical expectations are not met, nothing was committed", "critical", True)
         lost = []
         if self.quarantined:
-            lost.append(f"{self.quarantined:,} ranges or records could not be read correctly (table quarantine)")
+            lost.append(
+                f"{count_text(self.quarantined, 'range')} or records could not be read correctly (table quarantine)"
+            )
         if self.gaps:
-            lost.append(f"{self.gaps:,} ranges of the log are missing (table gaps)")
+            lost.append(f"{count_text(self.gaps, 'range of the log is', 'ranges of the log are')} missing (table gaps)")
         if self.is_damage:
             return RunVerdict(f"archived, with damage or loss: {'; '.join(lost)}", "critical", True)
         if lost:

@@ -12,7 +12,7 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,14 +127,20 @@ def read_states(
         ReplayError: if the rows of a replay cannot be read.
         LakeError: if there is no lake.
     """
+    return _states(read_events(lake, replay_id), on_error)
+
+
+def _states(
+    events: Sequence[dict[str, Any]], on_error: Callable[[str, ReplayError], None] | None = None
+) -> dict[str, ReplayState]:
     rows: dict[str, list[dict[str, Any]]] = {}
-    for row in read_events(lake, replay_id):
+    for row in events:
         rows.setdefault(row["replay_id"], []).append(row)
     states = {}
-    for name, events in rows.items():
-        if any(row["plan"] for row in events):
+    for name, its in rows.items():
+        if any(row["plan"] for row in its):
             try:
-                states[name] = _state(name, events)
+                states[name] = _state(name, its)
             except ReplayError as error:
                 if on_error is None:
                     raise
@@ -164,7 +170,17 @@ def read_state(lake: LakePaths, replay_id: str) -> ReplayState:
     Raises:
         UnknownReplayError: if the lake has no such replay.
     """
-    states = read_states(lake, replay_id)
+    return state_of(replay_id, read_events(lake, replay_id))
+
+
+def state_of(replay_id: str, events: Sequence[dict[str, Any]]) -> ReplayState:
+    """Return a replay, given its rows of the table `replays`.
+
+    Raises:
+        UnknownReplayError: if there is no such replay.
+        ReplayError: if the rows cannot be read.
+    """
+    states = _states(events)
     if replay_id not in states:
         raise UnknownReplayError(f"the lake has no replay {replay_id!r}. 'commitlake replay list' shows all")
     return states[replay_id]

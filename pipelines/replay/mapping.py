@@ -12,6 +12,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.pipelines.replay.errors import ReplayError, TargetError
 from commitlake.pipelines.replay.origins import origins
 from commitlake.pipelines.replay.plan import QueueMapping, Target
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -95,7 +96,8 @@ def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
         if number is None:
             known = sum(broker == hosts[code] for broker, _ in by_place)
             raise TargetError(
-                f"broker {origins[code]} has a queue {queue_id}, but the target has only {known} queues of the topic "
+                f"broker {origins[code]} has a queue {queue_id}, but the target has only "
+                f"{count_text(known, 'queue')} of the topic "
                 f"on {hosts[code]}: give the topic more queues, or choose --queues key"
             )
         numbers.append(number)

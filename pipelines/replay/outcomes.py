@@ -36,6 +36,7 @@ from commitlake.connectors.rocketmq.puller import PullStatus
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
 from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
@@ -103,7 +104,7 @@ class GroupOutcomes:
             return self.details.get(row, "")
         if self.ahead[row] < 0:
             return "the group has no offset in its queue"
-        return f"{self.ahead[row]:,} messages before it in its queue"
+        return f"{count_text(self.ahead[row], 'message')} before it in its queue"
 
 
 def read_sent(lake: LakePaths, replay_id: str) -> pa.Table:

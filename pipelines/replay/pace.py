@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from commitlake.connectors.arrays import Array
+
 _BURST_SECONDS = 0.1
 _LOOK_SECONDS = 0.2
 
@@ -68,6 +70,16 @@ class Pace:
             if not is_paused:
                 self._begin_again()
 
+    def restart_speed(self) -> None:
+        """Keep to the speed from the next message on, after a time in which nothing could be sent.
+
+        That time is not made up for. A rate does not make up for any time.
+        """
+        with self._lock:
+            if self._speed:
+                self._began = None
+                self._changes += 1
+
     def _begin_again(self) -> None:
         """Count time from now on. Threads that wait reserve their time again."""
         self._next, self._began = self._clock(), None
@@ -82,10 +94,19 @@ class Pace:
         """True after `stop`."""
         return self._is_stopped
 
-    def fitting(self, messages: int) -> int:
-        """Return the number of messages that may be sent together at an even pace; at least 1."""
-        rate = self._rate
-        return messages if not rate else max(1, min(messages, int(rate * _BURST_SECONDS)))
+    def fitting(self, stored_ms: Array) -> int:
+        """Return the number of messages that may be sent together at an even pace; at least 1.
+
+        Args:
+            stored_ms: Original store times of the next messages, in the order in which they are sent.
+        """
+        rate, speed, most = self._rate, self._speed, len(stored_ms)
+        if rate:
+            most = min(most, int(rate * _BURST_SECONDS))
+        if speed:
+            is_later = stored_ms[:most] > stored_ms[0] + 1000 * speed * _BURST_SECONDS
+            most = int(is_later.argmax()) if is_later.any() else most
+        return max(1, most)
 
     def wait(self, messages: int, stored_ms: int) -> bool:
         """Wait until some messages may be sent.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.planned import PlannedMessages
 from commitlake.pipelines.replay.search import Origin
 from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, Outcome
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -35,6 +37,8 @@ from commitlake.schemas.tables.replays import ReplayEvent
 MAX_BATCH_MESSAGES = 1000
 _WAVE_SECONDS = 5.0
 """Time between writes to the ledger if the rate is low."""
+_AWAY_SECONDS = 1.0
+"""Time after which a target that does not accept a batch counts as away: that time is not made up for."""
 _MAX_THREADS = 16
 _KEPT = ("broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset")
 
@@ -81,6 +85,7 @@ class ReplayRun:
         pace: Limits of the rate.
         settings: Further settings.
         on_progress: Called now and then with the numbers so far.
+        clock: Returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -91,10 +96,12 @@ class ReplayRun:
         pace: Pace,
         settings: Settings,
         on_progress: Callable[[Counts], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         plan = messages.plan
         self._lake, self._messages, self._plan = lake, messages, plan
         self._client, self._pace, self._settings, self._on_progress = client, pace, settings, on_progress
+        self._clock = clock
         self._ledger = Ledger(lake, plan.replay_id)
         self._queues = [MessageQueue(queue.topic, queue.broker, queue.queue_id) for queue in plan.target.queues]
         self._counts = Counts(0, 0)
@@ -134,7 +141,8 @@ class ReplayRun:
         found, wanted = self._counts.sent + self._counts.failed, self._plan.wanted
         if found < wanted:
             raise MessagesGoneError(
-                f"expected the {wanted:,} messages of the plan in the lake, found {found:,}: the others were deleted "
+                f"expected the {count_text(wanted, 'message')} of the plan in the lake, found {found:,}: the "
+                "others were deleted "
                 "from it after the plan was made, and are not sent"
             )
 
@@ -268,16 +276,19 @@ class ReplayRun:
             return Origin(brokers[row].as_py(), offsets[row].as_py())
 
         while len(rows):
-            most = self._pace.fitting(MAX_BATCH_MESSAGES)
+            most = self._pace.fitting(part.stored_ms[rows[:MAX_BATCH_MESSAGES]])
             batch = next(part.encoded.batches(rows, self._plan.batch_bytes, most))
             if not self._pace.wait(len(batch), int(part.stored_ms[batch.rows[0]])):
                 return False
+            began = self._clock()
             try:
                 for landing in sender.send(batch, origin_of):
                     landings.append(landing)
                     self._count(landing)
             except StoppedError:  # the run that resumes the replay checks whether the batch was stored
                 return False
+            if self._clock() - began > _AWAY_SECONDS:
+                self._pace.restart_speed()
             rows = rows[len(batch) :]
         return True
 

@@ -211,7 +211,7 @@ class QueueSender:
                 retries.wait_after(error, f"{queue_text(self.queue)}: no answer")
 
     def _start_retries(self) -> _RetryWaits:
-        return _RetryWaits(self._patience, self._is_stopped, self._sleep, self._clock)
+        return _RetryWaits(self._replay_id, self._patience, self._is_stopped, self._sleep, self._clock)
 
 
 class _RetryWaits:
@@ -219,11 +219,13 @@ class _RetryWaits:
 
     def __init__(
         self,
+        replay_id: str,
         seconds: float,
         is_stopped: Callable[[], bool],
         sleep: Callable[[float], object],
         clock: Callable[[], float],
     ) -> None:
+        self._replay_id = replay_id
         self._seconds, self._is_stopped, self._sleep, self._clock = seconds, is_stopped, sleep, clock
         self._deadline = clock() + seconds
         self._wait = _FIRST_WAIT_SECONDS
@@ -243,7 +245,8 @@ class _RetryWaits:
             raise StoppedError(f"{what}: {problem}") from None
         if self._clock() > self._deadline:
             raise TargetGoneError(
-                f"{what} for {self._seconds:.0f} s: {problem}. 'commitlake replay resume' continues the replay"
+                f"{what} for {self._seconds:.0f} s: {problem}. "
+                f"'commitlake replay resume {self._replay_id}' continues the replay"
             ) from None
         self._sleep(self._wait)
         self._wait = min(2 * self._wait, _MAX_WAIT_SECONDS)

@@ -11,6 +11,7 @@ from commitlake.pipelines.restore.arrow import coded
 from commitlake.pipelines.restore.errors import LakeRowsError
 from commitlake.pipelines.restore.found import Records, Refusal
 from commitlake.pipelines.restore.serialize import TakenRows
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.commitlog import MIN_RECORD_SIZE
 
 
@@ -82,7 +83,7 @@ class RecordWriter:
             raise LakeRowsError(
                 f"the record at {rows.starts[row]} has {rows.sizes[row]} bytes: expected at least {MIN_RECORD_SIZE}, "
                 f"and an end within its segment, which ends at {end}. If the broker's segments are not of "
-                f"{len(self._out)} bytes (mappedFileSizeCommitLog), give their size"
+                f"{count_text(len(self._out), 'byte')} (mappedFileSizeCommitLog), give their size"
             )
 
     def _pack_codes(self, places: pa.Array) -> Array:

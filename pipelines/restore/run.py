@@ -53,6 +53,7 @@ from commitlake.pipelines.restore.rows import (
 from commitlake.pipelines.restore.segment import SegmentRestored
 from commitlake.pipelines.restore.sizes import find_segment_size
 from commitlake.pipelines.restore.source import Source, restore_from
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_CHECKPOINT
@@ -204,7 +205,7 @@ def _only_broker(table: DeltaTable) -> str:
     found = brokers_of(table)
     if len(found) != 1:
         some = ", ".join(found[:5]) + (" and more" if len(found) > 5 else "")
-        raise RestoreError(f"the lake has {len(found)} brokers: expected the name of one of them: {some}")
+        raise RestoreError(f"the lake has {count_text(len(found), 'broker')}: expected the name of one of them: {some}")
     return found[0]
 
 
@@ -226,7 +227,9 @@ def _restore_log(plan: RestorePlan, source: Source, begin: Begin | None, runner:
             advance(restored.bytes)
     done = _with_times(plan, source, known, {task.base for task in tasks})
     if not any(each.records for each in done):
-        raise RestoreError(f"none of {plan.log.records:,} records could be restored: a log needs at least one")
+        raise RestoreError(
+            f"none of {count_text(plan.log.records, 'record')} could be restored: a log needs at least one"
+        )
     if plan.commitlog.exists():
         plan.commitlog.rename(plan.out / ROCKETMQ.folder)
         sync_folder(plan.out)

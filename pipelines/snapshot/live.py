@@ -20,6 +20,7 @@ from commitlake.pipelines.snapshot.progress import (
     Source,
     Subscription,
 )
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.numbers import parse_int64
 from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, is_system_group
@@ -67,7 +68,8 @@ def ask_progress(
     for number, group in enumerate(wanted):
         if clock() > deadline:
             raise AnswerTimeoutError(
-                f"broker {broker_name!r}: expected the clients of {len(wanted):,} groups within {GROUPS_SECONDS:g} s, "
+                f"broker {broker_name!r}: expected the clients of {count_text(len(wanted), 'group')} within "
+                f"{GROUPS_SECONDS:g} s, "
                 f"found those of {number:,}"
             )
         subscriptions |= _subscriptions(group, _connections(admin, group, broker_name))

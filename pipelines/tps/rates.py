@@ -24,6 +24,7 @@ from commitlake.pipelines.tps.answers import rows_of
 from commitlake.pipelines.tps.coverage import NONE, Coverage
 from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows
 from commitlake.pipelines.tps.question import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
+from commitlake.schemas.counts import count_text
 
 MAX_CELLS = 200_000
 """Largest number of windows of all groups together."""
@@ -314,6 +315,7 @@ def _check_count(count: int) -> None:
 
 def _too_many(count: int, most: int, what: str) -> TooManyRowsError:
     return TooManyRowsError(
-        f"the answer has {count:,} rows or more{' ' + what if what else ''}, expected at most {most:,}: use longer "
+        f"the answer has {count_text(count, 'row')} or more{' ' + what if what else ''}, expected at most "
+        f"{most:,}: use longer "
         "windows, a shorter time range, or fewer groups"
     )

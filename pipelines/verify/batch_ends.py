@@ -16,6 +16,7 @@ from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.queue_folders import QueueFolders
 from commitlake.pipelines.verify.runs import BadRanges, claimed
 from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.counts import count_text
 
 
 class BatchEnds:
@@ -45,7 +46,8 @@ class BatchEnds:
                 end - first,
                 [
                     Finding("log_lost_messages", self._view.log, queue=files.name, number=first,
-                            found=f"no record of numbers {first} to {end - 1}", expected=f"{end - first} messages")
+                            found=f"no record of numbers {first} to {end - 1}",
+                            expected=count_text(end - first, "message"))
                 ],
             )  # fmt: skip
         begins = np.array([run.first_offset for run in runs], np.int64)

@@ -13,6 +13,7 @@ from commitlake.pipelines.verify import chains
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_files import ENTRY_DTYPE, IndexPart, read_between
 from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
 from commitlake.schemas.store_files import open_file
 
@@ -227,10 +228,24 @@ def _check_header(part: IndexPart, used_slots: int, *, is_live: bool, findings: 
     claimed, header = part.claimed, part.header
     may_be_stale = part.is_newest
     if claimed > part.last or (claimed < part.last and not may_be_stale) or claimed < 0:
-        findings.add(Finding("index_header_count", part.name, 36, found=f"{claimed} entries", expected=f"{part.last}"))
+        findings.add(
+            Finding(
+                "index_header_count",
+                part.name,
+                36,
+                found=count_text(claimed, "entry", "entries"),
+                expected=f"{part.last}",
+            )
+        )
     elif not is_live and (
         header.used_slots > used_slots or (header.used_slots < used_slots and claimed == part.last and not may_be_stale)
     ):
         findings.add(
-            Finding("index_header_slots", part.name, 32, found=f"{header.used_slots} slots", expected=f"{used_slots}")
+            Finding(
+                "index_header_slots",
+                part.name,
+                32,
+                found=count_text(header.used_slots, "slot"),
+                expected=f"{used_slots}",
+            )
         )

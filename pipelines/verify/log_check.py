@@ -22,6 +22,7 @@ from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import IndexChecker
 from commitlake.pipelines.verify.queue_check import QueueChecker, Run
 from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
 _CODES = {
@@ -190,7 +191,7 @@ def _check_bad(bad: Sequence[BadRange], split: Split, findings: Findings, view: 
 
 def _bad_finding(bad: BadRange, split: Split) -> Finding:
     code, file = _CODES[bad.fault], segment_file(split)
-    size = f"{bad.end - bad.start} bytes"
+    size = count_text(bad.end - bad.start, "byte")
     if bad.fault in (Fault.MISSING_SEGMENT, Fault.HOLE):
         found = "no such file" if bad.fault is Fault.MISSING_SEGMENT else f"{size} without a record, zeros first"
         return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=f"{size} of log")

@@ -15,6 +15,7 @@ from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.queue_folders import QueueFolders
 from commitlake.pipelines.verify.runs import BadRanges, claimed
 from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.counts import count_text
 
 _AT_ONCE = 4096
 """Number of entries that are read at once, and of expired entries that are checked."""
@@ -88,7 +89,7 @@ class QueueEnds:
             lost,
             [
                 Finding("log_lost_messages", self._view.log, queue=files.name, number=first,
-                        found=f"no record of numbers {first} to {end - 1}", expected=f"{end - first} records")
+                        found=f"no record of numbers {first} to {end - 1}", expected=count_text(end - first, "record"))
             ],
         )  # fmt: skip
 

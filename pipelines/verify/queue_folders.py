@@ -13,6 +13,7 @@ from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import Run
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 from commitlake.schemas.store_files import files_in
@@ -38,7 +39,7 @@ class QueueFolders:
         first = (dispatched or runs)[0]
         self._findings.add(
             Finding(code, f"{files.layout.folder}/{files.name}", None, first.first_offset, files.name, first.first,
-                    "no file", f"entries of {count} records")
+                    "no file", f"entries of {count_text(count, 'record')}")
         )  # fmt: skip
 
     def check(self, files: QueueFiles, first_number: int | None) -> None:
@@ -57,7 +58,7 @@ class QueueFolders:
         for before, after in pairwise([wanted - files.file_size, *files.starts]):
             start, missing = max(0, before + files.file_size), (after - before) // files.file_size - 1
             name, number = f"{folder}/{segment_name(start)}", start // files.layout.entry_size
-            expected = f"{missing} files before {segment_name(after)}"
+            expected = f"{count_text(missing, 'file')} before {segment_name(after)}"
             finding = Finding("queue_missing_file", name, None, None, files.name, number, "no such file", expected)
             self._findings.add_many(finding.code, missing, [finding])
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from commitlake.pipelines.verify.classes import Severity
 from commitlake.pipelines.verify.findings import Findings
+from commitlake.schemas.counts import count_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Verdict:
 
 def verdict_of(findings: Findings, stores: int) -> Verdict:
     """Return the verdict on the findings of all stores."""
-    of = "1 store" if stores == 1 else f"{stores} stores"
+    of = count_text(stores, "store")
     worst = findings.worst
     if worst is None:
         return Verdict(f"{of}: sound, nothing found", "good", False)

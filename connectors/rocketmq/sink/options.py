@@ -6,6 +6,8 @@
 | brokers | (none) | in place of namesrv, where there is no name server: `host:port` of each broker; it must give its |
 | | | settings to any client (GET_BROKER_CONFIG) |
 | topic | the column | where all rows go |
+| systemTopics | false | true: rows may also go to topics of retries and dead letters, `%RETRY%` and `%DLQ%`, and to |
+| | | others of the broker's, as far as it takes them; otherwise such rows are refused |
 | group | commitlake_writer | the producer group |
 | body | (none) | stored: `body` is as it was stored, and `body_codec` says how it is compressed; decompressed: it is |
 | | | as the producer gave it. Needed where `body_codec` says that one was compressed |
@@ -32,7 +34,7 @@ from commitlake.connectors.rocketmq.errors import InvalidMessageError
 from commitlake.connectors.rocketmq.messages import DEFAULT_MAX_BODY_BYTES, check_group, check_topic
 from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
-from commitlake.connectors.rocketmq.sink.rows import RowSettings
+from commitlake.connectors.rocketmq.sink.rows import RowSettings, system_topic_problem
 from commitlake.connectors.rocketmq.sink.sender import DEFAULT_GROUP, RowSender, SendSettings
 from commitlake.connectors.rocketmq.spark_options import (
     DEFAULT_TIMEOUT_MS,
@@ -43,7 +45,7 @@ from commitlake.connectors.rocketmq.spark_options import (
     refuse_secrets,
 )
 
-KNOWN = (*SHARED, "topic", "body", "maxBodyBytes", "maxBatchBytes", "maxBatchMessages", "maxInFlight")
+KNOWN = (*SHARED, "topic", "systemTopics", "body", "maxBodyBytes", "maxBatchBytes", "maxBatchMessages", "maxInFlight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,13 @@ class SinkOptions:
             topic = check_topic(values["topic"]) if "topic" in values else None
         except InvalidMessageError as error:
             raise OptionError(f"option {error}") from None
+        has_system_topics = read.flag("systemTopics", default=False)
+        if topic is not None and not has_system_topics and (problem := system_topic_problem(topic)) is not None:
+            raise OptionError(f"option {problem}")
+        max_body_bytes = read.size("maxBodyBytes", DEFAULT_MAX_BODY_BYTES)
         settings = SendSettings(
             group,
-            RowSettings(topic, read.size("maxBodyBytes", DEFAULT_MAX_BODY_BYTES), _is_stored(values, read)),
+            RowSettings(topic, max_body_bytes, _is_stored(values, read), has_system_topics),
             BatchLimits(read.size("maxBatchBytes", 1 << 20), read.least("maxBatchMessages", 1000, 1, "message")),
             max_in_flight=read.least("maxInFlight", 8, 1, "request"),
             answer_seconds=read.least("timeoutMs", DEFAULT_TIMEOUT_MS, 1, "ms") / 1000,

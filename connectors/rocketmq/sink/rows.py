@@ -42,7 +42,7 @@ from commitlake.connectors.rocketmq.messages import (
 )
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
-from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind, kind_of
 from commitlake.schemas.remoting.batch import ITEM, MIN_ITEM_SIZE
 
 _TEXT, _BYTES = pa.large_string(), pa.large_binary()
@@ -85,11 +85,13 @@ class RowSettings:
         max_body_bytes: larger bodies are refused.
         is_stored: whether bodies are as they were stored, and `body_codec` says how each is compressed. None where
             that is not said: then rows whose `body_codec` names a codec are refused.
+        has_system_topics: whether rows may go to topics of retries and dead letters, and to others of the broker's.
     """
 
     topic: str | None = None
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
     is_stored: bool | None = None
+    has_system_topics: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +245,7 @@ class _Preparing:
         chosen = table.take(pa.array(first, pa.int64())).to_pylist()
         targets = [Target(row["topic"], row["broker"], row["queue"]) for row in chosen]
         for number, target in enumerate(targets):
-            if (problem := _problem(target)) is not None:
+            if (problem := _problem(target, self._settings)) is not None:
                 self._refuse(numbers == number, lambda _, problem=problem: problem)  # type: ignore[misc]
         return targets, numbers.astype(np.int32)
 
@@ -389,16 +391,25 @@ class _Preparing:
         self._refuse(mask, lambda _: "properties: expected names and values, and no 0x01 or 0x02 in them")
 
 
-def _problem(target: Target) -> str | None:
+def _problem(target: Target, settings: RowSettings) -> str | None:
     try:
         check_topic(target.topic)
     except InvalidMessageError as error:
         return str(error)
+    if not settings.has_system_topics and (problem := system_topic_problem(target.topic)) is not None:
+        return problem
     if target.topic in NOT_FOR_SENDING:
         return f"topic: expected one for applications, found {target.topic}, which is the broker's"
     if (target.broker_name is None) != (target.queue_id is None):
         return "target: expected both target_broker and target_queue_id, or neither"
     return None
+
+
+def system_topic_problem(topic: str) -> str | None:
+    """Return what is wrong with a topic that is the broker's: consumers of it would take rows for its own records."""
+    if kind_of(topic) is Kind.NORMAL:
+        return None
+    return f"topic: expected one for applications, found {topic}, which is the broker's (see the option systemTopics)"
 
 
 def _is_in(names: pa.Array, wanted: object) -> Array:

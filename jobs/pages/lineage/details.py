@@ -15,6 +15,7 @@ from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outcome, Record, Story
 from commitlake.pipelines.lineage.words import length_text
+from commitlake.schemas.counts import count_text
 
 MAX_BYTES = 12 << 20
 """Size of all details above which properties and bodies are left out."""
@@ -192,7 +193,7 @@ def body_text(body: bytes) -> tuple[str, str]:
     if not is_text:
         lines = [body[at : at + 16].hex(" ") for at in range(0, min(len(body), _HEX_BYTES), 16)]
         more = f"; the first {_HEX_BYTES} are shown" if len(body) > _HEX_BYTES else ""
-        return "\n".join(lines), f"{len(body):,} bytes that are not text{more}."
+        return "\n".join(lines), f"{count_text(len(body), 'byte')} of something other than text{more}."
     cut = text[:MAX_BODY]
     note = f"The first {MAX_BODY:,} characters of {size_text(len(body))}." if cut != text or head != body else ""
     return indented(cut) if cut.lstrip()[:1] in {"{", "["} else cut.replace("\r\n", "\n"), note

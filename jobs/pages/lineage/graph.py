@@ -23,6 +23,7 @@ from commitlake.jobs.pages.lineage.times import clock_text, day_text
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.pipelines.lineage.story import Edge, StepKind, Story
 from commitlake.pipelines.lineage.words import length_text
+from commitlake.schemas.counts import count_text
 
 CHUNK = 8
 """Lines of a chunk, which is never broken on paper: with larger chunks, sheets would end half empty."""
@@ -211,7 +212,7 @@ def _line(line: Line, labels: Mapping[str, str]) -> Html:
     step = row.step
     when = tag("span", tag("time", clock_text(step.at)) if step.at is not None else "time unknown", class_="when")
     if row.is_folded:
-        words = tag("b", f"{len(row.steps):,} steps folded" if len(row.steps) > 1 else "1 step folded")
+        words = tag("b", f"{count_text(len(row.steps), 'step')} folded")
         return tag("li", when, " ", tag("span", words, class_="what"), class_="step is-folded")
     since = tag("span", f"+{length_text(line.since)}" if line.since is not None else "", class_="since")
     label = (

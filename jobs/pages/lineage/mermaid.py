@@ -21,6 +21,7 @@ from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.lineage.rows import Row, rows_of
 from commitlake.pipelines.lineage.story import Consumption, Step, StepKind, Story
 from commitlake.pipelines.lineage.words import length_text
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
 MAX_STEPS = 80
@@ -62,19 +63,23 @@ def mermaid(story: Story) -> str:
     for number, line in enumerate(edges):
         size += len(line) + 1
         if number >= MAX_EDGES or size > MAX_CHARACTERS:
-            lines.append(f"  edges{_quoted(('>', ']'), label(f'{len(edges) - number:,} more edges are not drawn'))}")
+            undrawn = count_text(len(edges) - number, "more edge is", "more edges are")
+            lines.append(f"  edges{_quoted(('>', ']'), label(f'{undrawn} not drawn'))}")
             break
         lines.append(line)
     more = left_out + story.not_shown
     if more:
-        lines.append(f"  more{_quoted(('>', ']'), label(f'{more:,} more steps are not drawn'))}")
+        lines.append(
+            f"  more{_quoted(('>', ']'), label(count_text(more, 'more step is', 'more steps are') + ' not drawn'))}"
+        )
     return "\n".join([*lines, *(f"  {line}" for line in _CLASSES)]) + "\n"
 
 
 def _node(row: Row) -> Iterator[str]:
     step = row.step
     if row.is_folded:
-        yield f"  f{row.place}{_quoted(('(((', ')))'), label(f'{len(row.steps):,} steps folded'))}"
+        folded = count_text(len(row.steps), "step")
+        yield f"  f{row.place}{_quoted(('(((', ')))'), label(f'{folded} folded'))}"
         return
     when = "" if step.at is None else f"{plain_text(step.at)} "
     yield f"  s{row.number}{_quoted(_SHAPES[step.kind], when + label(step.title))}{_class(step)}"

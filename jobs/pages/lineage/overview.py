@@ -14,6 +14,7 @@ from commitlake.jobs.pages.lineage.rows import Row, Rows
 from commitlake.jobs.pages.markup import Html, name, tag
 from commitlake.pipelines.lineage.story import StepKind, Story
 from commitlake.pipelines.lineage.words import length_text
+from commitlake.schemas.counts import count_text
 
 _LANE = 22
 _TOP = 26
@@ -60,7 +61,7 @@ def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
     picture = tag(
         "svg", *bands, *_axis(start, end, bottom), *edges, *_gaps(drawn, across, start, end), *marks,
         width="100%", height=bottom + _AXIS, class_="chart", role="img",
-        aria_label=f"{len(drawn):,} steps on an axis of time. They are listed below.",
+        aria_label=f"{count_text(len(drawn), 'step')} on an axis of time. They are listed below.",
     )  # fmt: skip
     names = tag("ul", *map(_name, lanes.lanes), class_="lane-list")
     return tag("div", names, picture, class_="overview is-dense" if is_dense else "overview")

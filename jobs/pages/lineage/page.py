@@ -17,6 +17,7 @@ from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, StepKind, Story
+from commitlake.schemas.counts import count_text
 
 TITLE = "What happened to a message"
 MAX_OUTCOMES = 300
@@ -86,7 +87,7 @@ def verdict_of(story: Story) -> Verdict:
     if not story.steps:
         return Verdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")
     if not story.outcomes:
-        return Verdict(Kind.INFO, f"{asked}: {_count(len(story.steps), 'step')}; the outcome is not known.")
+        return Verdict(Kind.INFO, f"{asked}: {count_text(len(story.steps), 'step')}; the outcome is not known.")
     worst = min(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     kind, word = _KINDS[worst.state], _WORDS[worst.state].capitalize()
     text = _cut(worst.text).rstrip(".")
@@ -104,10 +105,11 @@ def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
     if rows.folded:
         glyphs.append(FOLDED)
     drawn, left_out = graph(story, rows, lanes)
-    notes = [f"{_count(rows.messages, 'message')}; times are UTC. Choose a step for its properties and body."]
+    notes = [f"{count_text(rows.messages, 'message')}; times are UTC. Choose a step for its properties and body."]
     if rows.folded:
         notes.append(
-            f"{rows.folded:,} of {len(story.steps):,} steps are folded: messages with problems, and the newest, are "
+            f"{rows.folded:,} of {count_text(len(story.steps), 'step')} are folded: messages with problems, and "
+            "the newest, are "
             "drawn."
         )
     scaled = overview(story, rows, lanes)
@@ -155,22 +157,20 @@ def _cautions(story: Story, left_out: int) -> Html:
     if len(story.cautions) > MAX_CAUTIONS:
         sentences.append(f"{len(story.cautions) - MAX_CAUTIONS:,} more remarks are left out of this page.")
     if story.not_shown:
-        sentences.append(f"{_count(story.not_shown, 'record')} more match the question and are not in this story.")
+        sentences.append(f"{count_text(story.not_shown, 'record')} more match the question and are not in this story.")
     if left_out:
-        sentences.append(f"{_count(left_out, 'line')} between steps are not drawn; the details of the steps name them.")
+        sentences.append(
+            f"{count_text(left_out, 'line')} between steps are not drawn; the details of the steps name them."
+        )
     return tag("ul", *(tag("li", sentence) for sentence in sentences))
 
 
 def _counted(state: OutcomeState, count: int) -> str:
-    return _count(count, _WORDS[state]) if state is OutcomeState.DEAD else f"{count:,} {_WORDS[state]}"
+    return count_text(count, _WORDS[state]) if state is OutcomeState.DEAD else f"{count:,} {_WORDS[state]}"
 
 
 def _cut(value: str) -> str:
     return value if len(value) <= _MAX_SENTENCE else f"{value[:_MAX_SENTENCE]}…"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 _ALL_STEPS = paragraph("Open a step for its columns, properties and body.", is_quiet=True)

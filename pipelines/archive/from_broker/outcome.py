@@ -22,6 +22,7 @@ from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.pipelines.archive.from_broker.planning import BrokerPlan, BrokerWork
 from commitlake.pipelines.archive.outcome import Outcome
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.gaps import GAPS
 
@@ -96,21 +97,31 @@ def _ends(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
 
 def _notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
     pulled = {(report.topic, report.queue_id) for report in reports if report.planned > report.begin}
-    yield f"{plan.broker}: {sum(report.rows for report in reports):,} messages pulled from {len(pulled):,} queues"
+    yield (
+        f"{plan.broker}: {count_text(sum(report.rows for report in reports), 'message')} pulled from "
+        f"{count_text(len(pulled), 'queue')}"
+    )
     lost = [report for report in reports if report.lost]
     if lost:
         count = sum(report.lost for report in lost)
-        yield f"{plan.broker}: {count:,} messages were lost before they were archived: {_first(_places(lost))}"
+        yield (
+            f"{plan.broker}: {count_text(count, 'message was', 'messages were')} lost before they were archived: "
+            f"{_first(_places(lost))}"
+        )
     anew = [queue_text(_queue(report)) for report in reports if report.is_new_queue]
     if anew:
         yield (
-            f"{plan.broker}: {len(anew):,} queues start at 0 again, as the topic was deleted and created again. "
+            f"{plan.broker}: {count_text(len(anew), 'queue starts', 'queues start')} at 0 again, as the topic was "
+            "deleted and created again. "
             f"They were read from their first message: {_first(anew)}"
         )
     if plan.held.closed:
         count = sum(one.end - one.first for one in plan.held.closed)
         queues = [queue_text(one.queue) for one in plan.held.closed]
-        yield f"{plan.broker}: {count:,} messages are in queues without read permission: {_first(queues)}"
+        yield (
+            f"{plan.broker}: {count_text(count, 'message is', 'messages are')} in queues without read permission: "
+            f"{_first(queues)}"
+        )
 
 
 def _queue(report: QueueReport) -> MessageQueue:
@@ -134,7 +145,9 @@ def _gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
         "segment": f"broker {plan.broker}",
         "start_offset": start,
         "end_offset": max(start, min(plan.extent.begin, plan.extent.end)),
-        "found": f"{sum(report.lost for report in lost)} messages gone: {_first(_places(lost), _IN_FOUND)}",
+        "found": (
+            f"{count_text(sum(report.lost for report in lost), 'message')} gone: {_first(_places(lost), _IN_FOUND)}"
+        ),
     }
 
 

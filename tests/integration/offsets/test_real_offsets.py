@@ -113,7 +113,7 @@ def test_clients_of_a_group_are_sent_to_the_offsets_by_a_broker_that_can(
         consumer.wait_until(lambda: consumer.output().count('"queue_id"') == QUEUES, 60)
         asked = [*place(served, "Online"), "--consume-from", since, "--apply", "--yes"]
         assert main(asked) == 4
-        assert "has 1 clients" in capsys.readouterr().err
+        assert "has 1 client" in capsys.readouterr().err
         assert main([*asked, "--online"]) == 0
         consumer.wait_until(lambda: consumer.output().count('"queue_id"') == QUEUES * (1 + LATE), 60)
     finally:

@@ -63,7 +63,7 @@ def test_a_lake_with_erased_messages_is_sound(folder: Path, capsys: pytest.Captu
     assert erase.main(arguments) == 0
     code, verdicts = run_audit(folder, capsys)
     assert code == 0, verdicts
-    assert "1 of the messages are erased, by 1 erasures" in verdicts["runs-messages"]["notes"][0]
+    assert "1 of the messages are erased, by 1 erasure" in verdicts["runs-messages"]["notes"][0]
     assert verdicts["messages-packs"]["messages"] == MESSAGES - 1
 
 

@@ -61,7 +61,7 @@ def test_messages_and_offsets_are_pulled_and_told(
     assert (row["group"], row["topic"], row["queue_id"], row["messages_max"]) == ("shipping", "orders", "0", "2")
     assert "broker-a: only the topics orders of this broker are archived, so the lag of others is not known" in told.err
     assert main(given) == 0
-    assert "run 2: 1 messages from" in capsys.readouterr().err
+    assert "run 2: 1 message from" in capsys.readouterr().err
     assert main(given) == 0
     assert "No new messages in 1 store" in capsys.readouterr().err
     assert DeltaTable(str(lake / "messages")).to_pyarrow_table().num_rows == 11

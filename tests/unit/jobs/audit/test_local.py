@@ -52,7 +52,7 @@ def test_what_was_archived_is_the_same_everywhere(archived: Path, capsys: pytest
     }
     assert {verdict["differing"] for verdict in verdicts.values()} == {0}
     assert verdicts["runs-messages"]["notes"] == [
-        "120 messages are left out: 1 runs have no profile of their messages (--no-quality, or expired)"
+        "120 messages are left out: 1 run has no profile of their messages (--no-quality, or expired)"
     ]
 
 

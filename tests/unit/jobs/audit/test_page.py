@@ -134,7 +134,7 @@ def test_the_page_has_the_numbers_of_the_audit(root: Path, capsys: pytest.Captur
     ]  # fmt: skip
     articles = page.by_id("findings").all("article")
     assert [article.all("h3")[0].text for article in articles] == [
-        "✕Damaged Damaged: message_keys · 1 keys",
+        "✕Damaged Damaged: message_keys · 1 key",
         "✕Missing Missing: the runs' counts and the table messages · 1 window",
         "✕Missing Missing: the stores and the table messages · 1 window",
     ]

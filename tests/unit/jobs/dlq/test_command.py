@@ -66,7 +66,7 @@ def test_causes_are_shown_with_a_chart(dlq: Dlq, group: str, capsys: pytest.Capt
     assert "name:string" in out
     bars = [line.split() for line in out[out.index("dead letters per hour") :].splitlines()[1:]]
     assert [(bar[1], bar[-1]) for bar in bars] == [("00:00", "2"), ("01:00", "2"), ("02:00", "2"), ("03:00", "2")]
-    assert "8 dead letters of 1 groups, by 2 causes" in said
+    assert "8 dead letters of 1 group, by 2 causes" in said
 
 
 def test_one_cause_is_shown_with_samples(dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,11 +234,11 @@ def test_what_died_again_is_sent_again_only_where_that_is_asked_for(
     assert main(asked) == 0
     said = capsys.readouterr().err
     assert "1 died again after a replay: they are skipped" in said
-    assert "2 messages of 1 queues" in said
+    assert "2 messages of 1 queue" in said
     assert main([*asked, "--include-replayed"]) == 0
     said = capsys.readouterr().err
     assert "died again" not in said
-    assert "3 messages of 1 queues" in said
+    assert "3 messages of 1 queue" in said
 
 
 def test_following_ends_with_its_time(

@@ -342,7 +342,7 @@ def test_a_flipped_bit_costs_its_record_only_and_is_told(tmp_path: Path, run_dum
         "body_crc: expected "
     )
     assert ", found " in dumped.said[0]
-    assert dumped.said[-1].startswith("7 records, 1 damaged ranges; stopped in segment")
+    assert dumped.said[-1].startswith("7 records, 1 damaged range; stopped in segment")
 
 
 @pytest.mark.parametrize(

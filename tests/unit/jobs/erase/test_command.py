@@ -90,7 +90,7 @@ def test_the_newest_tables_and_the_packs_hold_nothing_of_an_erased_message(
     assert kept.pop(MARKER)
     assert kept == {"TAGS": f"Tag{SECRET % 3}", "DELAY": "3", "REAL_TOPIC": f"topic-{SECRET % 2}"}
     assert "erasure 1 (" in told
-    assert "messages: 1 rows, 1 data files rewritten" in told
+    assert "messages: 1 row, 1 data file rewritten" in told
 
 
 def test_all_other_bodies_are_where_they_were(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +107,7 @@ def test_an_audit_with_the_store_beside_it_is_sound_afterwards(
     erase_key(capsys, growing)
     code, told = audit_of(capsys, growing)
     assert code == ExitCode.OK, told
-    assert "1 of the messages are erased, by 1 erasures" in told
+    assert "1 of the messages are erased, by 1 erasure" in told
     assert "DIFFERENT" not in told
 
 
@@ -134,7 +134,7 @@ def test_nothing_is_left_in_any_file_once_older_versions_are_deleted(
     code, told = run(capsys, growing, "--finish", "--now")
     assert code == ExitCode.OK, told
     assert traces(root) == []
-    assert "older versions of 1 erasures are deleted" in told
+    assert "older versions of 1 erasure are deleted" in told
     code, told = audit_of(capsys, growing, "--deep")
     assert code == ExitCode.OK, told
     archive(growing)
@@ -170,10 +170,10 @@ def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(
     before = _state(growing)
     code, told = run(capsys, growing, "--key", KEY, *REASON, "--dry-run")
     assert code == ExitCode.OK
-    assert "1 messages, including the copies" in told
-    assert "messages: 1 rows in 1 data files" in told
-    assert "message_keys: 2 rows in 1 data files" in told
-    assert "packs: 1 bodies (" in told
+    assert "1 message, including the copies" in told
+    assert "messages: 1 row in 1 data file" in told
+    assert "message_keys: 2 rows in 1 data file" in told
+    assert "packs: 1 body (" in told
     assert "nothing was changed" in told
     assert _state(growing) == before
 
@@ -226,7 +226,7 @@ def test_keys_that_no_message_has_are_named(
     file.write_text(f"{KEY}\nno-such-key\r\n  another\u2028one\n")
     code, told = run(capsys, growing, "--keys", str(file), *REASON, "--dry-run")
     assert code == ExitCode.OK
-    assert "1 messages" in told
+    assert "1 message" in told
     assert "2 of the keys and ids match no message, or only erased ones: another\\u2028one, no-such-key" in told
     code, told = run(capsys, growing, "--key", KEY, *REASON, "--dry-run")
     assert "of the keys and ids" not in told
@@ -240,7 +240,7 @@ def test_a_follower_that_comes_later_does_not_bring_keys_back(
             path.rmdir() if path.is_dir() else path.unlink()
     (Path(growing.lake.root) / "_newest" / "message_keys.json").unlink()
     told = erase_key(capsys, growing)
-    assert "messages: 1 rows" in told
+    assert "messages: 1 row" in told
     follow_keys(growing.lake)
     assert MARK not in repr(rows_of(growing.lake.message_keys))
     assert len(rows_of(growing.lake.message_keys)) == 2 * 99
@@ -309,8 +309,8 @@ def test_texts_that_hold_a_key_lose_it(growing: GrowingLake, capsys: pytest.Capt
     ):
         append_rows(uri, schema, pa.Table.from_pylist(rows, schema=to_arrow_schema(schema, timezone="UTC")))
     told = erase_key(capsys, growing)
-    assert "quarantine: 1 rows" in told
-    assert "replays: 1 rows" in told
+    assert "quarantine: 1 row" in told
+    assert "replays: 1 row" in told
     (changed,) = rows_of(growing.lake.replays)
     assert json.loads(changed["plan"]) == {
         "condition": "array_contains(keys, '[erased]')", "command": f"--key [erased] --key {KEY}0", "n": 17
@@ -328,7 +328,7 @@ def test_rows_of_a_replay_lose_their_contents(growing: GrowingLake, capsys: pyte
     ]  # fmt: skip
     schema = to_arrow_schema(REPLAY_ROWS, timezone="UTC")
     append_rows(growing.lake.replay_rows, REPLAY_ROWS, pa.Table.from_pylist(rows, schema=schema))
-    assert "replay_rows: 1 rows" in erase_key(capsys, growing)
+    assert "replay_rows: 1 row" in erase_key(capsys, growing)
     erased, other = sorted(rows_of(growing.lake.replay_rows), key=lambda row: row["physical_offset"])
     assert (erased["keys"], erased["properties"], erased["body"]) == (None, None, None)
     assert erased["error"] == "the message was erased"

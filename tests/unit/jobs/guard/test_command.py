@@ -60,7 +60,7 @@ def test_without_a_lake_an_expired_segment_is_at_risk(tmp_path: Path, capsys: py
     assert rows[3]["expires_at"] == ""
     assert "there is no lake in" in err
     assert "at risk: broker-a: 2 segments (16.0 KiB) will be deleted from" in err
-    assert "4 segments of 1 stores: 0 archived, 2 not yet, 2 at risk within 12 h" in err
+    assert "4 segments of 1 store: 0 archived, 2 not yet, 2 at risk within 12 h" in err
 
 
 def test_what_lives_longer_than_asked_for_is_not_at_risk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

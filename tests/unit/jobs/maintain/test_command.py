@@ -114,11 +114,11 @@ def test_copies_that_replays_have_sent_go_by_replay(growing: GrowingLake, capsys
     code, told = run(capsys, growing)
     assert (code, len(rows_of(growing.lake.replay_rows))) == (ExitCode.OK, 2 * COPIES)  # they are young
     code, told = run(capsys, growing, "--keep", "replay_rows=0s", "--dry-run")
-    assert f"  expired: {2 * COPIES} rows in 1 files (" in told
+    assert f"  expired: {2 * COPIES} rows in 1 file (" in told
     assert len(rows_of(growing.lake.replay_rows)) == 2 * COPIES
     code, told = run(capsys, growing, "--keep", "replay_rows=0s")
     assert (code, rows_of(growing.lake.replay_rows)) == (ExitCode.OK, [])
-    assert f"  expired: {2 * COPIES} rows in 1 files (" in told
+    assert f"  expired: {2 * COPIES} rows in 1 file (" in told
 
 
 def test_copies_are_kept_where_a_replay_needs_them_or_nothing_is_known_of_it(

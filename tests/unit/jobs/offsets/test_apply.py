@@ -112,7 +112,7 @@ def test_a_group_with_clients_is_refused_unless_the_broker_sends_them_there(
         beat = Heartbeat("one-client", (), (data,))
         network.call(broker.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
         assert run(served, *asked, since["archived"], group=ONLINE) == 4
-        assert "the group shipping has 1 clients (one-client)" in capsys.readouterr().err
+        assert "the group shipping has 1 client (one-client)" in capsys.readouterr().err
         assert served.offsets(ONLINE) == [2, 2]
         assert run(served, *asked, since["archived"], "--online", group=ONLINE) == 0
         assert served.offsets(ONLINE) == [5, 5]
@@ -162,7 +162,7 @@ def test_queues_that_are_others_now_are_not_set(served: ServedTopic, capsys: pyt
     served.make(1)
     first, second = rows_of(served, capsys, *asked, code=3)
     assert "offset 5 is beyond the queue's end, 0" in first["problem"]
-    assert "the topic now has only 1 queues on the broker" in second["problem"]
+    assert "the topic now has only 1 queue on the broker" in second["problem"]
     served.send(13)
     first, _ = rows_of(served, capsys, *asked, code=3)
     assert "at offset 5 the source has a message that was stored at" in first["problem"]

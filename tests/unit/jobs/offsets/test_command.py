@@ -180,7 +180,7 @@ def test_the_table_and_the_summary(growing: GrowingLake, capsys: pytest.CaptureF
     said = capsys.readouterr()
     assert "1 to 5" in said.out
     assert (
-        "1 offsets of billing, 1 of them the lower of two bounds: once they are set, 9 messages are behind" in said.err
+        "1 offset of billing, 1 of them the lower of two bounds: once they are set, 9 messages are behind" in said.err
     )
 
 

@@ -52,7 +52,7 @@ def test_other_conditions_choose_what_is_searched(tmp_path: Path, capsys: pytest
     assert 0 < len(rows) < 50
     _, rows, told = grep(capsys, root, "customer", "--key", "order-31")
     assert [row["keys"] for row in rows] == [["order-31"]]
-    assert "read 1 bodies" in told
+    assert "read 1 body" in told
     _, by_id, _ = grep(capsys, root, "customer", "--id", rows[0]["unique_key"])
     assert by_id == rows
 
@@ -104,7 +104,7 @@ def test_bodies_that_cannot_be_read_are_counted_and_named(lake: Path, capsys: py
     code, rows, told = grep(capsys, lake, "no such text")
     assert (code, rows) == (ExitCode.DAMAGE, [])
     assert "4 bodies are unreadable" in told  # not zlib, too large, of another CRC, in a pack that is gone
-    assert "1 messages have no body in the lake" in told
+    assert "1 message has no body in the lake" in told
     assert "no such pack" in told or "zlib" in told
     assert query.main(["--lake", str(lake), "--grep", "x", "--quiet"]) == ExitCode.DAMAGE
     assert "are unreadable" in capsys.readouterr().err

@@ -106,7 +106,7 @@ def test_a_damaged_log_ends_with_3_and_says_what_to_do(
 ) -> None:
     damage(store)
     assert main([str(store), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.DAMAGE
-    assert "1 ranges of the log" in (told := capsys.readouterr().err)
+    assert "1 range of the log" in (told := capsys.readouterr().err)
     assert "--salvage writes one that it reads to the end" in told
 
 
@@ -251,7 +251,7 @@ def test_a_record_whose_topic_no_folder_can_have_is_told_and_does_not_keep_the_o
     path.write_bytes(data.replace(b"\x07topic-1", b"\x07top\0c-1", 1))
     shutil.rmtree(store / "consumequeue" / "rare")
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.DAMAGE
-    assert "1 entries are left out: no folder can have their topics' names" in capsys.readouterr().err
+    assert "1 entry is left out: no folder can have their topics' names" in capsys.readouterr().err
     assert (store / "consumequeue" / "rare").is_dir()
 
 
@@ -329,7 +329,7 @@ def test_what_a_damaged_journal_lacks_is_told(jmq: Path, tmp_path: Path, capsys:
     assert main([str(jmq), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.DAMAGE
     told = capsys.readouterr().err
     assert "are damaged: a broker skips them" in told
-    assert "1 messages are missing in the journal: entries of size 0 keep their queue offsets" in told
+    assert "1 message is missing in the journal: entries of size 0 keep their queue offsets" in told
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_dead_letters_without_a_topic_are_told_before_anything_is_sent(
     growing.archive()
     place = ["--lake", growing.lake.root, "--namesrv", world.name_servers, "--yes", "--dlq-of", "g"]
     assert main(place) == 2
-    assert "the original topic of 1 messages is not known" in capsys.readouterr().err
+    assert "the original topic of 1 message is not known" in capsys.readouterr().err
     assert sum(map(len, world.received().values())) == 0
     assert main([*place, "--where", "map_extract(properties, 'RETRY_TOPIC')[1] IS NOT NULL"]) == 0
     assert sum(map(len, world.received().values())) == 1

@@ -125,7 +125,7 @@ def test_damage_in_a_log_is_told_and_the_rest_is_sent(
     data[place + 4 : place + 8] = b"\xff" * 4
     segment.write_bytes(bytes(data))
     assert fresh.replay("--store", str(store_of(world)), "--topic", TOPIC) == 3
-    assert "1 ranges of the log are damaged" in capsys.readouterr().err
+    assert "1 range of the log is damaged" in capsys.readouterr().err
     assert len(fresh.ledger()) == 79
 
 

@@ -106,7 +106,7 @@ def test_messages_of_others_are_not_stepped_over(
     assert [(row["set_to"], row["steps_over"], row["left"], row["others"]) for row in rows] == [
         (10, 10, 10, 1)
     ] * QUEUES
-    assert "10 more follow after 1 messages of others (offset 10, keys foreign)" in rows[0]["note"]
+    assert "10 more follow after 1 message of others (offset 10, keys foreign)" in rows[0]["note"]
     assert undo(interleaved, "--apply", "--yes", "--quiet") == 3
     assert offsets(interleaved, group) == [10] * QUEUES
     assert [row["set_to"] for row in steps(interleaved, capsys, code=3)] == [None] * QUEUES
@@ -120,7 +120,7 @@ def test_messages_of_others_are_lost_only_where_that_is_asked_for(
 ) -> None:
     rows = steps(interleaved, capsys, "--skip-others")
     assert [(row["set_to"], row["steps_over"], row["skips"]) for row in rows] == [(21, SENT, 1)] * QUEUES
-    assert rows[0]["note"] == "1 messages of others are skipped (offset 10, keys foreign)"
+    assert rows[0]["note"] == "1 message of others is skipped (offset 10, keys foreign)"
 
 
 def test_messages_of_others_that_a_group_does_not_want_do_not_stop_it(
@@ -135,7 +135,7 @@ def test_messages_of_others_that_a_group_does_not_want_do_not_stop_it(
         rows = steps(interleaved, capsys)
         assert [(row["set_to"], row["others"]) for row in rows] == [(21, 0)] * QUEUES
         assert undo(interleaved, "--apply", "--yes") == 4
-        assert "has 1 clients" in capsys.readouterr().err
+        assert "has 1 client" in capsys.readouterr().err
         assert offsets(interleaved, group) == [0] * QUEUES
         assert undo(interleaved, "--apply", "--yes", "--online") == 0
         assert offsets(interleaved, group) == [21] * QUEUES

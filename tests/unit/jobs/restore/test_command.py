@@ -68,7 +68,7 @@ def test_quiet_says_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_store_is_restored_as_it_was_at_a_time(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert restore(lake, "--at", str(STORED_MS + 51_000), "--broker", "broker-a") == ExitCode.OK
-    assert "broker-a: 41 records from physical offset 0 to 10699, in 1 segments of 16,384" in capsys.readouterr().err
+    assert "broker-a: 41 records from physical offset 0 to 10699, in 1 segment of 16,384" in capsys.readouterr().err
 
 
 def test_a_range_of_offsets_can_be_named(lake: Path) -> None:

@@ -67,7 +67,7 @@ def test_runs_of_an_earlier_version_are_said(tmp_path: Path) -> None:
     lake = archived(growing, 2)
     findings, note = compared(lake)
     assert findings == []
-    assert "1 runs have no rows in topic_minutes" in note
+    assert "1 run has no rows in topic_minutes" in note
     assert "--backfill topic_minutes" in note
 
 

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from commitlake.pipelines.lineage.words import count_text, group_of, length_text, ordinal, when_text
+from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
 
 NOW = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
 
@@ -38,10 +38,6 @@ def test_the_longest_lengths_are_texts_too() -> None:
 )
 def test_a_time_is_told_with_its_day_where_that_is_another_one(days: int, text: str) -> None:
     assert when_text(NOW - datetime.timedelta(days=days), NOW) == text
-
-
-def test_counts_have_their_nouns() -> None:
-    assert (count_text(1, "try", "tries"), count_text(1203, "record")) == ("1 try", "1,203 records")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from commitlake.pipelines.replay.pace import Pace
@@ -37,7 +38,7 @@ def test_every_ten_seconds_have_as_many_messages_as_the_rate_allows(clock: Clock
     pace = pace_of(clock, rate)
     sent: list[tuple[float, int]] = []
     while clock.now < 1060:
-        together = pace.fitting(1000)
+        together = pace.fitting(np.zeros(1000, np.int64))
         assert pace.wait(together, 0)
         sent.append((clock.now, together))
     for start in range(1000, 1050, 5):
@@ -49,7 +50,7 @@ def test_without_a_limit_nothing_waits(clock: Clock) -> None:
     pace = pace_of(clock)
     assert all(pace.wait(1000, 0) for _ in range(100))
     assert clock.now == 1000
-    assert pace.fitting(1000) == 1000
+    assert pace.fitting(np.zeros(1000, np.int64)) == 1000
 
 
 def test_messages_keep_the_distance_that_they_had(clock: Clock) -> None:
@@ -122,3 +123,24 @@ def test_what_was_to_be_sent_during_a_pause_is_not_hurried_afterwards(clock: Clo
     for stored_ms in (1000, 2000, 3000):
         assert pace.wait(1, stored_ms)
     assert clock.now - before == pytest.approx(2.0, abs=0.01)
+
+
+def test_a_speed_sends_together_what_was_stored_together(clock: Clock) -> None:
+    pace = pace_of(clock, speed=10)
+    stored_ms = np.array([50_000, 50_500, 51_000, 51_001, 60_000], np.int64)  # a tenth of a second of sending: 1000 ms
+    assert pace.fitting(stored_ms) == 3
+    assert pace.fitting(stored_ms[3:]) == 1
+    assert pace_of(clock).fitting(stored_ms) == 5
+    assert pace_of(clock, rate=20, speed=10).fitting(stored_ms) == 2
+
+
+def test_the_time_for_which_a_target_was_away_is_not_made_up_for(clock: Clock) -> None:
+    pace = pace_of(clock, speed=1)
+    assert pace.wait(1, 50_000)
+    clock.sleep(60)  # the target is away
+    pace.restart_speed()
+    at = []
+    for stored_ms in (51_000, 52_000, 53_000):
+        assert pace.wait(1, stored_ms)
+        at.append(clock.now - 1060)
+    assert at == pytest.approx([0, 1, 2], abs=0.01)

@@ -122,7 +122,7 @@ def test_a_run_that_failed_can_be_run_again(lake: LakePaths, restore: Restore, s
 def test_a_disk_without_room_is_refused_before_anything_is_written(
     lake: LakePaths, restore: Restore, tmp_path: Path
 ) -> None:
-    with pytest.raises(RestoreError, match=r"expected [\d,]+ bytes of free disk for 1 segments.*found [\d,]+"):
+    with pytest.raises(RestoreError, match=r"expected [\d,]+ bytes of free disk for 1 segment.*found [\d,]+"):
         restore(lake, segment_size=1 << 50)
     assert not (tmp_path / "out").exists()
 

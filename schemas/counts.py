@@ -1,0 +1,19 @@
+"""Counts with their nouns, for messages to users."""
+
+from __future__ import annotations
+
+
+def count_text(count: float, one: str, many: str = "") -> str:
+    """Return a count with its noun.
+
+    Args:
+        count: the number.
+        one: the noun for one; a verb may follow it.
+        many: the noun for any other number; by default, `one` with an s.
+
+    >>> [count_text(number, "queue") for number in (0, 1, 1203)]
+    ['0 queues', '1 queue', '1,203 queues']
+    >>> [count_text(number, "body is", "bodies are") for number in (1, 2)]
+    ['1 body is', '2 bodies are']
+    """
+    return f"{count:,.0f} {one if count == 1 else many or one + 's'}"
