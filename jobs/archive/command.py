@@ -36,6 +36,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.evidence import add_evidence_argument
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.process import is_own_process
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
@@ -117,7 +118,7 @@ def build_parser() -> argparse.ArgumentParser:
         "the store's name in the lake; otherwise brokerName of --broker-conf, or of a broker.conf beside the store, or "
         "the folder's name. With --from-broker: the only broker to pull from"
     )
-    parser.add_argument("--broker", help=broker_help)
+    parser.add_argument("--broker", action=Once, help=broker_help)
     conf_help = "the broker's settings file broker.conf, from which brokerName is read"
     parser.add_argument("--broker-conf", metavar="FILE", help=conf_help)
     add_layout_argument(parser)

@@ -31,6 +31,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.evidence import add_evidence_argument, evidence_key, write_evidence
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
@@ -87,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_place_arguments(parser)
     store_help = "stores to compare with, as for archive; a store may have deleted old messages meanwhile"
     parser.add_argument("--store", metavar="PATH", help=store_help)
-    parser.add_argument("--broker", help="the store's name in the lake, if the path does not give it")
+    parser.add_argument("--broker", action=Once, help="the store's name in the lake, if the path does not give it")
     add_layout_argument(parser)
     time_help = (
         "{} stored from this time on, in windows of ten minutes: 2026-11-20T14:00, 2026-11-20, ms since 1970, -2h"

@@ -18,6 +18,7 @@ from commitlake.connectors.printable import printable_json
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import some_names
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.store_arguments import at_least
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.schemas.counts import count_text
@@ -43,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("dump", DESCRIPTION, EXAMPLES)
     parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS})")
-    parser.add_argument("--broker", help="the store's name (default: the folder's name)")
+    parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     body_help = "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)"
     parser.add_argument("--body", choices=("base64", "text", "none"), default="none", help=body_help)
@@ -54,8 +55,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="print the entries of the queues instead",
     )
     what.add_argument("--index", action="store_true", help="print the entries of the IndexFiles instead")
-    parser.add_argument("--topic", help="with --consumequeue: only this topic")
-    parser.add_argument("--queue", type=at_least(0), help="with --consumequeue: only this queue")
+    parser.add_argument("--topic", action=Once, help="with --consumequeue: only this topic")
+    parser.add_argument("--queue", action=Once, type=at_least(0), help="with --consumequeue: only this queue")
     parser.add_argument("--index-slots", type=int, metavar="N", help="with --index: the broker's maxHashSlotNum")
     parser.add_argument("--index-entries", type=int, metavar="N", help="with --index: the broker's maxIndexNum")
     return parser

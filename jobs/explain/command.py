@@ -18,6 +18,7 @@ from commitlake.connectors.printable import printable_line
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.rows_output import write_objects
 from commitlake.jobs.cli.store_arguments import at_least
@@ -54,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("explain", DESCRIPTION, EXAMPLES)
     parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS}), or a glob")
-    parser.add_argument("--broker", help="the store's name (default: the folder's name)")
+    parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
     parser.add_argument("--queue", action="append", default=[], type=at_least(0), help="queue id")

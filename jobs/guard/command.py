@@ -23,6 +23,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_s3_arguments, lake_of
 from commitlake.jobs.cli.store_arguments import positive_decimal
@@ -59,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--lake", required=True, metavar="PLACE",
                         help="the lake: a folder, which need not exist yet, or s3://bucket/prefix")  # fmt: skip
     add_s3_arguments(parser)
-    parser.add_argument("--broker", help="the store's name (default: the folder's name)")
+    parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     parser.add_argument("--broker-conf", metavar="FILE",
                         help="the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker} stands "

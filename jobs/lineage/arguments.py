@@ -10,6 +10,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.pipelines.lineage.question import MAX_RECORDS, Question
@@ -24,8 +25,8 @@ _OF_STORIES = ("depth", "related_by", "mask", "body", "follow", "limit")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `lineage`."""
     add_place_arguments(parser)
-    parser.add_argument("--key", help="business key")
-    parser.add_argument("--id", help="offset message id, or client message id (UNIQ_KEY)")
+    parser.add_argument("--key", action=Once, help="business key")
+    parser.add_argument("--id", action=Once, help="offset message id, or client message id (UNIQ_KEY)")
     parser.add_argument("--offset", metavar="BROKER:OFFSET", help="the record at a physical offset of a broker's log")
     topics_help = "show which topics feed which, between --from and --to, by keys that pass from one to the other"
     parser.add_argument("--topics", action="store_true", help=topics_help)

@@ -22,6 +22,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import duration_text, parse_duration
 from commitlake.jobs.cli.layouts import add_layout_argument
 from commitlake.jobs.cli.names import did_you_mean
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
 from commitlake.jobs.cli.terminal import print_line
@@ -76,7 +77,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", metavar="PATH",
                         help="with --repair: stores, as for archive, from which lost messages can be archived "
                              "again")  # fmt: skip
-    parser.add_argument("--broker", help="with --store: the store's name in the lake, if the path does not give it")
+    parser.add_argument(
+        "--broker", action=Once, help="with --store: the store's name in the lake, if the path does not give it"
+    )
     add_layout_argument(parser)
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     add_spark_argument(parser)

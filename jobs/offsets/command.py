@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument, add_json_argument
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
@@ -53,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("offsets", DESCRIPTION, EXAMPLES)
     add_source_arguments(parser)
-    parser.add_argument("--group", required=True, metavar="NAME", help="the consumer group")
+    parser.add_argument("--group", action=Once, required=True, metavar="NAME", help="the consumer group")
     time = parser.add_mutually_exclusive_group(required=True)
     at_help = "with --lake: the offsets that the group had at this time: 2026-11-20T14:00, ms since 1970, or -2h"
     time.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)

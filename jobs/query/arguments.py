@@ -6,6 +6,7 @@ import argparse
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
@@ -21,12 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table", choices=tuple(LAKE_TABLES), default="messages", help="the table to query (default: messages)"
     )
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
-    parser.add_argument("--queue", type=int, help="queue id")
+    parser.add_argument("--queue", action=Once, type=int, help="queue id")
     parser.add_argument(
         "--kind", action="append", default=[], choices=[str(kind) for kind in Kind], help="kind of record"
     )
     parser.add_argument("--key", action="append", default=[], help="business key")
-    parser.add_argument("--id", help="offset message id, or client message id (UNIQ_KEY)")
+    parser.add_argument("--id", action=Once, help="offset message id, or client message id (UNIQ_KEY)")
     parser.add_argument("--broker", action="append", default=[], help="the store's name")
     add_time_arguments(parser)
     sql_help = (

@@ -35,9 +35,12 @@ def watched(
         lag_limit: a group, and how many messages it may have to consume; None for no such limit.
         tell: gets a sentence for each change.
     """
+    lag = None if lag_limit is None else _LagWatch(pace, admin, lag_limit, tell)
+    if lag is not None:
+        lag.look()  # before the first message is sent
     stop = threading.Event()
     thread = threading.Thread(
-        target=_watch, args=(lake, replay_id, pace, admin, lag_limit, tell, stop), name="replay-watch", daemon=True
+        target=_watch, args=(lake, replay_id, pace, lag, tell, stop), name="replay-watch", daemon=True
     )
     thread.start()
     try:
@@ -51,13 +54,11 @@ def _watch(
     lake: LakePaths,
     replay_id: str,
     pace: Pace,
-    admin: Admin,
-    lag_limit: tuple[str, int] | None,
+    lag: _LagWatch | None,
     tell: Callable[[str], None],
     stop: threading.Event,
 ) -> None:
     rate, speed = pace.rate, pace.speed
-    is_paused = False
     trouble = ""
     while not stop.wait(_LOOK_SECONDS):
         try:
@@ -82,23 +83,35 @@ def _watch(
                 pace.set_speed(speed)
                 tell(f"the speed is now {speed:g} times the pace at which the messages were stored" if speed else
                      "the pace at which the messages were stored is no longer kept")  # fmt: skip
-        if lag_limit is not None:
-            is_behind = _is_behind(admin, lag_limit, is_paused, tell)
-            if is_behind != is_paused:
-                is_paused = is_behind
-                pace.pause(is_paused=is_paused)
-                tell(
-                    f"{'paused' if is_paused else 'continued'}: {lag_limit[0]} has "
-                    f"{'more' if is_paused else 'no more'} than {count_text(lag_limit[1], 'message')} to consume"
-                )
+        if lag is not None:
+            lag.look()
 
 
-def _is_behind(admin: Admin, lag_limit: tuple[str, int], is_paused: bool, tell: Callable[[str], None]) -> bool:
-    group, limit = lag_limit
-    try:
-        stats = admin.consume_stats(group)
-    except RocketMQError as error:
-        if not is_paused:
-            tell(f"the lag of {group} is not known, so sending pauses: {error}")
-        return True
-    return sum(max(0, queue.broker_offset - queue.consumer_offset) for queue in stats.values()) > limit
+class _LagWatch:
+    """Pauses a replay while a group has more messages to consume than a limit."""
+
+    def __init__(self, pace: Pace, admin: Admin, limit: tuple[str, int], tell: Callable[[str], None]) -> None:
+        self._pace, self._admin, self._tell = pace, admin, tell
+        self._group, self._limit = limit
+        self._is_paused = False
+
+    def look(self) -> None:
+        """Ask for the group's lag, and pause or continue accordingly."""
+        trouble = ""
+        try:
+            stats = self._admin.consume_stats(self._group)
+        except RocketMQError as error:
+            is_behind, trouble = True, str(error)
+        else:
+            is_behind = sum(max(0, each.broker_offset - each.consumer_offset) for each in stats.values()) > self._limit
+        if is_behind == self._is_paused:
+            return
+        self._is_paused = is_behind
+        self._pace.pause(is_paused=is_behind)
+        if trouble:
+            self._tell(f"paused: the lag of {self._group} is not known: {trouble}")
+        else:
+            self._tell(
+                f"{'paused' if is_behind else 'continued'}: {self._group} has "
+                f"{'more' if is_behind else 'no more'} than {count_text(self._limit, 'message')} to consume"
+            )

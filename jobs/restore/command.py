@@ -23,6 +23,7 @@ from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.names import some_names
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
@@ -66,7 +67,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_place_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR",
                         help="folder for the store: new, empty, or of an interrupted run")  # fmt: skip
-    parser.add_argument("--broker", metavar="NAME", help="the store's name in the lake (default: the only one)")
+    parser.add_argument(
+        "--broker", action=Once, metavar="NAME", help="the store's name in the lake (default: the only one)"
+    )
     parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
                         help="begin with the first record stored at or after this time: 2026-11-20T14:00, "
                              "-2h")  # fmt: skip

@@ -24,6 +24,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import did_you_mean, some_names, warn
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments, lake_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
@@ -57,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     source.add_argument("--store", metavar="PATH", help=store_help)
     source.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, separated by semicolons")
     broker_help = "the store's name in the lake; with --namesrv: only this broker"
-    parser.add_argument("--broker", metavar="NAME", help=broker_help)
+    parser.add_argument("--broker", action=Once, metavar="NAME", help=broker_help)
     parser.add_argument(
         "--broker-conf",
         metavar="FILE",

@@ -21,6 +21,7 @@ from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_s3_arguments, lake_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
@@ -54,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
         "the path component that names the broker"
     )
     parser.add_argument("store", metavar="STORE", help=store_help)
-    parser.add_argument("--broker", help="the store's name (default: the folder's name)")
+    parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     add_local_arguments(parser, "processes")
     add_broker_conf_argument(parser)

@@ -193,7 +193,7 @@ def body_text(body: bytes) -> tuple[str, str]:
     if not is_text:
         lines = [body[at : at + 16].hex(" ") for at in range(0, min(len(body), _HEX_BYTES), 16)]
         more = f"; the first {_HEX_BYTES} are shown" if len(body) > _HEX_BYTES else ""
-        return "\n".join(lines), f"{count_text(len(body), 'byte')} of something other than text{more}."
+        return "\n".join(lines), f"{count_text(len(body), 'byte that is', 'bytes that are')} not text{more}."
     cut = text[:MAX_BODY]
     note = f"The first {MAX_BODY:,} characters of {size_text(len(body))}." if cut != text or head != body else ""
     return indented(cut) if cut.lstrip()[:1] in {"{", "["} else cut.replace("\r\n", "\n"), note

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+import threading
 import zlib
 from collections import Counter
 from itertools import chain
@@ -348,6 +349,19 @@ def test_a_ledger_that_cannot_be_read_for_a_while_does_not_end_the_watch(
     assert [text.split(":")[0] for text in told[:2]] == [
         "the ledger cannot be read, so requests to stop are not seen"
     ] * 2
+
+
+def test_a_group_that_is_behind_pauses_a_replay_before_its_first_message(world: ReplayWorld) -> None:
+    assert world.replay("--topic", TOPIC, "--limit", "3") == 0
+    offsets = world.client.admin.offsets
+    for queue in world.client.puller.queues(world.topic):
+        offsets.commit(queue, "behind", 0)
+    told: list[str] = []
+    pace = Pace()
+    with watch.watched(world.lake, world.replay_id(), pace, world.client.admin, ("behind", 1), told.append):
+        assert told == ["paused: behind has more than 1 message to consume"]
+    threading.Timer(0.5, pace.stop).start()
+    assert not pace.wait(1, 0)
 
 
 def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
