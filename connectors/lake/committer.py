@@ -29,6 +29,7 @@ from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
@@ -99,7 +100,7 @@ def commit_run(
 
 
 def _names(brokers: Sequence[str]) -> str:
-    return brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {len(brokers) - 1} more stores"
+    return brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {count_text(len(brokers) - 1, 'more store')}"
 
 
 def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: ArchiveCommit) -> None:

@@ -39,6 +39,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds
 from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.times import epoch_us
 
@@ -120,7 +121,8 @@ class AddedVersion:
         """
         if self.removed:
             raise NotAppendOnlyError(
-                f"version {self.version} removes {len(self.removed)} files, expected only new ones: rows were "
+                f"version {self.version} removes {count_text(len(self.removed), 'file')}, expected only new ones: "
+                "rows were "
                 "deleted or changed. Rebuild the tables that follow this one"
             )
 

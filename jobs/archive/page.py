@@ -295,7 +295,7 @@ def _topics(figures: PageFigures) -> Iterator[Section]:
     if figures.topics > len(shown):
         rest = (
             f"{count_text(figures.topics - len(shown), 'other topic has', 'other topics have')} "
-            f"{others['messages']:,} messages, "
+            f"{count_text(others['messages'], 'message')}, "
             f"{size_text(others['bytes'])}, {others['missing_offsets']:,} missing."
         )
     rows = [_topic_row(row, figures) for row in shown]
@@ -307,7 +307,7 @@ def _topic_row(row: Mapping[str, Any], figures: PageFigures) -> list[Cell]:
     picture = Html()
     if figures.span is not None:
         _, values = _windows(figures.of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS)
-        picture = sparkline(f"{row['messages_sum']:,} messages over time", values)
+        picture = sparkline(f"{count_text(row['messages_sum'], 'message')} over time", values)
     return [
         Cell(name(row["topic"])),
         Cell(name(row["broker"])),

@@ -51,7 +51,10 @@ def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 def _without_replayed(chosen: Chosen, condition: str) -> str:
     again = count_letters(chosen.table, f"{condition} AND {replayed_sql()}")
     if again:
-        print_line(f"{again:,} died again after a replay: they are skipped; --include-replayed sends them, too")
+        print_line(
+            f"{count_text(again, 'dead letter is', 'dead letters are')} skipped: dead again after a replay; "
+            "--include-replayed sends them, too"
+        )
     return f"{condition} AND NOT {replayed_sql()}"
 
 
@@ -64,10 +67,10 @@ def _tell_of_earlier(lake: LakePaths, before: Mapping[str, Mapping[str, Sequence
         if name in states
     ]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    what = "are sent once more" if is_again else "are skipped; --again sends them, too"
+    what = "sent once more" if is_again else "skipped; --again sends them, too"
     print_line(
         f"{count_text(count, 'dead letter was', 'dead letters were')} sent before, by replay "
-        f"{', '.join(names[:_SHOWN])}{more}: they {what}"
+        f"{', '.join(names[:_SHOWN])}{more}: {what}"
     )
 
 

@@ -182,7 +182,7 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
         ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {row['splits']} splits"),
     ]
     if row["records"] is not None:
-        lines.append(("records", f"{row['records']:,} records to examine"))
+        lines.append(("records", f"{count_text(row['records'], 'record')} to examine"))
     lines += [
         ("no index" if not place else "", f"{printable_line(str(reason))} ({count_text(count, 'segment')})")
         for place, (reason, count) in enumerate(reasons.items())

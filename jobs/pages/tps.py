@@ -318,8 +318,9 @@ def _group_table(report: RatesReport) -> Html:
     left_out = report.group_count - len(report.groups)
     rest = (
         f"The {len(rows):,} largest of {report.group_count:,} are shown. The {left_out:,} others have "
-        f"{report.rest['messages']:,} messages, {size_text(report.rest['bytes'])} of log, "
-        f"{report.rest['retries']:,} retries and {report.rest['dead_letters']:,} dead letters."
+        f"{count_text(report.rest['messages'], 'message')}, {size_text(report.rest['bytes'])} of log, "
+        f"{count_text(report.rest['retries'], 'retry', 'retries')} and "
+        f"{count_text(report.rest['dead_letters'], 'dead letter')}."
         if left_out
         else ""
     )

@@ -34,6 +34,7 @@ from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.changes import Changes
 from commitlake.pipelines.replay.changing import write_copied
 from commitlake.pipelines.replay.consumed import ChosenMessages, Places, live_offsets
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import (
     Counts,
     Ledger,
@@ -176,11 +177,15 @@ def _plan(
 
 def _others(lake: LakePaths, source: MessageSource, plan: ReplayPlan) -> list[OtherReplay]:
     try:
-        return find_others(lake, plan, source.table)
+        return find_others(lake, plan, source.table, on_unreadable=_warn_unreadable)
     except LakeError:
         if source.is_copied:  # the ledger's lake may not exist yet
             return []
         raise
+
+
+def _warn_unreadable(replay_id: str, error: ReplayError) -> None:
+    warn(PROG, f"whether the replay {replay_id} has the same messages is not known: {error}")
 
 
 def _messages(

@@ -137,10 +137,13 @@ def _tell(arguments: argparse.Namespace, steps: Sequence[GroupStep], groups: Map
             print_line(f"no group in the target or the lake consumes {topic}")
     moving = [step for step in steps if step.moves]
     over = sum(step.step.stepped for step in moving if step.step is not None)
-    print_line(
-        f"{count_text(over, 'message')} of the replay can be skipped, in {count_text(len(moving), 'queue')} of "
-        f"{_groups(moving)}"
-    )
+    if moving:
+        print_line(
+            f"{count_text(over, 'message')} of the replay can be skipped, in {count_text(len(moving), 'queue')} of "
+            f"{_groups(moving)}"
+        )
+    else:
+        print_line("no group has messages of the replay to skip")
     if any(step.step is not None and step.step.left for step in steps) and not arguments.skip_others:
         print_line(
             "run it again once the groups have consumed the messages of others; with --skip-others they lose these"

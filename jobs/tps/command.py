@@ -186,16 +186,21 @@ def _delayed_notes(rows: Sequence[Row]) -> list[str]:
     lines = []
     if totals["overdue"]:
         lines.append(
-            f"{totals['overdue']:,} of {totals['messages']:,} messages are overdue: their time has passed, but their "
+            f"{totals['overdue']:,} of {count_text(totals['messages'], 'message')} are overdue: their time has "
+            "passed, but their "
             "own topic has no copy"
         )
     if totals["outlives_segment"]:
         lines.append(
-            f"{totals['outlives_segment']:,} messages wait longer than a segment is kept: a broker may delete them "
+            f"{count_text(totals['outlives_segment'], 'message waits', 'messages wait')} longer than a segment is "
+            "kept: a broker may delete them "
             "before their time, see --segment-life"
         )
     if totals["without_id"]:
-        lines.append(f"{totals['without_id']:,} messages have no client message id: their delivery cannot be checked")
+        lines.append(
+            f"{count_text(totals['without_id'], 'message has', 'messages have')} no client message id: delivery "
+            "cannot be checked"
+        )
     return lines
 
 

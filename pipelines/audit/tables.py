@@ -100,7 +100,7 @@ def compare_archive_runs(lake: LakePaths, moment: Moment, damaged: Collection[st
     for table in sorted({"gaps", "quarantine"} - {*damaged}):
         counts = Counter(row["run_id"] for row in _rows(lake, table, ["run_id"]))
         wrong = [
-            f"run {made.sequence}: expected {expected} rows, found {counts[made.run_id]}"
+            f"run {made.sequence}: expected {count_text(expected, 'row')}, found {counts[made.run_id]}"
             for made in commits
             if made.counts is not None and (expected := getattr(made.counts, _COUNTED[table])) != counts[made.run_id]
         ]

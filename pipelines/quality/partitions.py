@@ -26,6 +26,7 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.parts import SCHEMA
+from commitlake.schemas.counts import count_text
 
 PARTITIONS = 64
 GROUP_ROWS = 250_000
@@ -208,5 +209,5 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: Group) -> pa.Tab
         raise ProfileError(f"expected record batches of a profile, found {length} other bytes: {error}") from error
     table = pa.Table.from_batches(batches, SCHEMA)
     if table.num_rows != (expected := int(index.rows[group.first : group.end].sum())):
-        raise ProfileError(f"expected {expected} rows of a profile, found {table.num_rows}")
+        raise ProfileError(f"expected {count_text(expected, 'row')} of a profile, found {table.num_rows}")
     return rows_of(table, group) if group.shares > 1 else table

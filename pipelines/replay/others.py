@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -39,21 +39,28 @@ class OtherReplay(NamedTuple):
         return self.state.event not in ENDED
 
 
-def find_others(lake: LakePaths, plan: ReplayPlan, table: DeltaTable) -> list[OtherReplay]:
+def find_others(
+    lake: LakePaths,
+    plan: ReplayPlan,
+    table: DeltaTable,
+    *,
+    on_unreadable: Callable[[str, ReplayError], None] = lambda *_: None,
+) -> list[OtherReplay]:
     """Return the other replays of a plan's messages to the queues of its target, the oldest first.
 
-    All replays that have not ended are examined, and the newest of the others. A replay that cannot be read is left
-    out; 'replay list' names it.
+    All replays that have not ended are examined, and the newest of the others. A replay that cannot be read, as
+    one that another version wrote, is left out.
 
     Args:
         lake: the lake.
         plan: the plan; its condition applies to `table`.
         table: the table `messages`, of the lake or copied.
+        on_unreadable: called with the id of each replay that cannot be read.
 
     Raises:
         QueryError: if a table cannot be read.
     """
-    states = read_states(lake, on_error=lambda *_: None)
+    states = read_states(lake, on_error=on_unreadable)
     found: list[OtherReplay] = []
     ended = 0
     for name, state in sorted(states.items(), key=lambda item: item[1].plan.created_at, reverse=True):

@@ -20,6 +20,7 @@ from commitlake.pipelines.replay.mapping import target_queues
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.remoting.routes import MessageQueue, publish_queues
 from commitlake.schemas.times import EPOCH
@@ -166,7 +167,8 @@ def origin_topics(table: DeltaTable, condition: str) -> list[str]:
     for row in found:
         if row["origin"] is None:
             raise ReplayError(
-                f"the original topic of {row['messages']:,} messages is not known, such as of {row['msg_id']}: give a "
+                f"the original topic of {count_text(row['messages'], 'message')} is not known, such as of "
+                f"{row['msg_id']}: give a "
                 "topic with --to-topic, or leave these messages out with --where"
             )
     return sorted(row["origin"] for row in found)

@@ -14,6 +14,7 @@ from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.rows import Chosen, LogRange
 from commitlake.pipelines.restore.segment import Lost, SegmentRestored, SegmentTask
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.store_files import check_folder, check_own_folder, make_folders, read_json
 
@@ -151,6 +152,7 @@ def check_disk(plan: RestorePlan) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise RestoreError(
-            f"{plan.out}: expected {needed:,} bytes of free disk for {len(plan.bases):,} segments and their indexes, "
+            f"{plan.out}: expected {needed:,} bytes of free disk for {count_text(len(plan.bases), 'segment')} and "
+            "their indexes, "
             f"found {free:,}. Restore a shorter range, or to another disk"
         )

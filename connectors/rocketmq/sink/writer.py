@@ -25,6 +25,7 @@ from commitlake.connectors.rocketmq.sink.outcomes import RowStatus
 from commitlake.connectors.rocketmq.sink.rows import TYPES, check_columns
 from commitlake.connectors.rocketmq.sink.sender import RowSender
 from commitlake.connectors.worker_errors import carry_errors
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 
 logger = logging.getLogger(__name__)
@@ -96,8 +97,8 @@ def _check_sent(outcomes: pa.RecordBatch) -> None:
     missing = outcomes.num_rows - statuses[RowStatus.SENT]
     shown = "; ".join(f"{count} {text}" for text, count in reasons.most_common(_SHOWN))
     raise NotSentError(
-        f"expected to send {outcomes.num_rows} rows, {missing} were not sent: {shown}"
-        + (f"; and {len(reasons) - _SHOWN} other reasons" if len(reasons) > _SHOWN else "")
+        f"expected to send {count_text(outcomes.num_rows, 'row')}, {count_text(missing, 'was', 'were')} not sent: "
+        f"{shown}" + (f"; and {len(reasons) - _SHOWN} other reasons" if len(reasons) > _SHOWN else "")
     )
 
 

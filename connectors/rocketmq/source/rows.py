@@ -15,6 +15,7 @@ from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import Pulled, QueueRange, read_range
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import data_loss
+from commitlake.schemas.counts import count_text
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class RangeReader:
         self._lose_count(lost, lost.size, why)
 
     def _lose_count(self, where: QueueRange, count: int, why: str) -> None:
-        text = f"{where}: {count} messages cannot be read: {why}"
+        text = f"{where}: {count_text(count, 'message')} cannot be read: {why}"
         if self._options.fail_on_data_loss:
             raise data_loss(text)
         self.lost += count

@@ -19,6 +19,7 @@ from commitlake.connectors.rocketmq.source.positions import Bounds
 from commitlake.connectors.rocketmq.source.ranges import ask_bounds, list_queues, report_loss, resolve
 from commitlake.connectors.rocketmq.source.stream_offsets import Offsets, StreamPosition
 from commitlake.connectors.sources.stream_shares import fair_shares
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -115,7 +116,8 @@ class StreamPlanner:
         if known < bounds.first:
             count = bounds.first - known
             self._report(
-                f"{queue_text(queue)}: {count} messages, offsets {known} to {bounds.first}, were deleted before the "
+                f"{queue_text(queue)}: {count_text(count, 'message')}, offsets {known} to {bounds.first}, deleted "
+                "before the "
                 "stream has read them"
             )
         else:

@@ -143,6 +143,6 @@ def test_what_died_again_is_told_apart_and_left_out(
     target = ["--namesrv", place.servers.name_server_address, "--yes"]
     assert place.dlq("redrive", "--group", GROUP, *target) == ExitCode.OK
     said = capsys.readouterr().err
-    assert "1 died again after a replay: they are skipped" in said
+    assert "1 dead letter is skipped: dead again after a replay" in said
     assert "4 dead letters were sent before, by replay" in said
     assert "no message matches" in said

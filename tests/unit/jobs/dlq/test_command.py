@@ -233,7 +233,7 @@ def test_what_died_again_is_sent_again_only_where_that_is_asked_for(
     asked = ["redrive", "--lake", growing.lake.root, "--group", "mail", "--dry-run"]
     assert main(asked) == 0
     said = capsys.readouterr().err
-    assert "1 died again after a replay: they are skipped" in said
+    assert "1 dead letter is skipped: dead again after a replay" in said
     assert "2 messages of 1 queue" in said
     assert main([*asked, "--include-replayed"]) == 0
     said = capsys.readouterr().err

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import threading
+import time
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +17,7 @@ from commitlake.connectors.rocketmq import Admin, Options
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.jobs.replay import send
 from commitlake.jobs.replay.command import main
-from commitlake.pipelines.replay import planning, sending
+from commitlake.pipelines.replay import plan_json, planning, sending
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event, read_states
 from commitlake.pipelines.replay.others import announce
 from commitlake.pipelines.replay.run import ReplayRun
@@ -117,6 +119,41 @@ def test_a_replay_of_what_another_one_has_begun_is_refused(
         capsys.readouterr().err
     )
     assert world.replay("--topic", TOPIC) == 0  # whoever has seen that may send them once more
+
+
+def test_another_replay_that_cannot_be_read_is_warned_of(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(plan_json, "VERSION", plan_json.VERSION + 1)  # a later version's
+        assert world.replay("--topic", TOPIC, "--limit", "1") == 0
+    later = world.replay_id()
+    capsys.readouterr()
+    assert world.replay("--topic", TOPIC, "--limit", "1") == 0
+    assert f"whether the replay {later} has the same messages is not known: the plan has version" in (
+        capsys.readouterr().err
+    )
+
+
+def test_the_time_for_which_a_target_was_away_is_not_made_up_for(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = sending.QueueSender._post
+    posted: list[float] = []
+
+    def away_at_first(self: sending.QueueSender, *arguments: object, **named: object) -> int:
+        if not posted:
+            time.sleep(2)
+        posted.append(time.monotonic())
+        return post(self, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sending.QueueSender, "_post", away_at_first)
+    times = [row["store_timestamp"] for row in world.archived() if (row["topic"], row["queue_id"]) == (TOPIC, 1)]
+    speed = (times[1] - times[0]).total_seconds() / 0.5
+    assert world.replay("--topic", TOPIC, "--queue", "1", "--limit", "4", "--speed", f"{speed:.0f}x") == 0
+    apart = [later - earlier for earlier, later in itertools.pairwise(posted)]
+    assert len(apart) == 3
+    assert all(seconds > 0.4 for seconds in apart[1:])
 
 
 def test_a_replay_goes_on_at_the_pace_at_which_it_was_begun(
