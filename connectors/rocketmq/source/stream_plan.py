@@ -116,9 +116,8 @@ class StreamPlanner:
         if known < bounds.first:
             count = bounds.first - known
             self._report(
-                f"{queue_text(queue)}: {count_text(count, 'message')}, offsets {known} to {bounds.first}, deleted "
-                "before the "
-                "stream has read them"
+                f"{queue_text(queue)}: {count_text(count, 'message')}, offsets {known} to {bounds.first}, "
+                f"{'was' if count == 1 else 'were'} deleted before the stream has read them"
             )
         else:
             self._report(

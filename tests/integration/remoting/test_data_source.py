@@ -79,7 +79,7 @@ def test_rows_are_those_of_the_log_and_can_be_written_again(
     ):
         read(spark, servers, topic, startingOffsets=f'{{"{topic}": {{"broker-a": {{"9": 1}}}}}}').count()
     empty = spark.createDataFrame([(b"",)], "body binary")
-    with pytest.raises(PySparkException, match=r"expected to send 1 rows, 1 were not sent: 1 invalid, topic .*: body"):
+    with pytest.raises(PySparkException, match=r"expected to send 1 row, 1 was not sent: 1 invalid, topic .*: body"):
         empty.write.format("rocketmq").mode("append").options(**{**given, "body": "decompressed"}).save()
 
 

@@ -100,7 +100,7 @@ def test_a_delete_tells_what_went_and_what_came_back(uri: str) -> None:
     (version,) = added_versions(uri, 1)
     assert _numbers(uri, version.removed) == [1, 2]
     assert _numbers(uri, version.files) == [2]
-    with pytest.raises(NotAppendOnlyError, match="version 2 removes 1 files, expected only new ones"):
+    with pytest.raises(NotAppendOnlyError, match="version 2 removes 1 file, expected only new ones"):
         version.check_append_only()
 
 

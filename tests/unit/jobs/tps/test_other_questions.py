@@ -180,7 +180,7 @@ def test_delayed_messages_wait_came_or_are_overdue(waiting: GrowingLake, ask: As
     assert found["delay", 1]["max_late_s"] == 2.0
     assert found["delay", 5]["oldest_overdue"] == "2023-11-15T00:01:00Z"
     assert "1 of 6 messages are overdue" in said
-    assert "1 messages wait longer than a segment is kept" in said
+    assert "1 message waits longer than a segment is kept" in said
 
 
 @pytest.mark.parametrize(

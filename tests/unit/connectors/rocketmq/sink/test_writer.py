@@ -101,6 +101,25 @@ def test_topics_are_not_overwritten() -> None:
         source.writer(struct("body binary, topic string"), overwrite=True)
 
 
+@pytest.mark.parametrize("topic", ["%DLQ%billing", "%RETRY%billing", "TBW102", "rmq_sys_wheel_timer"])
+def test_rows_for_topics_of_the_broker_are_refused_unless_an_option_says_so(cluster: LiveCluster, topic: str) -> None:
+    given = {"namesrv": cluster.address, "retrySeconds": "0"}
+    with pytest.raises(OptionError, match=r"option topic: expected one for applications.*option systemTopics"):
+        SinkOptions.parse(given | {"topic": topic})
+    schema = struct("body binary, topic string")
+    rows = pa.RecordBatch.from_pydict({"body": [b"x", b"y"], "topic": ["orders", topic]})
+    with pytest.raises(NotSentError, match=r"1 was not sent: 1 invalid, topic .*which is the broker's"):
+        RocketmqWriter(SinkOptions.parse(given), schema).write(iter([rows]))
+    assert SinkOptions.parse(given | {"topic": topic, "systemTopics": "true"}).settings.rows.has_system_topics
+
+
+def test_dead_letters_are_written_where_an_option_says_so(cluster: LiveCluster) -> None:
+    given = {"namesrv": cluster.address, "retrySeconds": "0", "systemTopics": "true"}
+    rows = pa.RecordBatch.from_pydict({"body": [b"x"], "topic": ["%DLQ%billing"]})
+    writer = RocketmqWriter(SinkOptions.parse(given), struct("body binary, topic string"))
+    assert writer.write(iter([rows])) == Sent(messages=1)
+
+
 def test_a_task_tells_what_it_has_sent_or_why_not(cluster: LiveCluster) -> None:
     options = SinkOptions.parse({"namesrv": cluster.address, "topic": "orders", "retrySeconds": "0"})
     writer = RocketmqWriter(options, struct("body binary"))

@@ -177,7 +177,7 @@ def test_a_message_that_the_broker_leaves_out_is_missed(cluster: LiveCluster, br
                      maxOffset="10")  # fmt: skip
 
     broker.interfere = leave_out
-    with pytest.raises(DataLossError, match="1 messages cannot be read: the broker has not sent them"):
+    with pytest.raises(DataLossError, match="1 message cannot be read: the broker has not sent them"):
         rows(options(cluster), parts)
 
 
