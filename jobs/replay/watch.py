@@ -94,6 +94,7 @@ class _LagWatch:
         self._pace, self._admin, self._tell = pace, admin, tell
         self._group, self._limit = limit
         self._is_paused = False
+        self._is_unknown = False
 
     def look(self) -> None:
         """Ask for the group's lag, and pause or continue accordingly."""
@@ -103,6 +104,11 @@ class _LagWatch:
         except RocketMQError as error:
             is_behind, trouble = True, str(error)
         else:
+            if not stats and not self._is_unknown:
+                self._is_unknown = True
+                self._tell(
+                    f"the target has no offsets of the group {self._group}: sending does not pause until it has some"
+                )
             is_behind = sum(max(0, each.broker_offset - each.consumer_offset) for each in stats.values()) > self._limit
         if is_behind == self._is_paused:
             return

@@ -27,6 +27,7 @@ from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_state
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message
@@ -353,6 +354,7 @@ def test_a_ledger_that_cannot_be_read_for_a_while_does_not_end_the_watch(
 
 def test_a_group_that_is_behind_pauses_a_replay_before_its_first_message(world: ReplayWorld) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "3") == 0
+    world.client.admin.create_group(SubscriptionGroupConfig("behind"))
     offsets = world.client.admin.offsets
     for queue in world.client.puller.queues(world.topic):
         offsets.commit(queue, "behind", 0)
@@ -362,6 +364,15 @@ def test_a_group_that_is_behind_pauses_a_replay_before_its_first_message(world: 
         assert told == ["paused: behind has more than 1 message to consume"]
     threading.Timer(0.5, pace.stop).start()
     assert not pace.wait(1, 0)
+
+
+def test_a_group_without_offsets_is_told_as_nothing_waits_for_it(world: ReplayWorld) -> None:
+    assert world.replay("--topic", TOPIC, "--limit", "3") == 0
+    told: list[str] = []
+    pace = Pace()
+    with watch.watched(world.lake, world.replay_id(), pace, world.client.admin, ("misspelt", 1), told.append):
+        assert pace.wait(1, 0)
+    assert told == ["the target has no offsets of the group misspelt: sending does not pause until it has some"]
 
 
 def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
