@@ -142,7 +142,7 @@ def _damage(damage: TableFinding) -> FindingGroup:
         action="'commitlake maintain --repair --dry-run' shows what can be recovered",
         examples=[Example(damage.table, note, "") for note in damage.notes],
         word="Damaged",
-        counted=f"{damage.count:,} {damage.what}",
+        counted=damage.counted,
     )
 
 

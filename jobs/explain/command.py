@@ -181,8 +181,9 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
         *([("", _BY_TIME)] if row["segments_skipped_by_time"] else []),
         ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {row['splits']} splits"),
     ]
-    if row["records"] is not None:
-        lines.append(("records", f"{count_text(row['records'], 'record')} to examine"))
+    records = row["records"]
+    if isinstance(records, int):
+        lines.append(("records", f"{count_text(records, 'record')} to examine"))
     lines += [
         ("no index" if not place else "", f"{printable_line(str(reason))} ({count_text(count, 'segment')})")
         for place, (reason, count) in enumerate(reasons.items())

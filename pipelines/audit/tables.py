@@ -12,6 +12,7 @@ edges            a step for each dead letter, each delayed record, and each half
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ class TableFinding:
     Attributes:
         table: name of the table.
         count: number of wrong files or rows.
-        what: the unit of the count, in words.
+        what: the plural of what is counted, such as "runs" or "kinds of records".
         notes: sentences on the first of them.
     """
 
@@ -58,6 +59,11 @@ class TableFinding:
     count: int
     what: str
     notes: Sequence[str] = field(default=())
+
+    @property
+    def counted(self) -> str:
+        """The count with its noun, such as "1 run" or "3 kinds of records"."""
+        return count_text(self.count, re.sub(r"s\b", "", self.what, count=1), self.what)
 
 
 def damaged_files(lake: LakePaths, *, deep: bool, runner: Runner = HERE) -> list[TableFinding]:
@@ -249,7 +255,7 @@ def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], 
 def finding_lines(findings: Sequence[TableFinding]) -> Iterator[str]:
     """Yield findings as lines of text."""
     for finding in findings:
-        yield f"DAMAGED     {finding.table}: {finding.count:,} {finding.what}"
+        yield f"DAMAGED     {finding.table}: {finding.counted}"
         yield from (f"  {note}" for note in finding.notes)
     if findings:
         yield "  'commitlake maintain --repair --dry-run' shows what can be repaired"
