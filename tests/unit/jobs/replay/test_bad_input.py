@@ -214,7 +214,7 @@ def test_a_full_target_is_waited_for_and_the_replay_resumed(
     with BrokerLite(tmp_path / "full", options=full) as server, target_client(server.name_server_address) as client:
         target = ReplayWorld(world.lake, server.name_server_address, client, "Full")
         assert target.replay("--topic", TOPIC, "--patience", "1s") == 1
-        assert "'commitlake replay resume' continues the replay" in capsys.readouterr().err
+        assert f"'commitlake replay resume {world.replay_id()}' continues the replay" in capsys.readouterr().err
         assert sum(map(len, target.received().values())) == 0
     with BrokerLite(tmp_path / "full") as server, target_client(server.name_server_address) as client:
         target = ReplayWorld(world.lake, server.name_server_address, client, "Full")
