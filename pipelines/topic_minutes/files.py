@@ -60,18 +60,32 @@ class MinutesFiles:
         return self._written
 
     def _write(self) -> None:
-        rows = pa.concat_tables(self._waiting).combine_chunks()
+        rows = pa.concat_tables(self._waiting)
         self._waiting, self._bytes = [], 0
-        minutes = (
-            rows.column("minute").chunk(0).cast(pa.int64()).fill_null(_NO_MINUTE)
-        )  # nulls first, as maintain sorts
-        rows = rows.take(pa.array(np.lexsort((minutes.to_numpy(), sort_ranks(rows.column("topic").chunk(0))))))
-        for name in _REPEATING:
-            place = rows.schema.get_field_index(name)
-            rows = rows.set_column(place, name, rows.column(name).dictionary_encode())
         name = f"{self._name}-{len(self._written):03d}.zstd.parquet"
-        uri, s3 = self._lake.topic_minutes, self._lake.s3
-        file = write_plain_file(
-            rows, uri, name, _ENCODINGS, s3=s3, statistics=_STATISTICS, footer_statistics=_FOOTER_STATISTICS
-        )
-        self._written.append(file)
+        self._written.append(write_minutes_file(rows, self._lake, name))
+
+
+def write_minutes_file(rows: pa.Table, lake: LakePaths, name: str) -> DataFile:
+    """Write rows of `topic_minutes`, sorted as `maintain` sorts them; the file is in no table until it is committed.
+
+    Args:
+        rows: columns of `SCHEMA`.
+        lake: where the table is.
+        name: file name.
+    """
+    rows = rows.combine_chunks()
+    minutes = rows.column("minute").chunk(0).cast(pa.int64()).fill_null(_NO_MINUTE)  # nulls first, as maintain sorts
+    rows = rows.take(pa.array(np.lexsort((minutes.to_numpy(), sort_ranks(rows.column("topic").chunk(0))))))
+    for column in _REPEATING:
+        place = rows.schema.get_field_index(column)
+        rows = rows.set_column(place, column, rows.column(column).dictionary_encode())
+    return write_plain_file(
+        rows,
+        lake.topic_minutes,
+        name,
+        _ENCODINGS,
+        s3=lake.s3,
+        statistics=_STATISTICS,
+        footer_statistics=_FOOTER_STATISTICS,
+    )

@@ -7,7 +7,7 @@ codes without comparing strings, so that reading a year of minutes is faster tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -49,12 +49,14 @@ class MinuteRows:
         groups: for each row, the index of its group in `keys`.
         minutes: for each row, minutes since the start of the time range.
         sums: by name, the summand of each row; empty if all are zero.
+        sketches: by column, the sketch of each row.
     """
 
     keys: Sequence[Key]
     groups: Array
     minutes: Array
     sums: Mapping[str, Array]
+    sketches: Mapping[str, pa.Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,11 @@ class _Column:
 
 
 def read_minute_rows(
-    lake: LakePaths, question: RatesQuestion, sums: Sequence[str], use: Callable[[MinuteRows], None]
+    lake: LakePaths,
+    question: RatesQuestion,
+    sums: Sequence[str],
+    use: Callable[[MinuteRows], None],
+    sketches: Sequence[str] = (),
 ) -> None:
     """Read the rows of `topic_minutes` for a question, on all cores.
 
@@ -80,6 +86,7 @@ def read_minute_rows(
         question: a question in whole minutes.
         sums: names of the sums.
         use: called with some ten thousand rows at a time, in any order, from one thread at a time.
+        sketches: names of columns of sketches.
 
     Raises:
         DataFileError: if a data file cannot be read.
@@ -89,13 +96,15 @@ def read_minute_rows(
     files = files_of_time(uri, delta_table(uri, lake.s3), MINUTES.time, question.start, question.end)
     names = dict.fromkeys([MINUTES.time, *_columns(question)])
     names |= dict.fromkeys(column for name in sums for column in _SUMS[name].columns)
-    schema = pa.schema([(name, _TYPES.get(name, pa.int64())) for name in names])
+    names |= dict.fromkeys(sketches)
+    types = _TYPES | dict.fromkeys(sketches, pa.binary())
+    schema = pa.schema([(name, types.get(name, pa.int64())) for name in names])
     table = TableRows(uri, lake.s3, schema, [name for name in _TEXTS if name in names], skips_constants=True)
     lock = Lock()
 
     def read(file: AddedFile) -> None:
         for rows in table.read(file):
-            numbered = _numbered(rows, question, sums)
+            numbered = _numbered(rows, question, sums, sketches)
             if len(numbered.groups):
                 with lock:
                     use(numbered)
@@ -173,7 +182,7 @@ def _conditions(question: RatesQuestion) -> dict[str, Collection[Any]]:
     return {name: set(values) for name, values in asked.items() if values}
 
 
-def _numbered(rows: pa.Table, question: RatesQuestion, sums: Sequence[str]) -> MinuteRows:
+def _numbered(rows: pa.Table, question: RatesQuestion, sums: Sequence[str], sketches: Sequence[str]) -> MinuteRows:
     """Return the wanted rows as numbers."""
     times = numbers_of(rows.column(MINUTES.time), null=_NO_TIME)
     minutes = (times - epoch_us(question.start)) // _MINUTE_US
@@ -186,7 +195,8 @@ def _numbered(rows: pa.Table, question: RatesQuestion, sums: Sequence[str]) -> M
         rows, minutes = rows.filter(mask_of(chosen)), minutes[chosen]
         coded = {name: _Column(column.codes[chosen], column.values) for name, column in coded.items()}
     keys, groups = _grouped([coded[MINUTES.groups[name]] for name in question.by], rows.num_rows)
-    found = MinuteRows(keys, groups, minutes, {name: _SUMS[name].add(rows) for name in sums})
+    summands = {name: _SUMS[name].add(rows) for name in sums}
+    found = MinuteRows(keys, groups, minutes, summands, {name: rows.column(name).combine_chunks() for name in sketches})
     return found if question.only is None or not question.by else _only(found, set(question.only))
 
 
@@ -199,6 +209,7 @@ def _only(rows: MinuteRows, wanted: Collection[Key]) -> MinuteRows:
         (np.cumsum(is_wanted) - 1)[rows.groups[chosen]],
         rows.minutes[chosen],
         {name: values[chosen] if len(values) else values for name, values in rows.sums.items()},
+        {name: sketches.filter(mask_of(chosen)) for name, sketches in rows.sketches.items()},
     )
 
 

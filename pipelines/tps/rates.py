@@ -23,6 +23,7 @@ from commitlake.pipelines.query.engines import select
 from commitlake.pipelines.tps.answers import rows_of
 from commitlake.pipelines.tps.coverage import NONE, Coverage
 from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows
+from commitlake.pipelines.tps.minute_sketches import merge_minutes
 from commitlake.pipelines.tps.question import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
 from commitlake.schemas.counts import count_text
 
@@ -38,6 +39,8 @@ QUANTILES = tuple(f"{what}_{rank}" for what in _SKETCHES for rank in RANKS)
 """Names of the columns of quantiles."""
 Key = tuple[Any, ...]
 Row = dict[str, Any]
+Sketches = dict[tuple[Key, datetime.datetime | None], Mapping[str, kll_doubles_sketch]]
+"""By group and start of the window, the merged sketch of each column; columns without values are left out."""
 
 
 class TooManyRowsError(LakeError):
@@ -192,38 +195,40 @@ class Rates:
 
     def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:
         """Add quantiles of merged sketches to rows."""
-        table = question.table
-        groups = [f"{sql} AS g{number}" for number, sql in enumerate(question.groups())]
-        columns = [*groups, f"{table.time} AS window_start", *_SKETCHES.values()]
-        grouped = ""
-        if self.engine is Engine.SPARK:  # Spark merges sketches itself
-            windows = [] if question.window is None else [f"{question.window_start(question.window)} AS window_start"]
-            merged_sketches = [f"kll_merge_agg_double({name}) AS {name}" for name in _SKETCHES.values()]
-            columns = [*groups, *windows, *merged_sketches]
-            keys = ", ".join(str(number + 1) for number in range(len(groups) + len(windows)))
-            grouped = f" GROUP BY {keys}" if keys else ""
-        sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {question.where()}{grouped}"
-        merged: dict[Key, dict[str, kll_doubles_sketch]] = {}
-        for found in self._ask(question, sql):
-            key = _key(question, found)
-            if question.window is not None:
-                key = (*key, _window_of(found["window_start"], question.window))
-            mine = merged.setdefault(key, {})
-            for name, column in _SKETCHES.items():
-                if found[column] is None:
-                    continue
-                sketch = kll_doubles_sketch.deserialize(found[column])
-                if sketch.is_empty():  # a sketch of Spark from only nulls
-                    continue
-                if name in mine:
-                    mine[name].merge(sketch)
-                else:
-                    mine[name] = sketch
+        if self._counts_minutes(question):
+            merged = self._merged_sketches(question)
+        else:
+            merged = self._sketches_by_spark(question)
         for row in rows:
-            key = _key_of(question, row)
-            if question.window is not None:
-                key = (*key, row["window_start"])
-            row.update(_quantiles(merged.get(key, {})))
+            row.update(_quantiles(merged.get((_key_of(question, row), row.get("window_start")), {})))
+
+    def _merged_sketches(self, question: RatesQuestion) -> Sketches:
+        length = question.window or question.end - question.start
+        found = merge_minutes(self.lake, question, length, list(_SKETCHES.values()))
+        return {
+            (key, None if question.window is None else question.start + number * length): sketches
+            for (key, number), sketches in found.items()
+        }
+
+    def _sketches_by_spark(self, question: RatesQuestion) -> Sketches:
+        table = question.table
+        columns = [f"{sql} AS g{number}" for number, sql in enumerate(question.groups())]
+        if question.window is not None:
+            columns.append(f"{question.window_start(question.window)} AS window_start")
+        keys = ", ".join(str(number + 1) for number in range(len(columns)))
+        columns += [f"kll_merge_agg_double({name}) AS {name}" for name in _SKETCHES.values()]
+        grouped = f" GROUP BY {keys}" if keys else ""
+        sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {question.where()}{grouped}"
+        merged: Sketches = {}
+        for found in self._ask(question, sql):
+            sketches = {}
+            for column in _SKETCHES.values():
+                if found[column] is not None:
+                    sketch = kll_doubles_sketch.deserialize(found[column])
+                    if not sketch.is_empty():  # empty if there were only nulls
+                        sketches[column] = sketch
+            merged[_key(question, found), found.get("window_start")] = sketches
+        return merged
 
 
 def _add(found: dict[Key, Row], key: Key, row: Row) -> None:
@@ -240,8 +245,10 @@ def _add(found: dict[Key, Row], key: Key, row: Row) -> None:
 
 def _quantiles(sketches: Mapping[str, kll_doubles_sketch]) -> Row:
     found: Row = dict.fromkeys(QUANTILES)
-    for what, sketch in sketches.items():
-        values = sketch.get_quantiles(list(RANKS.values()), True)
+    for what, column in _SKETCHES.items():
+        if column not in sketches:
+            continue
+        values = sketches[column].get_quantiles(list(RANKS.values()), True)
         found |= {f"{what}_{rank}": int(value) for rank, value in zip(RANKS, values, strict=True)}
     return found
 
