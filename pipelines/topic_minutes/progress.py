@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.file_actions import file_actions, one_value_each
@@ -52,11 +54,15 @@ def _run_ids(table: DeltaTable, name: str) -> set[str]:
 def joined_run_id(lake: LakePaths) -> str | None:
     """Return the `run_id` for joined rows; None if the table has not counted all messages up to any run.
 
+    Without `archive_runs` it is not known which runs the table has counted.
+
     Raises:
-        TableNotFoundError: if one of the tables is missing.
+        TableNotFoundError: if `topic_minutes` is missing.
     """
     last = last_finished(lake.topic_minutes)
-    tables = {table: delta_table(getattr(lake, table), lake.s3) for table in ("archive_runs", "topic_minutes")}
+    tables = _tables(lake)
+    if "archive_runs" not in tables:
+        return None
     lacking = count_runs_without_rows(tables, "topic_minutes", covered_sequence(lake), last)
     return f"{JOINED}{last}" if last and not lacking else None
 
@@ -85,10 +91,27 @@ def count_runs_without_rows(tables: Mapping[str, DeltaTable], table: str, after:
 def count_uncounted_runs(lake: LakePaths) -> int:
     """Count the finished archive runs that took messages and are not in `topic_minutes`.
 
+    A lake whose first run is not finished has no `archive_runs`, and no finished run.
+
     Raises:
-        TableNotFoundError: if one of the tables is missing.
+        TableNotFoundError: if `topic_minutes` is missing.
     """
-    # The order matters: a run with a row in archive_runs has its minutes by then.
-    tables = {table: delta_table(getattr(lake, table), lake.s3) for table in ("archive_runs", "topic_minutes")}
+    tables = _tables(lake)
+    if "archive_runs" not in tables:
+        return 0
     last = last_finished(lake.archive_runs)
     return count_runs_without_rows(tables, "topic_minutes", covered_sequence(lake), last)
+
+
+def _tables(lake: LakePaths) -> dict[str, DeltaTable]:
+    """Open `topic_minutes`, and `archive_runs` if the lake has it.
+
+    Raises:
+        TableNotFoundError: if `topic_minutes` is missing.
+    """
+    tables = {}
+    # The order matters: a run with a row in archive_runs has its minutes by then.
+    with suppress(TableNotFoundError):
+        tables["archive_runs"] = delta_table(lake.archive_runs, lake.s3)
+    tables["topic_minutes"] = delta_table(lake.topic_minutes, lake.s3)
+    return tables

@@ -71,7 +71,7 @@ def values_of(sketches: pa.Array) -> SketchValues:
 
 def _parts(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
     """Return the size of each sketch in bytes, 0 for null, and the data with the place where the first one begins."""
-    valid, offsets, data = sketches.buffers()
+    _, offsets, data = sketches.buffers()
     if not len(sketches):
         return np.zeros(0, np.int64), pa.py_buffer(b""), 0
     ends = np.frombuffer(offsets, np.int32)[sketches.offset : sketches.offset + len(sketches) + 1].astype(np.int64)

@@ -22,9 +22,7 @@ Merged = dict[tuple[Key, int], dict[str, kll_doubles_sketch]]
 """By group and number of the window, the sketch of each column; columns without values are left out."""
 
 
-def merge_minutes(
-    lake: LakePaths, question: RatesQuestion, step: datetime.timedelta, columns: Sequence[str]
-) -> Merged:
+def merge_minutes(lake: LakePaths, question: RatesQuestion, step: datetime.timedelta, columns: Sequence[str]) -> Merged:
     """Merge the sketches of each group and window.
 
     Args:
@@ -52,9 +50,7 @@ def _cells(rows: MinuteRows, minutes: int) -> tuple[list[tuple[Key, int]], Array
     return [(rows.keys[number // width], number % width) for number in numbers.tolist()], cells
 
 
-def _add_column(
-    merged: Merged, keys: Sequence[tuple[Key, int]], cells: Array, column: str, sketches: pa.Array
-) -> None:
+def _add_column(merged: Merged, keys: Sequence[tuple[Key, int]], cells: Array, column: str, sketches: pa.Array) -> None:
     found = values_of(sketches)
     owners = np.repeat(cells, found.counts)
     values = found.values

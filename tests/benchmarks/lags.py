@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
 from commitlake.schemas.tables.messages import MESSAGES
+from tests.benchmarks.commands import run_commitlake
 from tests.benchmarks.machine import machine
 
 QUEUES = 64
@@ -60,31 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not Path(lake.root, "messages").exists():
             make_lake(lake, arguments.groups, arguments.messages)
         for name, choice in _QUESTIONS.items():
-            runs = [_run(lake, choice) for _ in range(arguments.runs)]
+            words = ["lag", "--lake", lake.root, "--quiet", "--all", *choice, "--output", "csv"]
+            runs = [run_commitlake(words) for _ in range(arguments.runs)]
             seconds, busy, mib = (statistics.median(figures) for figures in zip(*runs[1:], strict=True))
             print(f"{name}: {seconds:.2f} s, {busy:.2f} s of processor time, {mib:.0f} MiB")
     return 0
-
-
-def _run(lake: LakePaths, choice: Sequence[str]) -> tuple[float, float, float]:
-    """Return a command's seconds, its processor seconds, and the memory that it used, in MiB."""
-    command = [
-        sys.executable,
-        "-m",
-        "commitlake.jobs.cli.main",
-        "lag",
-        "--lake",
-        lake.root,
-        "--quiet",
-        "--all",
-        *choice,
-    ]
-    begun = time.perf_counter()
-    process = subprocess.Popen([*command, "--output", "csv"], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, process.returncode
-    return time.perf_counter() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def make_lake(lake: LakePaths, groups: int, messages: int) -> None:

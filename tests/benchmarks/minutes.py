@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,6 +38,7 @@ from commitlake.pipelines.topic_minutes.sketches import sketch_groups
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
+from tests.benchmarks.commands import CommandRun, run_commitlake
 from tests.benchmarks.machine import machine
 
 BROKER = "broker-a"
@@ -92,26 +90,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             if arguments.only not in name:
                 continue
             runs = [_run(lake, question) for _ in range(arguments.runs)]
-            seconds, busy, mib, rows = zip(*(runs[1:] or runs), strict=True)
+            rows = runs[0][1]
+            seconds, busy, mib = zip(*(run for run, _ in runs[1:] or runs), strict=True)
             times = (min(seconds), statistics.median(seconds), min(busy))
-            table.add_row(name, f"{rows[0]:,}", *(f"{each:.2f}" for each in times), f"{max(mib):.0f}")
+            table.add_row(name, f"{rows:,}", *(f"{each:.2f}" for each in times), f"{max(mib):.0f}")
     Console(width=120).print(table)
     return 0
 
 
-def _run(lake: LakePaths, question: Sequence[str]) -> tuple[float, float, float, int]:
-    """Return a command's seconds, its processor seconds, the memory that it used, in MiB, and the rows of its answer."""
-    command = [sys.executable, "-m", "commitlake.jobs.cli.main", "tps", "--lake", lake.root, "--quiet", *question]
+def _run(lake: LakePaths, question: Sequence[str]) -> tuple[CommandRun, int]:
+    """Return what a command took, and the number of rows of its answer."""
     with tempfile.TemporaryFile() as answer:
-        begun = time.perf_counter()
-        process = subprocess.Popen([*command, "--format", "csv"], stdout=answer)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - begun
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0, process.returncode
+        run = run_commitlake(["tps", "--lake", lake.root, "--quiet", *question, "--format", "csv"], answer)
         answer.seek(0)
-        rows = sum(1 for _ in answer) - 1
-    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, rows
+        return run, sum(1 for _ in answer) - 1
 
 
 def make_lake(lake: LakePaths, messages: int) -> None:
@@ -184,9 +176,7 @@ def _minutes_file(lake: LakePaths, first: int, minutes: int) -> DataFile:
         "run_id": _constant(RUN_ID, count),
     }
     columns = [known.get(field.name, pa.nulls(count)).cast(field.type) for field in MINUTES_SCHEMA]
-    return write_minutes_file(
-        pa.table(columns, schema=MINUTES_SCHEMA), lake, f"part-{first:06d}.zstd.parquet"
-    )
+    return write_minutes_file(pa.table(columns, schema=MINUTES_SCHEMA), lake, f"part-{first:06d}.zstd.parquet")
 
 
 def _messages_file(lake: LakePaths, first: int, count: int, of: int) -> DataFile:
