@@ -53,7 +53,7 @@ class Column:
 
 
 def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, rest: str = "") -> Html:
-    """Return a table with search and sort.
+    """Return a table with search and sort; columns in which all cells are empty are left out.
 
     Args:
         caption: What the rows are.
@@ -61,6 +61,10 @@ def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]
         rows: Cells by column.
         rest: A sentence on rows that are left out.
     """
+    places = [
+        place for place in range(len(columns)) if not place or not rows or any(row[place].content for row in rows)
+    ]
+    columns, rows = [columns[place] for place in places], [[row[place] for place in places] for row in rows]
     heads = [tag("th", column.title, role="columnheader", scope="col", class_="number" if column.is_number else None,
                  data_sort=column.sort)
              for column in columns]  # fmt: skip

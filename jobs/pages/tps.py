@@ -9,7 +9,6 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.pages.axes import short_number
 from commitlake.jobs.pages.line_chart import MAX_SERIES, Mark, MarkKind, Series, line_chart, sparkline
 from commitlake.jobs.pages.markup import Html, joined, name
 from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now
@@ -26,6 +25,8 @@ MAX_MARKS = 100
 """Largest number of marked times in a chart; of more, the longest."""
 _LARGE_SHARE = 0.5
 """Share of the messages above which a group is named in the verdict."""
+_LONG_UNITS = ((3_600_000, "h"), (60_000, "min"), (1000, "s"))
+"""Units of long times in milliseconds, the longest first."""
 _PLURALS = {
     "broker": "brokers", "topic": "topics", "queue": "queues", "tag": "tags", "kind": "kinds",
     "producer-host": "producer hosts", "producer-group": "producer groups", "origin-topic": "origin topics",
@@ -393,7 +394,10 @@ def _milliseconds(value: float) -> str:
 
 
 def _short_milliseconds(value: float) -> str:
-    return f"{short_number(value / 1000)} s" if value >= 1000 else f"{value:g} ms"
+    if value < 1000:
+        return f"{value:g} ms"
+    unit, name = next((unit, name) for unit, name in _LONG_UNITS if value >= unit)
+    return f"{value / unit:.2g} {name}"
 
 
 def _time(moment: datetime.datetime) -> str:

@@ -73,5 +73,7 @@ class Losses:
         if lost:
             return RunVerdict(f"archived; as accepted, {'; '.join(lost)}", "warning")
         if report is not None and report.warnings:
-            return RunVerdict("archived, with warnings", "warning")
+            unmet = len(report.warnings)
+            said = "1 expectation is not met" if unmet == 1 else f"{unmet:,} expectations are not met"
+            return RunVerdict(f"archived, with warnings: {said}", "warning")
         return RunVerdict("archived without problems" if report is not None else "archived")

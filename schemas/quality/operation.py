@@ -26,8 +26,8 @@ QUEUES = Suite(
             "unexplained_offsets",
             _CRITICAL,
             "Messages of a queue are missing in a log without damage: they were not read, or were never written",
-            "Nothing was committed. Check `dump --consumequeue` of the queue; if the broker itself lost them, "
-            "archive with --no-quality",
+            "Nothing was committed. Check 'commitlake dump --consumequeue' of the queue; if the broker itself lost "
+            "them, archive with --no-quality",
         ),
         none_of(
             "no_message_is_lost_by_damage",
@@ -48,7 +48,7 @@ QUEUES = Suite(
             "repeated_offsets",
             _WARNING,
             "Two messages of a queue have the same offset: consumers have received only one of them",
-            "Compare `dump --consumequeue` of the queue with the rows for these offsets",
+            "Compare 'commitlake dump --consumequeue' of the queue with the rows for these offsets",
         ),
     ),
 )
@@ -111,7 +111,7 @@ TOPICS = Suite(
             "dead_letters",
             _WARNING,
             "Messages are in dead-letter topics: all retries failed",
-            "See them with `query --kind dlq`; the group is the topic's name after %DLQ%",
+            "See them with 'commitlake query --kind dlq'; the group is the topic's name after %DLQ%",
         ),
         at_most(
             "records_are_not_huge",

@@ -24,7 +24,7 @@ ROWS = Suite(
             _WARNING,
             "A queue id, queue offset or retry count is negative: a client can send such a count, and damage to a "
             "record's header, which no checksum covers, can cause all of them",
-            "Check the raw records with `dump`",
+            "Check the raw records with 'commitlake dump'",
         ),
         none_of(
             "sizes_are_valid_for_records",
@@ -59,7 +59,7 @@ ROWS = Suite(
             "null_hosts",
             _WARNING,
             "A message has no born host or store host",
-            "Check the raw records with `dump`",
+            "Check the raw records with 'commitlake dump'",
         ),
         none_of(
             "properties_could_be_read",
@@ -231,7 +231,8 @@ RUN = Suite(
             "missing_ranges",
             _WARNING,
             "Segments were deleted before they were archived",
-            "See the table gaps; archive more often, or let the broker keep its log longer (`guard` says how long)",
+            "See the table gaps; archive more often, or let the broker keep its log longer ('commitlake guard' shows "
+            "how long)",
         ),
         none_of(
             "values_fit_their_columns",

@@ -23,8 +23,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from rich.console import Console
-from rich.table import Table
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
@@ -81,7 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dir", metavar="DIR", help="make the lake here, and keep it")
     arguments = parser.parse_args(argv)
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n", flush=True)
-    table = Table("question", "rows", "seconds, least", "median", "processor seconds, least", "MiB, most")
     with tempfile.TemporaryDirectory(prefix="commitlake-minutes-") as folder:
         lake = LakePaths(arguments.dir or folder)
         if not Path(lake.root, "messages").exists():
@@ -90,11 +87,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             if arguments.only not in name:
                 continue
             runs = [_run(lake, question) for _ in range(arguments.runs)]
-            rows = runs[0][1]
             seconds, busy, mib = zip(*(run for run, _ in runs[1:] or runs), strict=True)
-            times = (min(seconds), statistics.median(seconds), min(busy))
-            table.add_row(name, f"{rows:,}", *(f"{each:.2f}" for each in times), f"{max(mib):.0f}")
-    Console(width=120).print(table)
+            print(
+                f"{name}: {min(seconds):.2f} s (median {statistics.median(seconds):.2f}), {min(busy):.2f} s of processor "
+                f"time (median {statistics.median(busy):.2f}), {max(mib):.0f} MiB, {runs[0][1]:,} rows",
+                flush=True,
+            )
     return 0
 
 
