@@ -15,6 +15,7 @@ records.
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from commitlake.broker_lite.shop.summary import (
 )
 from commitlake.broker_lite.shop.timeline import StoryClock
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore, RetryStatus
+from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER
 
 SHOP_JOURNAL_OPTIONS = JournalOptions(
     journal_file_size_bytes=256 << 10,
@@ -84,9 +86,12 @@ def fill_shop_journal(
         story = JournalStory(store, clock, plan, rng)
         try:
             story.play()
-            return _summary(story, start_ms)
+            summary = _summary(story, start_ms)
         finally:
             story.consuming.close()
+    # The time of the offsets is that of their file.
+    os.utime(summary.path / FOLDER / FILE_NAME, ns=(summary.end_ms * 1_000_000, summary.end_ms * 1_000_000))
+    return summary
 
 
 def _summary(story: JournalStory, start_ms: int) -> ShopJournal:

@@ -89,8 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs = [_run(lake, question) for _ in range(arguments.runs)]
             seconds, busy, mib = zip(*(run for run, _ in runs[1:] or runs), strict=True)
             print(
-                f"{name}: {min(seconds):.2f} s (median {statistics.median(seconds):.2f}), {min(busy):.2f} s of processor "
-                f"time (median {statistics.median(busy):.2f}), {max(mib):.0f} MiB, {runs[0][1]:,} rows",
+                f"{name}: {min(seconds):.2f} s (median {statistics.median(seconds):.2f}), {min(busy):.2f} s of "
+                f"processor time (median {statistics.median(busy):.2f}), {max(mib):.0f} MiB, {runs[0][1]:,} rows",
                 flush=True,
             )
     return 0

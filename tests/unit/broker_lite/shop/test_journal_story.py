@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 from collections import Counter
@@ -14,9 +15,13 @@ from commitlake.broker_lite.shop_journal import ShopJournal, fill_shop_journal
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
 from commitlake.broker_lite.stores.jmq.routing import ordered_queue
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
+from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
+from commitlake.schemas.times import EPOCH, MILLISECOND
 from tests.support.journal_stores import journal_records
 
 HOUR_MS = 3_600_000
@@ -54,6 +59,14 @@ def test_story_takes_three_days(traffic: ShopJournal, records: list[JournalMessa
     assert traffic.end_ms - traffic.start_ms == 72 * HOUR_MS
     assert traffic.start_ms <= times[0] < traffic.start_ms + HOUR_MS
     assert traffic.end_ms - HOUR_MS < times[-1] <= traffic.end_ms
+
+
+def test_the_offsets_are_of_the_end_of_the_story(tmp_path: Path) -> None:
+    traffic = fill_shop_journal(tmp_path, orders=20)
+    (store,) = find_stores(str(tmp_path), "broker-a", all_formats())
+    progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
+    assert progress is not None
+    assert set(progress.taken.values()) == {EPOCH + traffic.end_ms * MILLISECOND}
 
 
 def test_several_files_of_every_kind_are_written(traffic: ShopJournal) -> None:
