@@ -50,6 +50,8 @@ _STYLE = {
     "legend.frameon": False,
     "timezone": "UTC",
 }
+_AROUND = datetime.timedelta(hours=6)
+"""Time that is shown before and after a single one."""
 Series = Mapping[str, Sequence[float | None]]
 
 
@@ -85,7 +87,7 @@ def lines(
                 markersize=4,
                 label=label(name),
             )
-        _finish(figure, axes, title, times, series, unit)
+        _finish(figure, axes, title, times, series, unit, is_count=is_count)
     return png.getvalue()
 
 
@@ -123,7 +125,9 @@ def _finish(
     """Add axes, title and legend to a picture over time."""
     _time_axis(axes, times)
     _number_axis(axes.yaxis, is_count=is_count)
-    axes.set_ylim(bottom=0)
+    largest = max((value for values in series.values() for value in values if value is not None), default=0)
+    # Of zeros alone, Matplotlib would show fractions.
+    axes.set_ylim(bottom=0, top=None if largest else 1)
     axes.set_ylabel(label(unit))
     axes.grid(visible=False, axis="x")
     more = f" (the largest {MAX_SERIES} of {len(series)})" if len(series) > MAX_SERIES else ""
@@ -253,6 +257,8 @@ def _time_axis(axes: Axes, times: Sequence[datetime.datetime]) -> None:
         axes.set_xticks([])
         axes.set_xlabel("nothing to show")
         return
+    if min(times) == max(times):  # Matplotlib would show years around a single time
+        axes.set_xlim(*(date2num(times[0] + hours) for hours in (-_AROUND, _AROUND)))
     locator = AutoDateLocator(minticks=4, maxticks=9, tz=datetime.UTC)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(

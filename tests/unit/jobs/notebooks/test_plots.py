@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from commitlake.jobs.notebooks import plots
 
@@ -76,3 +79,22 @@ def test_a_timeline_has_lanes_points_and_lines_whatever_their_names_are() -> Non
     links = [((points[0][0], points[0][1]), (points[1][0], points[1][1])), ((points[59][0], start), ("none", start))]
     assert is_png(plots.timeline("key \u202e", points, links))
     assert is_png(plots.timeline("nothing", [], []))
+
+
+@pytest.mark.parametrize("values", [[0.0], [7.0]])
+def test_axes_around_a_single_count_are_near_it(values: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake with one run: not years around it, and no fractions of a range."""
+    seen = []
+    finish = plots._finish
+
+    def look(figure: Figure, axes: Axes, *arguments: Any, **named: Any) -> None:
+        finish(figure, axes, *arguments, **named)
+        seen.append((axes.get_xlim(), axes.get_ylim(), axes.get_yticks()))
+
+    monkeypatch.setattr(plots, "_finish", look)
+    plots.lines("x", TIMES[:1], {"a": values}, "y", is_count=True)
+    ((first, last), (bottom, top), ticks) = seen[0]
+    assert last - first < 2  # days
+    assert bottom == 0
+    assert top >= 1
+    assert all(tick == int(tick) for tick in ticks)
