@@ -71,11 +71,22 @@ def test_a_command_that_would_be_copied_as_another_is_left_out() -> None:
 
 def test_a_table_has_labels_for_cards_and_figures_to_sort_by() -> None:
     columns = [Column("topic"), Column("messages", is_number=True), Column("trend", can_sort=False)]
-    root = parse_page(table("Topics", columns, [[Cell("orders"), Cell("1,200", 1200), Cell("")]], rest="and 3 others"))
+    root = parse_page(
+        table("Topics", columns, [[Cell("orders"), Cell("1,200", 1200), Cell("up")]], rest="and 3 others")
+    )
     assert [head.attributes.get("data-sort") for head in root.all("th")[:3]] == ["text", "number", None]
     assert [cell.attributes["data-label"] for cell in root.all("td")] == ["messages", "trend"]
     assert root.all("td")[0].attributes["data-order"] == "1200"
     assert "and 3 others" in root.text
+
+
+def test_columns_without_any_content_are_left_out() -> None:
+    columns = [Column("group"), Column("filter"), Column("notes")]
+    rows = [[Cell(""), Cell(""), Cell("")], [Cell(""), Cell(""), Cell("slow")]]
+    root = parse_page(table("Groups", columns, rows))
+    assert [cell.attributes["data-label"] for cell in root.all("td")] == ["notes", "notes"]
+    empty = parse_page(table("Groups", columns, []))
+    assert [head.text for head in empty.all("th")] == ["group", "filter", "notes"]
 
 
 def test_attributes_are_left_out_or_without_a_value() -> None:
