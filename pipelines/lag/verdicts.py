@@ -176,11 +176,9 @@ def _misplaced(span: QueueSpan | None, movement: Movement) -> tuple[Verdict, str
     if movement.offset > span.end:
         beyond = f"the offset is {movement.offset - span.end} beyond the queue's end, {span.end}"
         return Verdict.AHEAD, f"{beyond}: the topic was created again, or its log was cut"
-    if span.first is not None and movement.offset < span.first:
-        return (
-            Verdict.LOST,
-            f"{count_text(span.first - movement.offset, 'message')} before {span.first} deleted unconsumed",
-        )
+    lost = 0 if span.first is None else span.first - max(0, movement.offset)  # -1: nothing is consumed
+    if lost > 0:
+        return Verdict.LOST, f"{count_text(lost, 'message')} before {span.first} deleted unconsumed"
     if movement.is_rewound:
         return Verdict.REWOUND, "the group's offset was set back"
     return None

@@ -33,6 +33,9 @@ WINDOW = 600.0
         # It was set back in between, and has come further since.
         (QueueSpan(0, 100, 80), Movement(70, 50, (60, 10), WINDOW), 30, 5, Verdict.REWOUND),
         (QueueSpan(60, 100, 80), Movement(50, 50, (), WINDOW), 40, 700, Verdict.LOST),
+        # -1 stands for a group that has consumed nothing yet.
+        (QueueSpan(0, 100, 80), Movement(-1, -1, (), WINDOW), 100, 700, Verdict.STALLED),
+        (QueueSpan(1, 100, 80), Movement(-1, -1, (), WINDOW), 99, 700, Verdict.LOST),
         (QueueSpan(0, 100, 80), Movement(101, 50, (), WINDOW), 0, 0, Verdict.AHEAD),
         (QueueSpan(0, 100, None), Movement(50), 50, 700, Verdict.UNKNOWN),
         (None, Movement(50, 50, (), WINDOW), 0, 0, Verdict.OK),
