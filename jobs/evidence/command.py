@@ -14,6 +14,7 @@ file, lake or key; 3 if the chain is not valid.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ EXAMPLES = (
 )
 KEY, VERIFY, SHOW = "key", "verify", "show"
 _SHOWN = 20
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -54,9 +56,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--public-key", action="append", default=[], metavar="FILE", help="verify: a trusted public key"
     )
-    parser.add_argument("--head", metavar="SHA256", help="verify: expected SHA-256 of the newest document")
+    parser.add_argument("--head", metavar="SHA256", type=_sha256, help="verify: expected SHA-256 of the newest document")
     parser.add_argument("--from-any", action="store_true", help="verify: the first document may have any number")
     return parser
+
+
+def _sha256(text: str) -> str:
+    if _SHA256.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(f"expected 64 hexadecimal digits, found {text[:80]!a}")
+    return text.lower()
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:

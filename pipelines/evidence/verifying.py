@@ -10,6 +10,7 @@ chain        it refers to a different previous document
 lake         it belongs to another lake than the first document
 place        the table stores it under another number
 head         the newest document is not the expected one
+too many     after 1,000 findings the rest is not read
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class Finding:
 
     code: str
     text: str
+
+
+MAX_FINDINGS = 1000
+"""Number of findings after which the remaining documents are not read: the file may be endless, or something else."""
 
 
 @dataclass
@@ -77,6 +82,9 @@ def verify_chain(
     found = Verification()
     before: Document | None = None
     for line, (kept_as, text) in enumerate(texts, 1):
+        if len(found.findings) >= MAX_FINDINGS:
+            found.add("too many", f"the documents after the first {found.documents:,} were not read")
+            return found
         found.documents += 1
         try:
             document = parse_document(text)

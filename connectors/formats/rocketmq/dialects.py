@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.stores import Store
-from commitlake.schemas.layouts.boltmq.dialect import Dialect
+from commitlake.connectors.formats.engine.kernel import hop
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Store, segment_sizes
+from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, dialect_of_segment
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+
+_WINDOW_BYTES = 4 << 20
 
 
 def dialects_of(store: Store) -> frozenset[Dialect]:
     """Return the dialects of a CommitLog's segments: a single one in every store that a broker has written.
 
-    None of them where no segment begins with a record, as an empty one does, and one that is damaged there. Reads a few
-    bytes of each segment.
+    Reads a few bytes of each segment. If all segments are damaged at their beginning, it reads up to the first intact
+    records. The result is empty if there are none.
     """
+    return _dialects_of_beginnings(store) or _dialect_of_first_records(store)
+
+
+def _dialect_of_first_records(store: Store) -> frozenset[Dialect]:
+    """Return the most frequent dialect of the first intact records, or nothing if the store has no intact record."""
+    for segment, size in zip(store.segments, segment_sizes(store), strict=True):
+        base, file_end = segment.base_offset, segment.base_offset + segment.file_size
+        split = Split(store.broker, segment.path, base, base, file_end, base + size, file_end, store.format)
+        try:
+            with OpenSegment(segment.path) as file:
+                for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, End()):
+                    starts = step.parts[hop.START].tolist()
+                    counts = Counter(DIALECT_BY_MAGIC[BLANK.unpack(step.window.data, start)[1]] for start in starts)
+                    if counts:
+                        return frozenset({counts.most_common(1)[0][0]})
+        except FileNotFoundError:
+            continue  # deleted since it was listed
+    return frozenset()
+
+
+def _dialects_of_beginnings(store: Store) -> frozenset[Dialect]:
     found = set()
     for segment in store.segments:
         try:
@@ -38,6 +67,6 @@ def why_no_key_index(store: Store) -> str | None:
     """Return why the IndexFiles of a store cannot be searched for keys, for a plan; None if they can."""
     dialects = dialects_of(store)
     if not dialects:
-        return "no segment begins with records, so its dialect is not known"
+        return "it has no intact records, so its dialect is not known"
     without = sorted(dialect.name for dialect in dialects if not dialect.has_key_index)
     return f"{without[0]} writes no chains of keys into its own" if without else None

@@ -129,6 +129,19 @@ def test_an_empty_file_is_no_whole_chain_where_a_head_is_expected(
     assert verify(capsys, str(file), "--public-key", f"{key}.pub", "--head", "0" * 64)[0] == ExitCode.DAMAGE
 
 
+@pytest.mark.parametrize("head", ["", "x", "0" * 63, "9" * 5000, "\u0660" * 64, "\ud800", "g" * 64])
+def test_a_head_that_is_not_a_hash_is_wrong_usage(head: str, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        evidence.main(["verify", "file", "--public-key", f"{key}.pub", "--head", head])
+    assert "expected 64 hexadecimal digits" in capsys.readouterr().err
+
+
+def test_a_head_may_have_capital_letters(growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--lake", growing.lake.root, "--public-key", f"{key}.pub")
+    head = verify(capsys, *asked)[1].split()[-1]
+    assert verify(capsys, *asked, "--head", head.upper())[0] == ExitCode.OK
+
+
 def test_a_line_that_is_no_utf_8_is_told(
     growing: GrowingLake, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from commitlake.pipelines.evidence.documents import MAX_BYTES, Document, key_id_of, parse_document, sign
 from commitlake.pipelines.evidence.errors import EvidenceError
-from commitlake.pipelines.evidence.verifying import Verification, verify_chain
+from commitlake.pipelines.evidence.verifying import MAX_FINDINGS, Verification, verify_chain
 
 AT = datetime.datetime(2026, 11, 20, 14, 0, tzinfo=datetime.UTC)
 KEY, OTHER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
@@ -174,3 +174,19 @@ def test_every_single_changed_character_is_noticed() -> None:
     for place in range(len(first.text)):
         changed = first.text[:place] + chr(ord(first.text[place]) ^ 1) + first.text[place + 1 :]
         assert codes([changed, second.text]), f"character {place}"
+
+
+def test_after_many_findings_the_rest_is_not_read() -> None:
+    read = []
+
+    def endless() -> Iterator[tuple[None, str]]:
+        while True:
+            read.append(1)
+            yield None, "{}"
+
+    found = verify_chain(endless(), KEYS, head="0" * 64, last=7)
+    assert len(found.findings) == MAX_FINDINGS + 1
+    assert (found.findings[-1].code, found.findings[-1].text) == (
+        "too many", f"the documents after the first {MAX_FINDINGS:,} were not read",
+    )  # fmt: skip
+    assert len(read) == MAX_FINDINGS + 1

@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.formats.engine.read_plan import Way
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.dialects import dialects_of
-from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.indexfile import Entry, Geometry, Header, serialize_entry, serialize_header
 from tests.support.indexed_stores import OPTIONS, RARE, plan_of, read_by_plan, read_by_scan, write_indexed_store
 from tests.support.logs import closed_segment, messages, open_segment, write_store
@@ -54,6 +54,23 @@ def test_a_store_tells_its_dialect_by_its_segments(store: Path, tmp_path: Path) 
     mixed = [(0, closed_segment(messages(3), 4096)), (4096, open_segment(messages(3), 4096, 4096, dialect=BOLTMQ))]
     write_store(tmp_path / "mixed", mixed)
     assert dialects_of(find_stores(str(tmp_path / "mixed"))[0]) == {ROCKETMQ, BOLTMQ}
+
+
+@pytest.mark.parametrize("dialect", [ROCKETMQ, BOLTMQ])
+@pytest.mark.parametrize("damaged_bytes", [1, 8, 100, 4096, 5000])
+def test_a_store_with_a_damaged_beginning_tells_its_dialect_by_the_next_records(
+    dialect: Dialect, damaged_bytes: int, tmp_path: Path
+) -> None:
+    segments = [closed_segment(messages(20), 4096, 0, dialect=dialect)]
+    segments.append(open_segment(messages(20), 4096, 4096, dialect=dialect))
+    log = bytearray(b"".join(segments))
+    for start in (0, 4096):
+        log[start : start + min(damaged_bytes, 1000)] = bytes(min(damaged_bytes, 1000))
+    log[:damaged_bytes] = bytes(damaged_bytes)
+    write_store(tmp_path, [(0, bytes(log[:4096])), (4096, bytes(log[4096:]))])
+    (store,) = find_stores(str(tmp_path))
+    assert dialects_of(store) == {dialect}
+    assert store.format.dialect_of(store) is dialect
 
 
 @pytest.mark.parametrize("first", [bytes(4096), b"x" * 4096, b"", b"\xff" * 5])
