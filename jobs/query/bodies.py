@@ -12,7 +12,8 @@ from typing import Any
 from commitlake.connectors.printable import printable
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.rows_output import Row
-from commitlake.jobs.cli.terminal import GuardedStream, trusted
+from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
+from commitlake.schemas.errors import ExitCode
 
 COLUMNS = ("broker", "physical_offset", "msg_id", "topic", "body_ref", "body_crc", "body_codec")
 BODY_COLUMNS = ("body", "body_base64")
@@ -40,24 +41,70 @@ def body_fetcher(root: str, *, stored: bool) -> Fetch:
     return lambda row: fetch_body(store, row, stored=stored)
 
 
-def rows_with_bodies(rows: Iterable[Row], fetch: Fetch, hidden: Iterable[str]) -> Iterator[Row]:
+class BodyTexts:
+    """Bodies as columns of rows. A body that cannot be read is null and is counted, and the other rows still follow.
+
+    Anybody who may send a message can send a body that is not what its flags say, or that is too large decompressed.
+
+    Attributes:
+        unreadable: number of bodies that could not be read.
+        reasons: why, for the first ones.
+    """
+
+    def __init__(self, fetch: Fetch) -> None:
+        """Use a function from `body_fetcher`."""
+        self._fetch = fetch
+        self.unreadable = 0
+        self.reasons: list[str] = []
+
+    def of(self, row: Row, name: str = "") -> tuple[str | None, str | None]:
+        """Return a row's body as text, or in base64 if it is not UTF-8; both are None if there is none.
+
+        Args:
+            row: with `COLUMNS`, or those of them that say where the body is.
+            name: name of the message, for a reason.
+        """
+        from commitlake.connectors.formats.engine.errors import BodyError
+        from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
+
+        try:
+            body = self._fetch(row)
+        except PackStoreError:
+            raise
+        except (BodyError, PackError) as error:
+            self.unreadable += 1
+            if len(self.reasons) < _SHOWN:
+                self.reasons.append(f"{name}: {error}" if name else str(error))
+            return None, None
+        if body is None:
+            return None, None
+        try:
+            return body.decode(), None
+        except UnicodeDecodeError:
+            return None, base64.b64encode(body).decode()
+
+    def report(self) -> ExitCode:
+        """Print how many bodies could not be read, and return the exit code."""
+        if not self.unreadable:
+            return ExitCode.OK
+        print_line(f"{self.unreadable:,} bodies are unreadable, and are null in the result:")
+        for reason in self.reasons:
+            print_line(f"  {reason}")
+        return ExitCode.DAMAGE
+
+
+def rows_with_bodies(rows: Iterable[Row], texts: BodyTexts, hidden: Iterable[str]) -> Iterator[Row]:
     """Yield the rows with a column `body` for text in UTF-8, and `body_base64` for other bodies.
 
     Args:
         rows: with `COLUMNS`.
-        fetch: from `body_fetcher`.
+        texts: reads the bodies.
         hidden: columns that are not printed.
     """
     for row in rows:
-        body = fetch(row)
-        text, encoded = None, None
-        if body is not None:
-            try:
-                text = body.decode()
-            except UnicodeDecodeError:
-                encoded = base64.b64encode(body).decode()
+        body = texts.of(row, f"message {row['msg_id']}")
         kept = {name: value for name, value in row.items() if name not in set(hidden)}
-        yield kept | dict(zip(BODY_COLUMNS, (text, encoded), strict=True))
+        yield kept | dict(zip(BODY_COLUMNS, body, strict=True))
 
 
 def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int:

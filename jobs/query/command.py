@@ -5,8 +5,8 @@
 Reads a table of the lake; writes rows to standard output, and on standard error how many and whether a limit cut
 them. It answers without a JVM; `--engine spark` is for results that outgrow one process. `--body` gets the body of the
 one message that is found, by one ranged read of its pack. `--grep` searches the bodies of all chosen messages. Exit
-codes: 0, also where nothing matches; 2 for a wrong lake, option or predicate, or a body that cannot be had; 3 for a
-damaged table, and where `--grep` could not read some of the bodies.
+codes: 0, also where nothing matches; 2 for a wrong lake, option or predicate, or if the only body cannot be read; 3 for
+a damaged table, and if some of several bodies could not be read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ from commitlake.jobs.cli.rows_output import Row, plain_rows, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.query.arguments import add_arguments, check
-from commitlake.jobs.query.bodies import BODY_COLUMNS, COLUMNS, body_fetcher, rows_with_bodies, write_one_body
+from commitlake.jobs.query.bodies import (
+    BODY_COLUMNS,
+    COLUMNS,
+    BodyTexts,
+    body_fetcher,
+    rows_with_bodies,
+    write_one_body,
+)
 from commitlake.jobs.query.grep import answer_grep
 from commitlake.jobs.query.sql_question import answer_sql, check_sql
 from commitlake.pipelines.message_keys.opening import open_messages
@@ -161,7 +168,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             if arguments.body_out and not arguments.quiet:
                 print_line(f"{size:,} bytes written to {arguments.body_out}")
             return ExitCode.OK
-        shown: Iterable[Row] = rows_with_bodies(rows, fetch, hidden) if fetch else rows
+        texts = BodyTexts(fetch) if fetch else None
+        shown: Iterable[Row] = rows_with_bodies(rows, texts, hidden) if texts else rows
         count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns)
     except QueryError as error:
         if table is not None:
@@ -170,7 +178,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     _explain_empty(arguments, lake, table, count)
     if not arguments.quiet:
         print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
-    return ExitCode.OK
+    return texts.report() if texts else ExitCode.OK
 
 
 def _check_brokers(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None) -> None:

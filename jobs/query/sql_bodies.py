@@ -7,13 +7,12 @@ would be one on its place.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from commitlake.jobs.cli.rows_output import Row
-from commitlake.jobs.query.bodies import Fetch
+from commitlake.jobs.query.bodies import BodyTexts
 
 _NAME = "body"
 _PLACE = ("body_ref", "body_crc", "body_codec")
@@ -43,14 +42,14 @@ def expand_body(sql: str) -> str:
 
 
 def rows_with_bodies(
-    rows: Iterator[Row], columns: Sequence[str], open_bodies: Callable[[], Fetch]
+    rows: Iterator[Row], columns: Sequence[str], open_bodies: Callable[[], BodyTexts]
 ) -> tuple[Iterator[Row], list[str]]:
     """Return the rows with bodies instead of places of bodies, and the names of the columns.
 
     Args:
         rows: the answer.
         columns: its columns.
-        open_bodies: gives what gets the body of a place; is called where the answer has one.
+        open_bodies: returns what reads the bodies; it is called if the answer has one.
 
     Returns:
         A column X with places becomes X, a text where the body is one in UTF-8, and X_base64 where it is none.
@@ -59,29 +58,23 @@ def rows_with_bodies(
     places = [] if first is None else [name for name in columns if _is_place(first[name])]
     if first is None or not places:
         return (rows if first is None else chain([first], rows)), list(columns)
-    fetch = open_bodies()
+    texts = open_bodies()
     shown = {name: _NAME if name.startswith(_FUNCTION) else name for name in places}
     names = [part for name in columns for part in ((shown[name], shown[name] + _ENCODED) if name in shown else (name,))]
-    return (_with_bodies(row, shown, fetch) for row in chain([first], rows)), names
+    return (_with_bodies(row, shown, texts) for row in chain([first], rows)), names
 
 
 def _is_place(value: object) -> bool:
     return isinstance(value, dict) and tuple(value) == _PLACE
 
 
-def _with_bodies(row: Row, places: Mapping[str, str], fetch: Fetch) -> Row:
+def _with_bodies(row: Row, places: Mapping[str, str], texts: BodyTexts) -> Row:
     """Return a row with its bodies under their column names."""
     changed: Row = {}
     for name, value in row.items():
         if name not in places:
             changed[name] = value
             continue
-        body = fetch(value) if isinstance(value, dict) else None
-        text, encoded = None, None
-        if body is not None:
-            try:
-                text = body.decode()
-            except UnicodeDecodeError:
-                encoded = base64.b64encode(body).decode()
+        text, encoded = texts.of(value) if isinstance(value, dict) else (None, None)
         changed |= {places[name]: text, places[name] + _ENCODED: encoded}
     return changed

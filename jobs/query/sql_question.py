@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import islice
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.rows_output import plain_rows, write
-from commitlake.jobs.query.bodies import body_fetcher
+from commitlake.jobs.query.bodies import BodyTexts, body_fetcher
 from commitlake.jobs.query.sql_bodies import expand_body, rows_with_bodies
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -67,7 +66,12 @@ def answer_sql(
             columns, answer = _ask_spark(lake, tables, sql, arguments.limit)
         else:
             columns, answer = _ask(tables, sql, sorts_all=not arguments.limit)
-        open_bodies = partial(body_fetcher, bodies_of(arguments, lake), stored=arguments.stored_body)
+        opened: list[BodyTexts] = []
+
+        def open_bodies() -> BodyTexts:
+            opened.append(BodyTexts(body_fetcher(bodies_of(arguments, lake), stored=arguments.stored_body)))
+            return opened[0]
+
         rows, columns = rows_with_bodies(plain_rows(answer, 0), columns, open_bodies)
         shown = list(islice(rows, arguments.limit)) if arguments.limit else rows
         count = write(arguments.output, iter(shown), columns)
@@ -80,7 +84,7 @@ def answer_sql(
         seconds = time.monotonic() - started
         more = f", and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all" if cut else ""
         print(f"{count_text(count, 'row')}{more} ({seconds:.1f} s)", file=sys.stderr)
-    return ExitCode.OK
+    return opened[0].report() if opened else ExitCode.OK
 
 
 def _named_tables(

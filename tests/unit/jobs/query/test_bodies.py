@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.jobs.query import command as query
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.bodies_lake import BODIES, TEXT, write_lake_of_bodies
 from tests.support.query_lakes import ROOT, message
@@ -121,6 +123,22 @@ def test_json_lines_have_the_body_as_text_or_in_base64(lake: Path, capfdbinary: 
     assert {tuple(row) for row in rows} == {("keys", "body", "body_base64")}
     code, out, err = ask(capfdbinary, lake, "--key", "text", "--body", "--output", "jsonl")
     assert list(json.loads(out)) == [name for name in MESSAGES.names if name != "store_date"] + ["body", "body_base64"]
+
+
+def test_bodies_that_cannot_be_read_are_null_and_counted(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    keys = [word for key in ("text", "broken", "bomb", "changed", "binary") for word in ("--key", key)]
+    code, out, err = ask(capfdbinary, lake, *keys, "--body", "--output", "jsonl", "--columns", "keys")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == ExitCode.DAMAGE
+    assert sorted(row["keys"][0] for row in rows) == ["binary", "bomb", "broken", "changed", "text"]
+    assert {row["keys"][0] for row in rows if row["body"] or row["body_base64"]} == {"text", "binary"}
+    assert "3 bodies are unreadable, and are null in the result:" in err
+    assert re.search("message [0-9A-F]{32}: body: expected zlib, found 8 bytes that are not", err)
+    sql = "SELECT msg_id, body() FROM messages WHERE body_ref IS NOT NULL"
+    code, out, err = ask(capfdbinary, lake, "--sql", sql, "--output", "jsonl")
+    assert code == ExitCode.DAMAGE
+    assert len(out.splitlines()) > len(rows)
+    assert "bodies are unreadable, and are null in the result:" in err
 
 
 def test_csv_has_two_columns_more(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
