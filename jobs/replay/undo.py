@@ -188,5 +188,5 @@ def _apply(arguments: argparse.Namespace, lake: LakePaths, steps: Sequence[Group
     if details:
         add_event(lake, arguments.replay_id, ReplayEvent.UNDONE, detail="; ".join(details))
     else:
-        warn(PROG, NOTHING)
+        warn(PROG, "no offset was set and read back")
     return is_done

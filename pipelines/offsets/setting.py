@@ -93,14 +93,28 @@ def set_offsets(
 
 
 def _set(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_reset: bool) -> str:
-    """Set one offset. Returns the reason if it is a different one afterwards, or an empty string."""
-    if own_reset:
-        admin.reset_queue_offset(group, queue, wanted)
-    else:
-        _commit(admin, group, queue, wanted)
-    found = admin.offsets.committed(queue, group)
+    """Set one offset. Returns the reason if it is a different one afterwards, or an empty string.
+
+    If the broker's answer is lost or makes no sense, the offset may have been set, so that it is read back all the same.
+    """
+    problem = ""
+    try:
+        if own_reset:
+            admin.reset_queue_offset(group, queue, wanted)
+        else:
+            _commit(admin, group, queue, wanted)
+    except RefusedError:
+        raise
+    except RocketMQError as error:
+        problem = str(error)
+    try:
+        found = admin.offsets.committed(queue, group)
+    except RocketMQError as error:
+        return f"{problem or error}; it is not known whether the offset was set"
     if found == wanted:
         return ""
+    if problem:
+        return f"{problem}; the offset was not set, it is {found}"
     return f"expected {wanted} after it was set, found {found}: a client of the group commits offsets"
 
 
