@@ -165,9 +165,10 @@ def _check_out(out: Path, store: Store) -> None:
     if "://" in store.root:
         return
     log, root, chosen = Path(store.root).resolve(), Path(store.root).parent.resolve(), out.resolve()
-    if chosen in {root, log.parent} or chosen.is_relative_to(log):
+    folders = {log, *(log.parent / name.split("/")[0] for name in store.format.rebuilt_files)}
+    if chosen in {root, log.parent} or any(chosen.is_relative_to(folder) for folder in folders):
         raise JobError(
-            f"--out {out} is the store's own folder, which a broker may have open",
+            f"--out {out} is the store's own folder or one in it, which a broker may have open",
             "--in-place takes the store's lock, and keeps the old files; or give another folder",
         )
 

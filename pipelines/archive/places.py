@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+
+CONFIG = "config"
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +53,33 @@ def check_bodies(lake: LakePaths, bodies: str | None) -> None:
         logger.warning("the bodies of this lake are in %s, a folder of its own, where maintain would delete them. %s",
                        folder, WAY_OUT)  # fmt: skip
     open_store(bodies or lake.bodies).check()
+
+
+def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> None:
+    """Refuse a location in a folder of a store that belongs to the broker.
+
+    A broker may not start with other files among its segments, and a later rebuild replaces its folders.
+
+    Args:
+        stores: the stores that are read.
+        place: a lake, or the root of its packs.
+        option: the option that names it.
+
+    Raises:
+        LakeError: naming the folder.
+    """
+    if is_s3(place):
+        return
+    chosen = Path(os.path.realpath(_spelled(place)))
+    for store in stores:
+        if is_s3(store.root):
+            continue
+        root = Path(os.path.realpath(store.root)).parent
+        for name in (store.format.folder, *(file.split("/")[0] for file in store.format.rebuilt_files), CONFIG):
+            if chosen.is_relative_to(root / name):
+                raise LakeError(
+                    f"{option} {place} is in {root / name}, which belongs to the broker: expected a folder outside of it"
+                )
 
 
 def bodies_root(lake: LakePaths, bodies: str | None) -> str:

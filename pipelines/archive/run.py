@@ -47,7 +47,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.following import NOTHING_FOLLOWED, FollowedTables, follow_tables
 from commitlake.pipelines.archive.judging import Judged, judge_run
 from commitlake.pipelines.archive.parts import Part
-from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_same_root
+from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_outside_stores, check_same_root
 from commitlake.pipelines.archive.shown import RunPage, ShownRun
 from commitlake.pipelines.archive.staged import staging
 from commitlake.pipelines.archive.store_config import write_config_changes
@@ -240,6 +240,8 @@ def run_archive(
     if work is None:
         check_bodies(lake, config.bodies)
         work = plan_work(config)
+    if config.bodies is not None:
+        check_outside_stores(work.stores, config.bodies, "--bodies")
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
     if not work.has_new:
         result = finish_earlier_runs(config, work, runner)

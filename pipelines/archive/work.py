@@ -33,6 +33,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.pipelines.archive.outcome import Outcome
 from commitlake.pipelines.archive.parts import Part
+from commitlake.pipelines.archive.places import check_outside_stores
 
 _THREADS = 4 * (os.cpu_count() or 1)  # reading a store on a network disk is mostly waiting
 _Answer = TypeVar("_Answer")
@@ -119,6 +120,7 @@ def find_work(
     stores = find_stores(path, broker, all_formats() if formats is None else formats)
     for store in stores:
         _check_name(store)
+    check_outside_stores(stores, lake.root, "--lake")
     last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
     if on_new is not None and any(_seems_longer(store, starts.get(store.broker)) for store in stores):

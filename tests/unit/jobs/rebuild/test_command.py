@@ -276,6 +276,8 @@ def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsy
         (["{store}", "--out", "{out}", "--salvage", "--topic", "rare"], "--salvage always salvages the whole log"),
         (["{store}", "--out", "{store}", "--local"], "is the store's own folder"),
         (["{store}", "--out", "{store}", "--salvage", "--local"], "is the store's own folder"),
+        (["{store}", "--out", "{store}/index", "--local"], "is the store's own folder or one in it"),
+        (["{store}", "--out", "{store}/config/x", "--local"], "is the store's own folder or one in it"),
         (["{store}", "--out", "{out}", "--local", "--queue-file-size", "30"], "expected a multiple of 20, found 30"),
     ],
 )

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.body_places import folder_around
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.object_store.options import S3Options
-from commitlake.pipelines.archive.places import IN_LAKE, bodies_root, check_bodies, check_same_root
+from commitlake.pipelines.archive.places import (
+    IN_LAKE,
+    bodies_root,
+    check_bodies,
+    check_outside_stores,
+    check_same_root,
+)
+from tests.support.logs import messages, open_segment, write_store
 
 COMMIT = ArchiveCommit(1, "run", bodies=IN_LAKE)
 
@@ -113,3 +121,20 @@ def test_a_lake_that_has_its_bodies_in_a_table_is_warned_of_and_told_the_way_out
     assert "Move all packs to a place outside the lake" in caplog.text
     with pytest.raises(LakeError, match="lies in"):
         check_bodies(lake, place + "2")
+
+
+@pytest.mark.parametrize("name", ["commitlog", "commitlog/x", "index/a/b", "consumequeue/t", "config/lake", "link/x"])
+@pytest.mark.parametrize("form", ["{root}/{name}", "file://{root}/{name}", "{root}/other/../{name}"])
+def test_folders_of_a_broker_are_refused(name: str, form: str, tmp_path: Path) -> None:
+    write_store(tmp_path, [(0, open_segment(messages(1), 4096))])
+    (tmp_path / "link").symlink_to("commitlog")
+    (tmp_path / "other").mkdir()
+    place = form.format(root=tmp_path, name=name)
+    with pytest.raises(LakeError, match="which belongs to the broker: expected a folder outside of it"):
+        check_outside_stores(find_stores(str(tmp_path)), place, "--bodies")
+
+
+def test_folders_beside_those_of_a_broker_are_accepted(tmp_path: Path) -> None:
+    write_store(tmp_path, [(0, open_segment(messages(1), 4096))])
+    for place in (tmp_path / "lake", tmp_path / "commitlog2", tmp_path.parent, "s3://bucket/commitlog"):
+        check_outside_stores(find_stores(str(tmp_path)), str(place), "--lake")
