@@ -1,14 +1,17 @@
-"""Permission errors: one message and exit code 2 for all places that this user may not read or write."""
+"""Places that cannot be read: one message and exit code 2, if this user may not, or if they are no folders."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.schemas.store_files import kind_of
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _TEXT = re.compile(r"permission denied|\(os error 13\)|access ?denied|status code:? 403|403 forbidden", re.IGNORECASE)
@@ -37,6 +40,7 @@ def check_lake_is_readable(lake: LakePaths) -> None:
     if lake.s3 is not None:
         return
     root = Path(lake.root).absolute()
+    _check_folders(root)
     for path in (*reversed(root.parents), root, *_parts(root)):
         try:
             is_folder = path.is_dir()
@@ -47,6 +51,22 @@ def check_lake_is_readable(lake: LakePaths) -> None:
         mode = os.R_OK if not is_folder else os.X_OK if path in root.parents else os.R_OK | os.X_OK
         if not os.access(path, mode, effective_ids=os.access in os.supports_effective_ids):
             raise _refusal(path)
+
+
+def _check_folders(root: Path) -> None:
+    """Check that the lake, its tables and their logs are folders, as far as they exist."""
+    tables = [root / table for table in LAKE_TABLES]
+    for path in (root, *tables, *(table / "_delta_log" for table in tables)):
+        try:
+            mode = path.stat().st_mode if path.exists() else path.lstat().st_mode
+        except PermissionError:
+            raise _refusal(path) from None
+        except OSError:  # there is nothing, or a parent is no folder
+            continue
+        if not stat.S_ISDIR(mode):
+            found = f"{kind_of(mode)} that leads nowhere" if stat.S_ISLNK(mode) else kind_of(mode)
+            what = "the folder of a lake" if path == root else "a folder"
+            raise LakeError(f"{path}: expected {what}, found {found}")
 
 
 def _parts(root: Path) -> Iterator[Path]:

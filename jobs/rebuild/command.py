@@ -229,7 +229,9 @@ def summary(rebuilt: Rebuilt) -> list[str]:
     )
     lines = [first]
     if totals.bad_ranges:
-        what = "stops reading its log at the first of them; --salvage writes one that it reads to the end"
+        what = "stops reading its log at the first of them"
+        if rebuilt.settings.dialect.is_rocketmq:
+            what += "; --salvage writes one that it reads to the end"
         lines.append(
             f"{count_text(totals.bad_ranges, 'range')} of the log, {size_text(totals.bad_bytes)}, are damaged: a "
             "broker "

@@ -6,13 +6,19 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.archive import command as archive
 from commitlake.jobs.cli.permissions import denied_place
+from commitlake.jobs.lag import command as lag
+from commitlake.jobs.query import command as query
+from commitlake.jobs.tps import command as tps
+from commitlake.schemas.errors import ExitCode
 
 ROOT = Path(__file__).parents[4]
 PROGRAM = """
@@ -38,6 +44,39 @@ if os.geteuid() == 0:
 for name, *arguments in (line.split() for line in sys.argv[2].splitlines()):
     print(modules[name].main(arguments), flush=True)
 """
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("place", ["lake", "lake/messages", "lake/messages/_delta_log", "lake/edges"])
+@pytest.mark.parametrize(
+    ("plant", "found"),
+    [
+        (Path.touch, "a file"),
+        (os.mkfifo, "a FIFO"),
+        (_dangling, "a symbolic link that leads nowhere"),
+        (_loop, "a symbolic link that leads nowhere"),
+    ],
+)
+def test_something_else_in_place_of_a_folder_is_named(
+    place: str, plant: Callable[[Path], None], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plant(path)
+    for module in (query, lag, archive, tps):
+        arguments = ["--lake", str(tmp_path / "lake")]
+        if module is archive:
+            arguments += ["--store", str(tmp_path), "--local"]
+        assert module.main(arguments) == ExitCode.USAGE
+        assert f"{path}: expected " in (told := capsys.readouterr().err)
+        assert f"found {found}" in told
 
 
 @pytest.mark.parametrize("denied", ["lake", "lake/messages", "lake/messages/_delta_log"])
