@@ -16,6 +16,8 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _TEXT = re.compile(r"permission denied|\(os error 13\)|access ?denied|status code:? 403|403 forbidden", re.IGNORECASE)
 _PATH = re.compile(r"(?:s3a?:/|file:/)?/[^\s'\":,;()\[\]]+")
+_LOG = "_delta_log"
+_ENTRY = re.compile(r"[0-9]{20}\.json")
 HINT = "Run as a user with permission, or change the permissions: a folder needs read and execute, a file read"
 
 
@@ -56,7 +58,7 @@ def check_lake_is_readable(lake: LakePaths) -> None:
 def _check_folders(root: Path) -> None:
     """Check that the lake, its tables and their logs are folders, as far as they exist."""
     tables = [root / table for table in LAKE_TABLES]
-    for path in (root, *tables, *(table / "_delta_log" for table in tables)):
+    for path in (root, *tables, *(table / _LOG for table in tables)):
         try:
             mode = path.stat().st_mode if path.exists() else path.lstat().st_mode
         except PermissionError:
@@ -67,13 +69,28 @@ def _check_folders(root: Path) -> None:
             found = f"{kind_of(mode)} that leads nowhere" if stat.S_ISLNK(mode) else kind_of(mode)
             what = "the folder of a lake" if path == root else "a folder"
             raise LakeError(f"{path}: expected {what}, found {found}")
+        if path.name == _LOG:
+            _check_log(path)
+
+
+def _check_log(log: Path) -> None:
+    """Refuse what the engines would wait for without end. Entries, as `_ENTRY`, are checked by `connectors.lake`."""
+    try:
+        with os.scandir(log) as entries:
+            names = [entry.name for entry in entries if not entry.is_file() and not entry.is_dir()]
+    except PermissionError:
+        raise _refusal(log) from None
+    for name in sorted(names):
+        mode = (log / name).lstat().st_mode
+        if not _ENTRY.fullmatch(name):
+            raise LakeError(f"{log / name}: expected a file, found {kind_of(mode)}: move it elsewhere")
 
 
 def _parts(root: Path) -> Iterator[Path]:
     """Yield the folders of a lake's tables and of their logs, and the newest entry of each log."""
     for table in sorted(root.iterdir()) if root.is_dir() else ():
         yield table
-        log = table / "_delta_log"
+        log = table / _LOG
         if log.is_dir():
             yield log
             yield from sorted(log.glob("*.json"))[-1:]

@@ -79,6 +79,17 @@ def test_something_else_in_place_of_a_folder_is_named(
         assert f"found {found}" in told
 
 
+@pytest.mark.parametrize("name", ["_last_checkpoint", f"{1:020}.checkpoint.parquet", "x"])
+def test_nothing_waits_for_a_fifo_in_a_log(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = tmp_path / "lake"
+    open_for_append(LakePaths(str(lake)).messages)
+    path = lake / "messages" / "_delta_log" / name
+    os.mkfifo(path)
+    for module in (query, lag, tps):
+        assert module.main(["--lake", str(lake)]) == ExitCode.USAGE
+        assert f"{path}: expected a file, found a FIFO: move it elsewhere" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("denied", ["lake", "lake/messages", "lake/messages/_delta_log"])
 def test_a_lake_that_may_not_be_read_is_the_same_error_everywhere(tmp_path: Path, denied: str) -> None:
     tmp_path.chmod(0o755)
