@@ -58,6 +58,7 @@ def check_lake_is_readable(lake: LakePaths) -> None:
 def _check_folders(root: Path) -> None:
     """Check that the lake, its tables and their logs are folders, as far as they exist."""
     tables = [root / table for table in LAKE_TABLES]
+    found_folders = []
     for path in (root, *tables, *(table / _LOG for table in tables)):
         try:
             mode = path.stat().st_mode if path.exists() else path.lstat().st_mode
@@ -69,21 +70,34 @@ def _check_folders(root: Path) -> None:
             found = f"{kind_of(mode)} that leads nowhere" if stat.S_ISLNK(mode) else kind_of(mode)
             what = "the folder of a lake" if path == root else "a folder"
             raise LakeError(f"{path}: expected {what}, found {found}")
-        if path.name == _LOG:
-            _check_log(path)
+        found_folders.append(path)
+    for path in found_folders[1:]:
+        _check_files(path)
 
 
-def _check_log(log: Path) -> None:
-    """Refuse what the engines would wait for without end. Entries, as `_ENTRY`, are checked by `connectors.lake`."""
+def _check_files(folder: Path) -> None:
+    """Check that a table, its partitions or its log have only files and folders: the engines wait for a FIFO forever.
+
+    Entries of logs, as `_ENTRY`, are checked by `connectors.lake`, which knows how to restore them.
+    """
+    others, partitions = [], []
     try:
-        with os.scandir(log) as entries:
-            names = [entry.name for entry in entries if not entry.is_file() and not entry.is_dir()]
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                path = folder / entry.name
+                if entry.is_symlink() and not path.exists():
+                    others.append(path)
+                elif entry.is_dir():
+                    if "=" in entry.name:
+                        partitions.append(path)
+                elif not entry.is_file() and not _ENTRY.fullmatch(entry.name):
+                    others.append(path)
     except PermissionError:
-        raise _refusal(log) from None
-    for name in sorted(names):
-        mode = (log / name).lstat().st_mode
-        if not _ENTRY.fullmatch(name):
-            raise LakeError(f"{log / name}: expected a file, found {kind_of(mode)}: move it elsewhere")
+        raise _refusal(folder) from None
+    for path in sorted(others):
+        raise LakeError(f"{path}: expected a file, found {kind_of(path.lstat().st_mode)}: move it elsewhere")
+    for partition in partitions:
+        _check_files(partition)
 
 
 def _parts(root: Path) -> Iterator[Path]:

@@ -79,11 +79,20 @@ def test_something_else_in_place_of_a_folder_is_named(
         assert f"found {found}" in told
 
 
-@pytest.mark.parametrize("name", ["_last_checkpoint", f"{1:020}.checkpoint.parquet", "x"])
-def test_nothing_waits_for_a_fifo_in_a_log(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "messages/_delta_log/_last_checkpoint",
+        f"messages/_delta_log/{1:020}.checkpoint.parquet",
+        "messages/store_date=2026-11-20/part-0.parquet",
+        "message_keys/part-0.parquet",
+    ],
+)
+def test_nothing_waits_for_a_fifo_in_a_table(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = tmp_path / "lake"
     open_for_append(LakePaths(str(lake)).messages)
-    path = lake / "messages" / "_delta_log" / name
+    path = lake / name
+    path.parent.mkdir(exist_ok=True)
     os.mkfifo(path)
     for module in (query, lag, tps):
         assert module.main(["--lake", str(lake)]) == ExitCode.USAGE
