@@ -161,6 +161,11 @@ class LakePaths:
         """Folder of the checkpoints of streams that archive into the lake."""
         return self._table(STREAMS)
 
+    @property
+    def page(self) -> str | None:
+        """Page about the newest archive run; None for a lake in an object store."""
+        return None if self.s3 is not None else self._table("quality.html")
+
     def _table(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from commitlake.connectors.hbase.options import Options
 
 VERSION = importlib.metadata.version("commitlake")
-PAGE = "quality.html"
 _ON_REFUSAL = {
     None: OnRefusal.KEEP,
     "fail": OnRefusal.FAIL,
@@ -136,7 +135,7 @@ def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
 
 def page_in(lake: LakePaths) -> RunPage | None:
     """Return where a run's page goes by default: into the lake, if the lake is a folder."""
-    return None if lake.s3 else page_writer(PageFile(Path(lake.root) / PAGE))
+    return None if lake.page is None else page_writer(PageFile(Path(lake.page)))
 
 
 def _page(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None) -> RunPage | None:

@@ -56,7 +56,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--public-key", action="append", default=[], metavar="FILE", help="verify: a trusted public key"
     )
-    parser.add_argument("--head", metavar="SHA256", type=_sha256, help="verify: expected SHA-256 of the newest document")
+    parser.add_argument(
+        "--head", metavar="SHA256", type=_sha256, help="verify: expected SHA-256 of the newest document"
+    )
     parser.add_argument("--from-any", action="store_true", help="verify: the first document may have any number")
     return parser
 

@@ -19,6 +19,7 @@ import datetime
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
@@ -198,6 +199,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     rows = read_rows(place.lake)
     wanted = [number in numbers for number in rows.column("number").to_pylist()]
     packs = erase_bodies(place.lake, place.packs, erased_packs(rows.filter(wanted)), place.runner)
+    _delete_page(place.lake)
     hbase = None
     if place.hbase is not None:
         on_step("HBase")
@@ -207,6 +209,16 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
         # Also for an erasure that a repair has undone: the retention begins anew with the version that it is done in.
         add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
     return outcomes
+
+
+def _delete_page(lake: LakePaths) -> None:
+    """Delete the page of the newest archive run: it may show keys and records. The next run writes it."""
+    if lake.page is None:
+        return
+    try:
+        Path(lake.page).unlink(missing_ok=True)
+    except OSError as error:
+        raise ErasureError(f"{lake.page} cannot be deleted, and may show erased values: {error.strerror}") from None
 
 
 def _erase_from_tables(place: Place, places: ErasedPlaces, on_step: OnStep) -> list[TableWork]:

@@ -17,7 +17,6 @@ from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.side_process import SideProcess
 from commitlake.jobs.archive import command as archive
-from commitlake.jobs.archive.run import PAGE
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.message_keys.progress import followed_version
 from tests.support.indexed_stores import write_indexed_store
@@ -77,7 +76,7 @@ def test_all_tables_follow_and_a_second_run_has_nothing_to_do(tmp_path: Path, mo
     assert followed_version(lake) == delta_table(lake.messages).version()
     for table in (lake.profiles, lake.quality_results, lake.archive_runs):
         assert delta_table(table).to_pyarrow_table().num_rows
-    assert (Path(lake.root) / PAGE).exists()
+    assert (Path(lake.root) / "quality.html").exists()
 
 
 def test_damage_is_told_and_kept_as_by_spark(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from commitlake.connectors.lake.packs.body import COLUMNS, fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.jobs.archive import command as archive_command
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
@@ -142,6 +143,23 @@ def test_nothing_is_left_in_any_file_once_older_versions_are_deleted(
     assert archive(growing).messages == 1
     assert audit_of(capsys, growing)[0] == ExitCode.OK
     assert traces(root) == []
+
+
+def test_the_page_of_the_last_run_is_deleted_because_it_shows_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = tmp_path / "lake"
+    message = shop_message(0, properties=(("KEYS", MARK), ("TAGS", "invalid-")))
+    growing = GrowingLake(tmp_path)
+    growing.write([message])
+    segment = next((growing.store / "commitlog").iterdir())
+    segment.write_bytes(segment.read_bytes().replace(b"invalid-", b"invalid\xff"))
+    given = ["--store", str(growing.store), "--lake", str(lake), "--local", "--threads", "1", "--quiet"]
+    assert archive_command.main(given) in (ExitCode.OK, ExitCode.DAMAGE)
+    page = lake / "quality.html"
+    assert MARK in page.read_text()
+    assert erase.main(["--lake", str(lake), "--key", MARK, *REASON, "--yes", "--now"]) == ExitCode.OK
+    assert not page.exists()
 
 
 def test_older_versions_wait_for_the_retention_and_go_with_maintain(
