@@ -18,8 +18,7 @@ from pathlib import Path
 
 from commitlake.connectors.formats.engine.stores import Store, find_stores, is_glob
 from commitlake.connectors.formats.format import Format
-from commitlake.connectors.lake.packs.names import fits_folder
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
 from commitlake.jobs.cli.broker_conf import MAX_BYTES, read_store_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
@@ -28,7 +27,6 @@ from commitlake.schemas.store_files import read_file
 
 _PLACES_ABOVE = ("conf/broker.conf", "broker.conf")
 _PLACES_WITHIN = ("broker.conf", "conf/broker.conf")
-_MAX_SHOWN = 60
 _HINT = "use --broker NAME to give the store's name"
 _LOGGER = logging.getLogger(__name__)
 
@@ -79,16 +77,6 @@ def broker_name(
         "run, --broker NAME or --broker-conf FILE gives it another name"
     )
     return BrokerName(None, note)
-
-
-def fault_of_name(name: str) -> str | None:
-    """Return the reason why a text is not a valid broker name, as `expected ..., found ...`; None for a valid name."""
-    shown = ascii(name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}...")
-    if not fits_folder(name):
-        return f"expected a broker's name of at most 248 bytes, found {len(name)} characters: {shown}"
-    if not name or name != name.strip() or "/" in name or printable_line(name) != name:
-        return f"expected a broker's name without '/', control characters and spaces around it, found {shown}"
-    return None
 
 
 def _check_name(name: str, source: str) -> None:

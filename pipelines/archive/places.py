@@ -78,7 +78,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
         for name in (store.format.folder, *(file.split("/")[0] for file in store.format.rebuilt_files), CONFIG):
             if chosen.is_relative_to(root / name):
                 raise LakeError(
-                    f"{option} {place} is in {root / name}, which belongs to the broker: expected a folder outside of it"
+                    f"{option} {place} is in {root / name}, which belongs to the broker: expected a folder outside it"
                 )
 
 

@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.packs.errors import PackNameError
+from commitlake.connectors.printable import printable_line
 
 _NULL_DATE = "__HIVE_DEFAULT_PARTITION__"  # folder of Spark and Hive for a null in a partition column
 _OFFSET_LIMIT = 1 << 63
+_MAX_SHOWN = 60
 _MAX_PART_BYTES = 255  # limit for a folder's name on common file systems
 _TOKEN = re.compile("[0-9a-f]{16}")
 _NAME = re.compile(
@@ -131,3 +133,13 @@ def _escape(broker: str) -> str:
     # Broker names may come from folders, and a folder's name that is not UTF-8 contains surrogates.
     escaped = quote(broker, safe="", errors="surrogatepass")
     return re.sub(r"\.{2,}", lambda dots: "%2E" * len(dots[0]), escaped)
+
+
+def fault_of_name(name: str) -> str | None:
+    """Return the reason why a text is not a valid broker name, as `expected ..., found ...`; None for a valid name."""
+    shown = ascii(name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}...")
+    if not fits_folder(name):
+        return f"expected a broker's name of at most 248 bytes, found {len(name)} characters: {shown}"
+    if not name or name != name.strip() or "/" in name or printable_line(name) != name:
+        return f"expected a broker's name without '/', control characters and spaces around it, found {shown}"
+    return None

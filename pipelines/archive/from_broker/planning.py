@@ -12,11 +12,12 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lost_tables import check_writable
 from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.packs.names import fault_of_name
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange, queue_text
 from commitlake.connectors.rocketmq.source.ranges import to_partitions
@@ -151,7 +152,11 @@ def _brokers(admin: Admin, source: BrokerSource) -> list[str]:
             )
     if not known:
         raise NoRouteError("the name server knows no broker: nothing can be archived")
-    return list(source.brokers) or known
+    names = list(source.brokers) or known
+    for name in names:
+        if fault := fault_of_name(name):
+            raise ProtocolError(f"the name server: {fault}: a lake cannot have it as the name of a store")
+    return names
 
 
 def _check_topics(source: BrokerSource, plans: Sequence[BrokerPlan]) -> None:

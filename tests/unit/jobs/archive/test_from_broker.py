@@ -163,3 +163,16 @@ def test_a_broker_that_lies_of_offsets_is_not_archived(
     assert main([*given, "--topic", "orders", "--quiet"]) != 0
     assert message in capsys.readouterr().err
     assert not list((tmp_path / "lake").glob("messages/*/*.parquet"))
+
+
+@pytest.mark.parametrize("name", ["../../../x", "a/b", "/", " a", "x" * 300])
+def test_a_broker_whose_name_no_store_can_have_is_refused(
+    name: str, cluster: LiveCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker = cluster.brokers["broker-a"]
+    data = {"brokerName": name, "cluster": "c", "brokerAddrs": {"0": broker.peer.address}}
+    broker.lies[RequestCode.GET_BROKER_CLUSTER_INFO] = with_document(lambda _: {"brokerAddrTable": {name: data}})
+    lake = tmp_path / "lake"
+    assert main(["--from-broker", cluster.address, "--lake", str(lake), "--local", "--no-quality"]) == 1
+    assert "the name server: expected a broker's name " in capsys.readouterr().err
+    assert not lake.exists()

@@ -130,7 +130,7 @@ def test_folders_of_a_broker_are_refused(name: str, form: str, tmp_path: Path) -
     (tmp_path / "link").symlink_to("commitlog")
     (tmp_path / "other").mkdir()
     place = form.format(root=tmp_path, name=name)
-    with pytest.raises(LakeError, match="which belongs to the broker: expected a folder outside of it"):
+    with pytest.raises(LakeError, match="which belongs to the broker: expected a folder outside it"):
         check_outside_stores(find_stores(str(tmp_path)), place, "--bodies")
 
 
