@@ -26,6 +26,8 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 PROG = "commitlake replay"
+MAX_GROUPS = 5000
+"""Largest number of groups of a topic. For each, the broker is asked for the offset in every queue."""
 _COLUMNS = [
     "group", "topic", "broker", "queue_id", "sent", "consumed", "offset", "set_to", "steps_over", "skips", "left",
     "others", "note",
@@ -50,6 +52,7 @@ def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         sources = lake_sources(lake)
         known = groups_of_target(client, {queue.topic for queue in runs}, sources)
         groups = _chosen(arguments.group, known)
+        _check_count(groups)
         steps = list(plan_steps(client, arguments.replay_id, runs, groups, sources, skips_others=arguments.skip_others))
         write(arguments.output, (_row(step) for step in steps), _COLUMNS)
         _tell(arguments, steps, groups)
@@ -58,6 +61,16 @@ def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
             is_done = _apply(arguments, lake, steps, client) and is_done
     has_left = any(step.step is not None and step.step.left for step in steps)
     return ExitCode.OK if is_done and not has_left else ExitCode.DAMAGE
+
+
+def _check_count(groups: Mapping[str, Collection[str]]) -> None:
+    """Refuse so many groups that asking for their offsets would take very long; a broker can name any number."""
+    count = max((len(names) for names in groups.values()), default=0)
+    if count > MAX_GROUPS:
+        raise JobError(
+            f"expected at most {MAX_GROUPS:,} groups that consume a topic of the target, found {count:,}",
+            "name those that are to skip messages with --group",
+        )
 
 
 def _sent(lake: LakePaths, state: ReplayState, client: OffsetClient) -> Runs:

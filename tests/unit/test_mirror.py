@@ -191,7 +191,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.offsets.plan",
         "pipelines.offsets.resulting_lag",
         "pipelines.offsets.rows",
-        "pipelines.offsets.setting",
         "pipelines.offsets.sources",
         "pipelines.offsets.store_queues",
     ),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.rocketmq import Options, OutgoingMessage
+from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.replay import run
@@ -153,6 +154,21 @@ def test_what_a_killed_replay_did_not_write_down_is_stepped_over(
         patched.setattr(Ledger, "add", lose_the_ledger)
         assert world.replay("--topic", TOPIC) == 1
     assert [row["steps_over"] for row in steps(world, capsys)] == [SENT] * QUEUES
+
+
+def test_very_many_groups_are_not_asked_for(
+    world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert world.replay("--topic", TOPIC) == 0
+    names = [f"group-{number}" for number in range(100_000)]
+    with monkeypatch.context() as patched:
+        patched.setattr(Admin, "groups_of_topic", lambda *_: [*names, group])
+        assert undo(world, "--apply", "--yes") == 2
+        assert "expected at most 5,000 groups that consume a topic of the target, found 100,001" in (
+            capsys.readouterr().err
+        )
+        assert undo(world, "--group", group, "--apply", "--yes") == 0
+    assert offsets(world, group) == [SENT] * QUEUES
 
 
 def test_a_replay_that_sent_nothing_has_nothing_to_undo(
