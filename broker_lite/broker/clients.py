@@ -26,7 +26,7 @@ from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.heartbeats import (
     TAG_EXPRESSION,
-    Connection,
+    ClientConnection,
     ConsumerConnection,
     ConsumerData,
     Heartbeat,
@@ -58,9 +58,9 @@ class Member:
     version: int
     heard_ms: int
 
-    def connection(self) -> Connection:
+    def connection(self) -> ClientConnection:
         """Return the client's connection as administrators see it."""
-        return Connection(self.client_id, str(self.channel.peer), self.language, self.version)
+        return ClientConnection(self.client_id, str(self.channel.peer), self.language, self.version)
 
 
 @dataclass(slots=True)

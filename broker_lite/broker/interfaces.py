@@ -23,7 +23,7 @@ from commitlake.broker_lite.stores.rocketmq.config_files import DelayOffsets, Gr
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
 from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
+from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint
 
@@ -150,7 +150,7 @@ class BrokerStore(Protocol):
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the queue offset of the first message stored at or after a time; the queue's end if there is none."""
 
-    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
+    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
         """Return the queue entry of a message, or None if the queue has none at that offset."""
 
     def get_at(self, physical_offset: int) -> Message | None:

@@ -17,7 +17,7 @@ from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ
 from commitlake.schemas.layouts.jmq.journal import FOLDER as JOURNAL_FOLDER
 
 
-class Layout(StrEnum):
+class FileLayout(StrEnum):
     """File layout of a store."""
 
     ROCKETMQ = "rocketmq"
@@ -25,11 +25,11 @@ class Layout(StrEnum):
     BOLTMQ = "boltmq"
 
 
-DIALECTS = {Layout.ROCKETMQ: ROCKETMQ, Layout.BOLTMQ: BOLTMQ}
+DIALECTS = {FileLayout.ROCKETMQ: ROCKETMQ, FileLayout.BOLTMQ: BOLTMQ}
 """Dialects of the layouts with a CommitLog."""
 
 
-def layouts_of(root: Path) -> tuple[Layout, ...]:
+def layouts_of(root: Path) -> tuple[FileLayout, ...]:
     """Return the layouts that the store in a folder can have; all layouts if the folder has no store yet.
 
     A CommitLog without a record is compatible with every dialect.
@@ -37,7 +37,7 @@ def layouts_of(root: Path) -> tuple[Layout, ...]:
     if (root / COMMITLOG_FOLDER).is_dir():
         found = dialect_of(root)
         return tuple(layout for layout, dialect in DIALECTS.items() if found in (None, dialect))
-    return (Layout.JMQ,) if (root / JOURNAL_FOLDER).is_dir() else tuple(Layout)
+    return (FileLayout.JMQ,) if (root / JOURNAL_FOLDER).is_dir() else tuple(FileLayout)
 
 
 def parking_topics(store: BrokerStore) -> Mapping[str, int]:

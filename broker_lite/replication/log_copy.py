@@ -11,7 +11,7 @@ import logging
 
 from commitlake.broker_lite.replication.errors import CopyError
 from commitlake.broker_lite.stores.engine.errors import DiskFullError, StoreUnusableError
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
@@ -76,7 +76,7 @@ class LogCopy:
             raise StoreUnusableError("expected an open store, found a closed one")
         self._writer.check_usable()
         if self._log.files.is_empty:
-            self._known = Progress(physical_offset)
+            self._known = LogProgress(physical_offset)
         self._log.append_copy(physical_offset, data)
         try:
             self._enter_records()
@@ -94,7 +94,7 @@ class LogCopy:
                 self._known = self._known._replace(log_end=self._known.log_end + size)
                 continue
             self._enter(self._dispatches.of_message(message))
-            self._known = Progress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
+            self._known = LogProgress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
     def _next(self) -> tuple[int, Message | None] | None:
         """Return the size of the next record, and its message, or None for a BLANK; return None if it is incomplete.

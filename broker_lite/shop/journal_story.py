@@ -30,7 +30,7 @@ MAIL_APP = "mail-service"
 MAX_RETRIES = 3
 
 
-class Step(IntEnum):
+class OrderStep(IntEnum):
     """Step of an order that a message reports; its number is the business tag."""
 
     CREATED = 1
@@ -104,7 +104,14 @@ class JournalStory:
         self.clock.now_ms = time_ms
 
     def _message(
-        self, app: App, topic: str, step: Step, order: Order, content: Mapping[str, Any], *, is_ordered: bool = True
+        self,
+        app: App,
+        topic: str,
+        step: OrderStep,
+        order: Order,
+        content: Mapping[str, Any],
+        *,
+        is_ordered: bool = True,
     ) -> NewJournalMessage:
         body = json.dumps({"order": order.number, **content}, ensure_ascii=False).encode()
         properties = {"step": step.name.lower(), **order.user_properties}
@@ -120,27 +127,27 @@ class JournalStory:
             properties=tuple(properties.items()),
         )
 
-    def _send(self, app: App, topic: str, step: Step, order: Order, content: Mapping[str, Any]) -> None:
+    def _send(self, app: App, topic: str, step: OrderStep, order: Order, content: Mapping[str, Any]) -> None:
         self.store.put(self._message(app, topic, step, order, content))
 
     def _create(self, order: Order) -> None:
         lines = [line._asdict() for line in order.lines]
         content = {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}
-        self._send(SHOP, "orders", Step.CREATED, order, content)
+        self._send(SHOP, "orders", OrderStep.CREATED, order, content)
         if order.number in self.plan.rolled_back | self.plan.pending:
             return  # never paid
         pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
         if order.number == FEATURED_ORDER:
             pays_in_ms = FEATURED_PAYS_IN_MS
         elif self.rng.random() < DECLINED_SHARE:
-            declined = partial(self._send, CASHIER, "payments", Step.DECLINED, order, {"reason": "card expired"})
+            declined = partial(self._send, CASHIER, "payments", OrderStep.DECLINED, order, {"reason": "card expired"})
             self._timeline.after(pays_in_ms // 2, declined)
         self._timeline.after(pays_in_ms, partial(self._paid, order))
 
     def _paid(self, order: Order) -> None:
-        self._send(CASHIER, "payments", Step.PAID, order, {"amount": order.amount})
+        self._send(CASHIER, "payments", OrderStep.PAID, order, {"amount": order.amount})
         self._to_settle.append(order)
-        request = partial(self._send, SHIPPER, "shipments", Step.REQUESTED, order, {"city": order.city})
+        request = partial(self._send, SHIPPER, "shipments", OrderStep.REQUESTED, order, {"city": order.city})
         self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
     def _settle(self) -> None:
@@ -149,7 +156,9 @@ class JournalStory:
             batch = self._to_settle[start : start + SETTLEMENT_BATCH]
             self.store.put_batch(
                 [
-                    self._message(CASHIER, "payments", Step.SETTLED, order, {"amount": order.amount}, is_ordered=False)
+                    self._message(
+                        CASHIER, "payments", OrderStep.SETTLED, order, {"amount": order.amount}, is_ordered=False
+                    )
                     for order in batch
                 ]
             )
@@ -175,7 +184,7 @@ class JournalStory:
         order = self._orders[message.business_id]
         if attempt <= self.plan.failures.get(order.number, 0):
             return False
-        self._send(SHIPPER, "orders", Step.SHIPPED, order, {"city": order.city, "attempt": attempt})
+        self._send(SHIPPER, "orders", OrderStep.SHIPPED, order, {"city": order.city, "attempt": attempt})
         return True
 
     def _send_mail(self) -> None:

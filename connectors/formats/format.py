@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, Finding, SegmentScanner
+from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SegmentScanner, SizeLimits
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.filters import Filters
@@ -56,8 +56,8 @@ class RecordRules:
         known_bytes: how many first bytes of a record tell it from every other one, and lie before its body.
     """
 
-    examine: Callable[[memoryview, int, int, Bounds], Finding]
-    scanner: Callable[[int, Bounds], SegmentScanner]
+    examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding]
+    scanner: Callable[[int, SizeLimits], SegmentScanner]
     parse: Callable[[memoryview], tuple[Any, int] | None]
     vouches: Callable[[bytes, Any, bool], bool]
     row_of: Callable[[Any, str], dict[str, object]]
@@ -76,8 +76,8 @@ class RecordRules:
         filler: Layout,
         filler_magics: Collection[int],
         known_bytes: int,
-        examine: Callable[[memoryview, int, int, Bounds], Finding],
-        scanner: Callable[[int, Bounds], SegmentScanner],
+        examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding],
+        scanner: Callable[[int, SizeLimits], SegmentScanner],
         parse_message: Callable[..., tuple[Any, int] | None],
         vouches: Callable[[bytes, Any, bool], bool],
         row_of: Callable[[Any, str], dict[str, object]],

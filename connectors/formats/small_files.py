@@ -58,7 +58,7 @@ class Claim(NamedTuple):
     is_time: bool
 
 
-class GroupOffset(NamedTuple):
+class StoredOffset(NamedTuple):
     """Offset at which a group continues in a queue."""
 
     topic: str
@@ -113,7 +113,7 @@ class SmallFiles:
 
     claims: tuple[Claim, ...]
     offsets_file: str
-    group_offsets: tuple[GroupOffset, ...]
+    group_offsets: tuple[StoredOffset, ...]
     delay_offsets: Mapping[int, int]
     log_end: int | None = None
     last_record: int | None = None

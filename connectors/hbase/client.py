@@ -20,8 +20,8 @@ from Hbase_thrift import AlreadyExists, BatchMutation, ColumnDescriptor, Illegal
 from Hbase_thrift import IOError as HBaseIOError
 from thriftpy2.thrift import TException
 
-from commitlake.connectors.hbase.errors import RefusedError, UnavailableError
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.errors import HBaseRefusedError, UnavailableError
+from commitlake.connectors.hbase.options import HBaseOptions
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
@@ -52,7 +52,7 @@ class Client:
         retries: how many calls had to be made again so far.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: HBaseOptions) -> None:
         """Prepare a client. The first call connects."""
         self.options = options
         self.retries = 0
@@ -81,7 +81,7 @@ class Client:
 
         Raises:
             UnavailableError: if HBase did not take them in time; some of them may be there.
-            RefusedError: if it will not.
+            HBaseRefusedError: if it will not.
         """
         rows = [BatchMutation(key, [Mutation(False, column, value, True)]) for key, column, value in mutations]
         self._call("write", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
@@ -91,7 +91,7 @@ class Client:
 
         Raises:
             UnavailableError: if HBase did not do it in time.
-            RefusedError: if it will not.
+            HBaseRefusedError: if it will not.
         """
         rows = [BatchMutation(key, [Mutation(True, family, b"", True)]) for key in keys]
         self._call("delete", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
@@ -101,7 +101,7 @@ class Client:
 
         Raises:
             UnavailableError: if HBase did not answer in time.
-            RefusedError: if it will not.
+            HBaseRefusedError: if it will not.
         """
         if not keys:
             return {}
@@ -128,7 +128,7 @@ class Client:
 
         Raises:
             UnavailableError: if HBase did not answer in time.
-            RefusedError: if it will not.
+            HBaseRefusedError: if it will not.
         """
         rows = first_page_rows or page_rows
         while True:
@@ -217,8 +217,8 @@ class Client:
             self._was_connected = True
         return self._connection.client
 
-    def _refused(self, what: str, said: str) -> RefusedError:
-        return RefusedError(
+    def _refused(self, what: str, said: str) -> HBaseRefusedError:
+        return HBaseRefusedError(
             f"HBase at {self.options.address} refused {what!r} of the table {self.options.table}: {said}"
         )
 

@@ -1,9 +1,9 @@
 """Errors of the connection between the lake and HBase.
 
 HBaseError
-├── OptionError             an option that is unknown or has a wrong value
+├── HBaseOptionError        an option that is unknown or has a wrong value
 ├── UnavailableError        no answer, or none but "later", within the time allowed: who was asked, what was said last
-├── RefusedError            HBase does not do what it was asked: no such table, no permission, a codec it has not
+├── HBaseRefusedError       HBase does not do what it was asked: no such table, no permission, a codec it has not
 ├── TableError              a table that is not one of ours, or not there: what it is, and what to do
 ├── ProgressError           the table follows another lake, or lost sight of this one: make it anew
 ├── ConcurrentFollowError   another run has brought the table further meanwhile
@@ -22,7 +22,7 @@ class HBaseError(CommitLakeError):
     exit_code = ExitCode.FAILED
 
 
-class OptionError(HBaseError):
+class HBaseOptionError(HBaseError):
     """An option is unknown or has a wrong value."""
 
     exit_code = ExitCode.USAGE
@@ -34,7 +34,7 @@ class UnavailableError(HBaseError):
     is_transient = True
 
 
-class RefusedError(HBaseError):
+class HBaseRefusedError(HBaseError):
     """HBase refuses a request; a retry would not help."""
 
 

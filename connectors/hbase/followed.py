@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class HBaseUpdate:
     """Result of one run.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Projection of `messages` into HBase, version by version, never ahead of Delta. A repeated run changes nothing.
 
-    follow(SparkRunner(spark), lake.messages, Options.of_address("hbase-thrift:9090"))
+    follow(SparkRunner(spark), lake.messages, HBaseOptions.of_address("hbase-thrift:9090"))
 
 Rows that a version added are written, rows that it removed are deleted, and then the table's progress is updated
 (`progress`). After a kill, the next run repeats the unfinished version, and puts the same cells. The first run
@@ -20,9 +20,9 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import ProgressError
-from commitlake.connectors.hbase.followed import Followed
-from commitlake.connectors.hbase.options import Options
-from commitlake.connectors.hbase.progress import Progress, read_progress, write_progress
+from commitlake.connectors.hbase.followed import HBaseUpdate
+from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.connectors.hbase.work import Work, kept_places, run_here, run_in_tasks
 from commitlake.connectors.lake.versions import (
@@ -45,12 +45,12 @@ OnVersion = Callable[[int, int], None]
 def follow(
     runner: Runner | None,
     messages_uri: str,
-    options: Options,
+    options: HBaseOptions,
     *,
     storage_options: Mapping[str, str] | None = None,
     progress: OnVersion | None = None,
     task_rows: int = TASK_ROWS,
-) -> Followed:
+) -> HBaseUpdate:
     """Bring HBase to the newest version of `messages`, and create the table if it does not exist.
 
     Args:
@@ -63,7 +63,7 @@ def follow(
 
     Raises:
         UnavailableError: if HBase did not answer in time; what is done stays done.
-        RefusedError, TableError, OptionError: if the table is not, or cannot be, one of ours.
+        HBaseRefusedError, TableError, HBaseOptionError: if the table is not, or cannot be, one of ours.
         ProgressError: if the table cannot follow this lake, or not any more.
         ConcurrentFollowError: if another run has written meanwhile.
         NotReadableError: for Delta files that do not hold just the table's rows.
@@ -77,18 +77,18 @@ def follow(
             work = Work(options.connected(), salts, messages_uri, storage_options)
             deleted += _apply(runner, work.deleting(kept_places(work, version)), version.removed, task_rows)
             put = _apply(runner, work, version.files, task_rows)
-            done = Progress(state.followed, version.version)
+            done = TableProgress(state.followed, version.version)
             write_progress(client, state, done)
             state, rows, versions = done, rows + put, versions + 1
             if progress is not None:
                 progress(version.version, put)
     assert state.version is not None  # a load is a version, too
-    return Followed(state.version, versions, rows, deleted, time.monotonic() - started)
+    return HBaseUpdate(state.version, versions, rows, deleted, time.monotonic() - started)
 
 
 def _begin(
-    client: Client, found: Progress | None, messages_uri: str, storage_options: Mapping[str, str] | None
-) -> Progress:
+    client: Client, found: TableProgress | None, messages_uri: str, storage_options: Mapping[str, str] | None
+) -> TableProgress:
     """Read the table's progress; the first run writes one."""
     followed = table_id(messages_uri, storage_options)
     if found is not None:
@@ -99,12 +99,14 @@ def _begin(
             )
         return found
     # Written before the first row: a run that is killed then tells the next one what may be here.
-    state = Progress(followed, None, snapshot_files(messages_uri, storage_options).version)
+    state = TableProgress(followed, None, snapshot_files(messages_uri, storage_options).version)
     write_progress(client, None, state)
     return state
 
 
-def _pending(state: Progress, messages_uri: str, storage_options: Mapping[str, str] | None) -> Iterator[AddedVersion]:
+def _pending(
+    state: TableProgress, messages_uri: str, storage_options: Mapping[str, str] | None
+) -> Iterator[AddedVersion]:
     """Return the versions to process; a first load takes all at once."""
     try:
         if state.version is not None:

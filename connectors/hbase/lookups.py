@@ -1,7 +1,7 @@
 """Look-ups that HBase answers in milliseconds: by message id, unique key, business key, or topic and time.
 
-    with Client(Options.of_address("hbase-thrift:9090")) as client:
-        table = read_all(look_up(client, Wanted(keys=["order-4711"]), limit=100))
+    with Client(HBaseOptions.of_address("hbase-thrift:9090")) as client:
+        table = read_all(look_up(client, MessageConditions(keys=["order-4711"]), limit=100))
 
 Rows have the columns of `messages` and come in the order of `query`: store time, broker, offset. What a question costs
 is in `keys`; conditions that no key holds (queue, kind, broker) are tried on the rows that its keys lead to.
@@ -45,7 +45,7 @@ _Sorted = Iterator[tuple[bytes, _Row]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MessageConditions:
     """Conditions on messages. All given conditions must hold; of several values, any.
 
     Attributes:
@@ -85,7 +85,7 @@ class Wanted:
         )
 
 
-def look_up(client: Client, wanted: Wanted, limit: int = 0) -> Iterator[pa.RecordBatch]:
+def look_up(client: Client, wanted: MessageConditions, limit: int = 0) -> Iterator[pa.RecordBatch]:
     """Return matching messages, ordered by store time, broker and offset, nulls last.
 
     Args:
@@ -115,7 +115,7 @@ def read_all(batches: Iterable[pa.RecordBatch]) -> pa.Table:
 class _LookUp:
     """A look-up in one table."""
 
-    def __init__(self, client: Client, salts: int, wanted: Wanted, limit: int) -> None:
+    def __init__(self, client: Client, salts: int, wanted: MessageConditions, limit: int) -> None:
         self._client = client
         self._salts = salts
         self._wanted = wanted

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from commitlake.connectors.hbase.errors import OptionError
+from commitlake.connectors.hbase.errors import HBaseOptionError
 from commitlake.connectors.option_names import known_options
 from commitlake.schemas.layouts.numbers import parse_int64
 from commitlake.schemas.tables.messages import MESSAGES
@@ -39,7 +39,7 @@ _KNOWN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class HBaseOptions:
     """The options of one use of a table; see the module's table."""
 
     host: str = "localhost"
@@ -60,23 +60,23 @@ class Options:
     compression: str = "NONE"
 
     @classmethod
-    def of_address(cls, address: str, **given: str) -> Options:
+    def of_address(cls, address: str, **given: str) -> HBaseOptions:
         """Return options for a job's argument `HOST` or `HOST:PORT`.
 
         Raises:
-            OptionError: for a port that is no number, or another option that does not fit.
+            HBaseOptionError: for a port that is no number, or another option that does not fit.
         """
         host, colon, port = address.rpartition(":")
         return cls.parse({"host": host, "port": port, **given} if colon else {"host": address, **given})
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
+    def parse(cls, given: Mapping[str, str]) -> HBaseOptions:
         """Parse options from Spark: strings, with case-insensitive names.
 
         Raises:
-            OptionError: for a name that is not known, or a value that does not fit.
+            HBaseOptionError: for a name that is not known, or a value that does not fit.
         """
-        values = known_options(given, _KNOWN, OptionError)
+        values = known_options(given, _KNOWN, HBaseOptionError)
         salts = _number(values, "salts", 16, 1, MAX_SALTS)
         regions = _number(values, "regions", 1, 1, salts)
         thrift2_port = _optional(values, "thrift2Port", 1, 65535)
@@ -99,7 +99,7 @@ class Options:
             compression=_choice({k: v.upper() for k, v in values.items()}, "compression", COMPRESSIONS),
         )
 
-    def connected(self) -> Options:
+    def connected(self) -> HBaseOptions:
         """Return options for a process that connects later: the address is known to be right, so wait for a restart."""
         return replace(self, connect_seconds=max(self.connect_seconds, self.retry_seconds))
 
@@ -112,7 +112,7 @@ class Options:
 def _text(values: Mapping[str, str], name: str, default: str) -> str:
     value = values.get(name, default).strip()
     if not value:
-        raise OptionError(f"option {name}: expected a name, found nothing")
+        raise HBaseOptionError(f"option {name}: expected a name, found nothing")
     return value
 
 
@@ -127,17 +127,17 @@ def _optional(values: Mapping[str, str], name: str, least: int, most: int | None
         return None
     value = parse_int64(text)
     if value is None:
-        raise OptionError(f"option {name}: expected a whole number, found {text[:100]!r}")
+        raise HBaseOptionError(f"option {name}: expected a whole number, found {text[:100]!r}")
     if value < least or (most is not None and value > most):
         limits = f"at least {least}" if most is None else f"{least} to {most}"
-        raise OptionError(f"option {name}: expected {limits}, found {value}")
+        raise HBaseOptionError(f"option {name}: expected {limits}, found {value}")
     return value
 
 
 def _choice(values: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     value = values.get(name, known[0])
     if value not in known:
-        raise OptionError(f"option {name}: expected {', '.join(known)}, found {value!r}")
+        raise HBaseOptionError(f"option {name}: expected {', '.join(known)}, found {value!r}")
     return value
 
 
@@ -147,7 +147,7 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
     columns = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in columns:
         if name not in MESSAGES.names:
-            raise OptionError(f"option columns: {name!r} is not one of {', '.join(MESSAGES.names)}")
+            raise HBaseOptionError(f"option columns: {name!r} is not one of {', '.join(MESSAGES.names)}")
     if not columns:
-        raise OptionError("option columns: expected at least one column, found nothing")
+        raise HBaseOptionError("option columns: expected at least one column, found nothing")
     return columns

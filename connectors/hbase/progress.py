@@ -18,7 +18,7 @@ _COLUMN = b"p:progress"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TableProgress:
     """Progress and settings of a table.
 
     Attributes:
@@ -36,7 +36,7 @@ class Progress:
         return json.dumps(asdict(self)).encode()
 
 
-def read_progress(client: Client) -> Progress | None:
+def read_progress(client: Client) -> TableProgress | None:
     """Read the table's progress, or None if no run has begun.
 
     Raises:
@@ -46,7 +46,7 @@ def read_progress(client: Client) -> Progress | None:
     if value is None:
         return None
     try:
-        return Progress(**json.loads(value))
+        return TableProgress(**json.loads(value))
     except (ValueError, TypeError):
         raise ProgressError(
             f"the progress of the table {client.options.table} is {value[:200]!r}: expected JSON. Drop the table, and "
@@ -54,7 +54,7 @@ def read_progress(client: Client) -> Progress | None:
         ) from None
 
 
-def write_progress(client: Client, expected: Progress | None, progress: Progress) -> None:
+def write_progress(client: Client, expected: TableProgress | None, progress: TableProgress) -> None:
     """Write new progress if the table still has the expected one.
 
     Raises:

@@ -36,8 +36,8 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.hbase.cells import check_columns
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import OptionError
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.errors import HBaseOptionError
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_salt
 from commitlake.connectors.hbase.tables import open_or_create, open_table
 from commitlake.connectors.hbase.writer import write_messages
@@ -70,13 +70,13 @@ class HBaseDataSource(DataSource):
     @carry_errors()
     def schema(self) -> StructType:
         """Return the columns that the options select."""
-        columns = Options.parse(self.options).columns
+        columns = HBaseOptions.parse(self.options).columns
         return MESSAGES if columns is None else StructType([MESSAGES[name] for name in columns])
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns."""
-        return HBaseReader(Options.parse(self.options), schema)
+        return HBaseReader(HBaseOptions.parse(self.options), schema)
 
     @carry_errors()
     def writer(self, schema: StructType, overwrite: bool) -> HBaseWriter:
@@ -93,10 +93,10 @@ class HBaseDataSource(DataSource):
 _OF_STREAMS = frozenset({"checkpointlocation", "queryname", "path"})
 
 
-def _write_options(given: object, *, overwrite: bool) -> Options:
-    options = Options.parse(dict(given))  # type: ignore[call-overload]
+def _write_options(given: object, *, overwrite: bool) -> HBaseOptions:
+    options = HBaseOptions.parse(dict(given))  # type: ignore[call-overload]
     if overwrite:
-        raise OptionError(
+        raise HBaseOptionError(
             f"mode overwrite: expected append, as messages in {options.table} are only added to. Drop the table instead"
         )
     return options
@@ -105,16 +105,18 @@ def _write_options(given: object, *, overwrite: bool) -> Options:
 class HBaseReader(DataSourceReader):
     """Batch reader: plans on the driver, reads on workers."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: HBaseOptions, schema: StructType) -> None:
         """Check options and schema. Nothing is read yet.
 
         Raises:
-            OptionError: where they do not fit.
+            HBaseOptionError: where they do not fit.
         """
         for field in schema:
             if field.name not in MESSAGES.names or field.dataType.simpleString() != _type_of(field.name):
                 found = f"{field.name} {field.dataType.simpleString()}"
-                raise OptionError(f"the schema's column {found} is not one of messages: {', '.join(MESSAGES.names)}")
+                raise HBaseOptionError(
+                    f"the schema's column {found} is not one of messages: {', '.join(MESSAGES.names)}"
+                )
         self._options = options
         self._columns = schema.names
 
@@ -138,7 +140,7 @@ def _type_of(column: str) -> str:
 class _Writing:
     """Base class of both writers."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: HBaseOptions, schema: StructType) -> None:
         check_columns(schema.names)
         self._options = options
         with Client(options) as client:

@@ -22,9 +22,9 @@ from thriftpy2.rpc import make_client
 from thriftpy2.thrift import TException
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import OptionError, RefusedError, TableError, UnavailableError
+from commitlake.connectors.hbase.errors import HBaseOptionError, HBaseRefusedError, TableError, UnavailableError
 from commitlake.connectors.hbase.keys import CONTROL
-from commitlake.connectors.hbase.options import MAX_SALTS, Options
+from commitlake.connectors.hbase.options import MAX_SALTS, HBaseOptions
 
 LAYOUT_VERSION = 1
 _LAYOUT_ROW = CONTROL + b"layout"
@@ -51,7 +51,7 @@ _THRIFT2_COMPRESSIONS = {"GZ": 1, "NONE": 2, "SNAPPY": 3, "LZ4": 4, "ZSTD": 6}
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """Settings that are fixed when the table is created.
 
     Attributes:
@@ -63,7 +63,7 @@ class Layout:
     version: int = LAYOUT_VERSION
 
 
-def open_table(client: Client) -> Layout:
+def open_table(client: Client) -> TableLayout:
     """Open a table and return its layout.
 
     Raises:
@@ -78,13 +78,13 @@ def open_table(client: Client) -> Layout:
     return layout
 
 
-def open_or_create(client: Client) -> Layout:
+def open_or_create(client: Client) -> TableLayout:
     """Open the table, or create it with the client's options.
 
     Raises:
         TableError: where there is a table of that name that is not one of ours.
-        RefusedError: if HBase will not make it so.
-        OptionError: for regions that only a Thrift 2 server can make, where none is given.
+        HBaseRefusedError: if HBase will not make it so.
+        HBaseOptionError: for regions that only a Thrift 2 server can make, where none is given.
     """
     options = client.options
     if options.table not in client.tables():
@@ -96,14 +96,14 @@ def open_or_create(client: Client) -> Layout:
                 raise TableError(
                     f"the table {options.table} holds rows but no layout: it is somebody else's. Name another table"
                 )
-            value = json.dumps(asdict(Layout(options.salts))).encode()
+            value = json.dumps(asdict(TableLayout(options.salts))).encode()
             client.check_and_put(_LAYOUT_ROW, _LAYOUT, None, value)  # of two at once, the first one's is the table's
-    except RefusedError as error:
+    except HBaseRefusedError as error:
         raise TableError(f"{error}. Expected a table with the families m and p: name another table") from None
     return layout or open_table(client)
 
 
-def shell_statement(options: Options) -> str:
+def shell_statement(options: HBaseOptions) -> str:
     """Return the statement that creates the table in `hbase shell`, with the wanted splits."""
     common = "VERSIONS => 1, BLOOMFILTER => 'ROW'"
     ttl = "" if options.ttl_seconds is None else f", TTL => {options.ttl_seconds}"
@@ -116,15 +116,15 @@ def shell_statement(options: Options) -> str:
     )
 
 
-def split_keys(options: Options) -> list[bytes]:
+def split_keys(options: HBaseOptions) -> list[bytes]:
     """Return the split keys of regions: at salts, evenly distributed."""
     return [bytes((options.salts * number // options.regions,)) for number in range(1, options.regions)]
 
 
-def _read_layout(client: Client) -> Layout | None:
+def _read_layout(client: Client) -> TableLayout | None:
     try:
         value = client.get([_LAYOUT_ROW], _LAYOUT).get(_LAYOUT_ROW)
-    except RefusedError as error:
+    except HBaseRefusedError as error:
         name = client.options.table
         if "TableNotFoundException" not in str(error):
             raise
@@ -132,9 +132,9 @@ def _read_layout(client: Client) -> Layout | None:
     if value is None:
         return None
     try:
-        layout = Layout(**json.loads(value))
+        layout = TableLayout(**json.loads(value))
     except (ValueError, TypeError):
-        layout = Layout(0, 0)
+        layout = TableLayout(0, 0)
     if layout.version != LAYOUT_VERSION or not 1 <= layout.salts <= MAX_SALTS:
         raise TableError(
             f"the table {client.options.table} has the layout {value.decode(errors='replace')[:200]}: expected version "
@@ -143,7 +143,7 @@ def _read_layout(client: Client) -> Layout | None:
     return layout
 
 
-def _create(client: Client, options: Options) -> None:
+def _create(client: Client, options: HBaseOptions) -> None:
     if options.regions > 1:
         _create_by_thrift2(options)
         return
@@ -157,9 +157,9 @@ def _create(client: Client, options: Options) -> None:
     )
 
 
-def _create_by_thrift2(options: Options) -> None:
+def _create_by_thrift2(options: HBaseOptions) -> None:
     if options.thrift2_port is None:
-        raise OptionError(
+        raise HBaseOptionError(
             f"option regions: expected 1, found {options.regions}: Thrift 1 cannot split a table while making it. Give "
             f"thrift2Port, or make the table in hbase shell: {shell_statement(options)}"
         )
@@ -188,6 +188,6 @@ def _create_by_thrift2(options: Options) -> None:
             thrift.close()
     except types.TIOError as error:
         said = (error.message or "").splitlines()[:1]
-        raise RefusedError(f"HBase's {place} refused to make the table {options.table}: {''.join(said)}") from None
+        raise HBaseRefusedError(f"HBase's {place} refused to make the table {options.table}: {''.join(said)}") from None
     except (TException, OSError) as error:
         raise UnavailableError(f"HBase's {place} did not make the table {options.table}: {error}") from None

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.writer import delete_entries_by_key, delete_messages, write_messages
 from commitlake.connectors.lake.versions import AddedFile, AddedVersion, table_files
 from commitlake.connectors.runtime.runner import Runner, divided
@@ -52,7 +52,7 @@ class Work:
         bare: of what stays, the messages that have no keys any longer: the entries that led to them by key go.
     """
 
-    options: Options
+    options: HBaseOptions
     salts: int
     messages_uri: str
     storage_options: Mapping[str, str] | None = None

@@ -29,7 +29,7 @@ def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int
     Raises:
         RowError: for a batch that is no table of messages.
         UnavailableError: if HBase did not take them in time; some may be there.
-        RefusedError: if it will not.
+        HBaseRefusedError: if it will not.
     """
     return _send(client, batches, salts, client.write)
 
@@ -48,7 +48,7 @@ def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: in
     Raises:
         RowError: for a batch that is no table of messages.
         UnavailableError: if HBase did not do it in time.
-        RefusedError: if it will not.
+        HBaseRefusedError: if it will not.
     """
     return _send(client, batches, salts, _deleting(client))
 
@@ -63,7 +63,7 @@ def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> 
 
     Raises:
         UnavailableError: if HBase did not do it in time.
-        RefusedError: if it will not.
+        HBaseRefusedError: if it will not.
     """
     waiting: dict[int, list[Cell]] = defaultdict(list)
     for message in to_cells(batch, salts):

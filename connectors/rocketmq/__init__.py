@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
+    ClientOptionError,
     InvalidMessageError,
     NoRouteError,
-    OptionError,
     ProtocolError,
     RefusedError,
     RocketMQError,
     UnreachableError,
 )
 from commitlake.connectors.rocketmq.messages import OutgoingMessage, SendResult, SendStatus
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
 from commitlake.connectors.rocketmq.puller import Puller, PullResult, PullStatus
 from commitlake.connectors.rocketmq.transactions import Decision, TransactionProducer, TransactionResult
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AnswerTimeoutError",
+    "ClientOptionError",
+    "ClientOptions",
     "Decision",
     "InvalidMessageError",
     "NoRouteError",
-    "OptionError",
-    "Options",
     "OutgoingMessage",
     "Producer",
     "ProducerOptions",

@@ -1,6 +1,6 @@
 """Administration of brokers and name servers, as with RocketMQ's mqadmin.
 
-with Admin(Options("127.0.0.1:9876")) as admin:
+with Admin(ClientOptions("127.0.0.1:9876")) as admin:
 admin.create_topic("orders", queues=8)
 behind = sum(queue.lag for queue in admin.consume_stats("shipping").values())
 """
@@ -13,8 +13,8 @@ from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.connectors.rocketmq.message_lookup import MessageLookup
 from commitlake.connectors.rocketmq.messages import check_group, check_topic
-from commitlake.connectors.rocketmq.network import Answer, Network
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.network import Network, PeerAnswer
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.queue_offsets import QueueOffsets
 from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -54,7 +54,7 @@ class Admin(Closable):
         routing: routes.
     """
 
-    def __init__(self, options: Options, credentials: Credentials | None = None) -> None:
+    def __init__(self, options: ClientOptions, credentials: Credentials | None = None) -> None:
         """Create the client without connecting.
 
         Args:
@@ -306,7 +306,7 @@ class Admin(Closable):
                 return None
             raise
 
-    def _master(self, broker_name: str, code: RequestCode, header: NamedTuple | None = None) -> Answer:
+    def _master(self, broker_name: str, code: RequestCode, header: NamedTuple | None = None) -> PeerAnswer:
         return self._network.call(self.routing.master(broker_name), code, header)
 
     def _masters(self, cluster: str | None) -> list[str]:

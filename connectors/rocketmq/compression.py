@@ -6,7 +6,7 @@ import zlib
 
 import pyarrow as pa
 
-from commitlake.connectors.rocketmq.errors import OptionError
+from commitlake.connectors.rocketmq.errors import ClientOptionError
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 
 DEFAULT_THRESHOLD_BYTES = 4096
@@ -19,10 +19,10 @@ def check_codec(name: str) -> BodyCodec:
     """Return the codec with a name.
 
     Raises:
-        OptionError: if there is none.
+        ClientOptionError: if there is none.
     """
     if name not in CODECS:
-        raise OptionError(f"compression: expected {', '.join(CODECS)}, found {name!r}")
+        raise ClientOptionError(f"compression: expected {', '.join(CODECS)}, found {name!r}")
     return BodyCodec(name)
 
 

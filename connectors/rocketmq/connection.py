@@ -21,7 +21,7 @@ from concurrent.futures import Future
 
 from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError, RocketMQError, UnreachableError
 from commitlake.connectors.rocketmq.exchange import Exchange
-from commitlake.connectors.rocketmq.options import Options, split_address
+from commitlake.connectors.rocketmq.options import ClientOptions, split_address
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.tls_stream import TlsStream
@@ -33,7 +33,7 @@ TICK_SECONDS = 0.25
 RECEIVE_BYTES = 256 * 1024
 
 
-class Connection:
+class PeerConnection:
     """A TCP connection to one peer.
 
     Attributes:
@@ -43,7 +43,7 @@ class Connection:
     def __init__(
         self,
         address: str,
-        options: Options,
+        options: ClientOptions,
         on_request: Callable[[str, Command], None],
         tls: ssl.SSLContext | None = None,
     ) -> None:

@@ -1,7 +1,7 @@
 """Errors between this client and RocketMQ.
 
 RocketMQError
-├── OptionError             an option, or a variable of the environment, that does not fit
+├── ClientOptionError       an option, or a variable of the environment, that does not fit
 ├── InvalidMessageError     a message that cannot be sent: what about it, and what is allowed
 ├── NoRouteError            no name server knows the topic, or none of its queues can be used
 ├── UnreachableError        no connection, or it broke: whether the request was carried out is not known
@@ -32,7 +32,7 @@ class RocketMQError(CommitLakeError):
     exit_code = ExitCode.FAILED
 
 
-class OptionError(RocketMQError):
+class ClientOptionError(RocketMQError):
     """An invalid option or environment variable."""
 
     exit_code = ExitCode.USAGE

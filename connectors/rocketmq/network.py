@@ -17,17 +17,17 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NamedTuple, TypeVar
 
 from commitlake.connectors.plain_connections import warn_of_plain
-from commitlake.connectors.rocketmq.connection import TICK_SECONDS, Connection
+from commitlake.connectors.rocketmq.connection import TICK_SECONDS, PeerConnection
 from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
-    OptionError,
+    ClientOptionError,
     ProtocolError,
     RefusedError,
     UnreachableError,
 )
 from commitlake.connectors.rocketmq.options import (
     TLS_CONFIG_VARIABLE,
-    Options,
+    ClientOptions,
     environment_credentials,
     split_address,
     tls_context,
@@ -46,7 +46,7 @@ _FURTHER_WORKERS = 4
 _log = logging.getLogger(__name__)
 
 
-class Answer(NamedTuple):
+class PeerAnswer(NamedTuple):
     """A peer's answer, with the peer's address for error messages."""
 
     address: str
@@ -84,7 +84,7 @@ class Answer(NamedTuple):
         except CommandError as error:
             raise ProtocolError(f"{self.address}: {error}") from None
 
-    def check(self, accepted: Collection[int] = (ResponseCode.SUCCESS,)) -> Answer:
+    def check(self, accepted: Collection[int] = (ResponseCode.SUCCESS,)) -> PeerAnswer:
         """Return this answer if its code is one of those accepted.
 
         Raises:
@@ -103,7 +103,7 @@ class Network:
         handlers: by request code, what is done with requests of brokers; called by threads of this client.
     """
 
-    def __init__(self, options: Options, credentials: Credentials | None = None) -> None:
+    def __init__(self, options: ClientOptions, credentials: Credentials | None = None) -> None:
         """Create the client without connecting.
 
         Args:
@@ -111,7 +111,7 @@ class Network:
             credentials: who signs; by default, whom the environment names.
 
         Raises:
-            OptionError: if the environment's credentials, or the settings of TLS, cannot be used.
+            ClientOptionError: if the environment's credentials, or the settings of TLS, cannot be used.
         """
         self.options = options
         self.handlers: dict[int, Callable[[str, Command], None]] = {}
@@ -120,7 +120,7 @@ class Network:
         if self._credentials is not None and self._tls is None:
             for address in options.name_server_addresses:
                 warn_of_plain(f"the name server {address}", split_address(address)[0], f"Set {TLS_CONFIG_VARIABLE}")
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, PeerConnection] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         self._permits = threading.BoundedSemaphore(options.max_pending)
@@ -191,7 +191,7 @@ class Network:
         fields: Mapping[str, str] | None = None,
         seconds: float | None = None,
         accepted: Collection[int] = (ResponseCode.SUCCESS,),
-    ) -> Answer:
+    ) -> PeerAnswer:
         """Send a request, and wait for its answer.
 
         Args:
@@ -249,7 +249,7 @@ class Network:
             complete = signed(complete, body, self._credentials)
         return Command(code, complete, body, serialize_type=self.options.serialize_type)
 
-    def _connection(self, address: str) -> Connection:
+    def _connection(self, address: str) -> PeerConnection:
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
@@ -259,7 +259,7 @@ class Network:
             connection = self._connections.get(address)
             if connection is not None and connection.is_open:
                 return connection
-            connection = Connection(self._checked(address), self.options, self._on_request, self._tls)
+            connection = PeerConnection(self._checked(address), self.options, self._on_request, self._tls)
             with self._lock:
                 if self._is_closed:
                     connection.close()
@@ -274,7 +274,7 @@ class Network:
         """
         try:
             split_address(address)
-        except OptionError as error:
+        except ClientOptionError as error:
             asked = ", ".join(self.options.first_addresses)
             raise UnreachableError(f"a broker that {asked} told of: {error}") from None
         return address
@@ -287,7 +287,7 @@ class Network:
         self.later(lambda: handler(address, command))
 
 
-def wait_for(address: str, asked: Future[Command], seconds: float) -> Answer:
+def wait_for(address: str, asked: Future[Command], seconds: float) -> PeerAnswer:
     """Wait for the answer to a request of `Network.ask`.
 
     Args:
@@ -299,7 +299,7 @@ def wait_for(address: str, asked: Future[Command], seconds: float) -> Answer:
         UnreachableError: if there is no answer in time.
     """
     try:
-        return Answer(address, asked.result(seconds + 2 * TICK_SECONDS))
+        return PeerAnswer(address, asked.result(seconds + 2 * TICK_SECONDS))
     except FutureTimeoutError:
         raise AnswerTimeoutError(f"{address}: expected an answer within {seconds} s, found none") from None
 

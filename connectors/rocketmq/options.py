@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from commitlake.connectors.rocketmq.errors import OptionError
+from commitlake.connectors.rocketmq.errors import ClientOptionError
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES, SerializeType
 from commitlake.schemas.remoting.signing import Credentials
@@ -40,7 +40,7 @@ _MAX_HOST = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ClientOptions:
     """Addresses, time limits and other settings of a client; the defaults are the Java client's.
 
     Attributes:
@@ -70,7 +70,7 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("connect_seconds", "request_seconds", "route_seconds", "max_pending"):
             if getattr(self, name) <= 0:
-                raise OptionError(f"{name}: expected more than 0, found {getattr(self, name)}")
+                raise ClientOptionError(f"{name}: expected more than 0, found {getattr(self, name)}")
         for address in self.first_addresses:
             split_address(address)
 
@@ -79,11 +79,11 @@ class Options:
         """Return the name servers, each as `host:port`; empty if brokers are given.
 
         Raises:
-            OptionError: if there are neither.
+            ClientOptionError: if there are neither.
         """
         addresses = _addresses(self.name_servers)
         if not addresses and not self.broker_addresses:
-            raise OptionError("name_servers: expected host:port, found nothing")
+            raise ClientOptionError("name_servers: expected host:port, found nothing")
         return addresses
 
     @property
@@ -105,20 +105,20 @@ def split_address(address: str) -> tuple[str, int]:
     """Split `host:port` into host and port.
 
     Raises:
-        OptionError: if it is not of that form.
+        ClientOptionError: if it is not of that form.
     """
     host, _, port = address.rpartition(":")
     number = parse_int(port, 1, 0xFFFF)
     if not host or number is None or not host.isprintable() or len(host) > _MAX_HOST:
-        raise OptionError(f"expected an address of the form host:port, found {address[:100]!r}")
+        raise ClientOptionError(f"expected an address of the form host:port, found {address[:100]!r}")
     return host.removeprefix("[").removesuffix("]"), number
 
 
-def tls_context(options: Options, environment: Mapping[str, str] | None = None) -> ssl.SSLContext | None:
+def tls_context(options: ClientOptions, environment: Mapping[str, str] | None = None) -> ssl.SSLContext | None:
     """Return the TLS settings of connections, or None for plain text.
 
     Raises:
-        OptionError: if the settings or the files that they name cannot be used.
+        ClientOptionError: if the settings or the files that they name cannot be used.
     """
     given = os.environ if environment is None else environment
     path = options.tls_config or given.get(TLS_CONFIG_VARIABLE)
@@ -132,7 +132,7 @@ def tls_context(options: Options, environment: Mapping[str, str] | None = None) 
             _warn_unverified(path)
         return client_context(settings)
     except TlsConfigError as error:
-        raise OptionError(str(error)) from None
+        raise ClientOptionError(str(error)) from None
 
 
 @cache
@@ -145,7 +145,7 @@ def environment_credentials(environment: Mapping[str, str] | None = None) -> Cre
     """Return the credentials in the environment; None if there are none.
 
     Raises:
-        OptionError: where only one of access key and secret key is set.
+        ClientOptionError: where only one of access key and secret key is set.
     """
     given = os.environ if environment is None else environment
     access_key, secret_key = given.get(ACCESS_KEY_VARIABLE), given.get(SECRET_KEY_VARIABLE)
@@ -153,5 +153,5 @@ def environment_credentials(environment: Mapping[str, str] | None = None) -> Cre
         return None
     if not access_key or not secret_key:
         missing = SECRET_KEY_VARIABLE if access_key else ACCESS_KEY_VARIABLE
-        raise OptionError(f"{missing}: expected beside the other key, found nothing; set both or none")
+        raise ClientOptionError(f"{missing}: expected beside the other key, found nothing; set both or none")
     return Credentials(access_key, secret_key, given.get(SECURITY_TOKEN_VARIABLE) or None)

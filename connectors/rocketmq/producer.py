@@ -1,6 +1,6 @@
 """A producer of messages, over the protocol code of this project.
 
-    with Producer("shop", Options("127.0.0.1:9876")) as producer:
+    with Producer("shop", ClientOptions("127.0.0.1:9876")) as producer:
         producer.send(OutgoingMessage("orders", b"...", tags="paid", keys=("order-4711",)))
 
 Thread-safe; made by the process that uses it. Asynchronous sends are all answered or given up when the
@@ -30,7 +30,7 @@ from commitlake.connectors.rocketmq.messages import (
     stored_properties,
 )
 from commitlake.connectors.rocketmq.network import Network
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.connectors.rocketmq.sending import Outbox, Parcel, Sending, Stored, read_place
 from commitlake.connectors.rocketmq.unique_keys import UniqueKeys
@@ -83,7 +83,7 @@ class Producer(Closable):
     def __init__(
         self,
         group: str,
-        options: Options,
+        options: ClientOptions,
         sending: ProducerOptions | None = None,
         credentials: Credentials | None = None,
     ) -> None:
@@ -97,7 +97,7 @@ class Producer(Closable):
 
         Raises:
             InvalidMessageError: if the group's name cannot be one.
-            OptionError: if a compression is not known.
+            ClientOptionError: if a compression is not known.
         """
         self.group = check_group(group)
         self.network = Network(options, credentials)

@@ -1,6 +1,6 @@
 """Reading of queues pull by pull, by offsets that the caller keeps.
 
-    with Puller("audit", Options("127.0.0.1:9876")) as puller:
+    with Puller("audit", ClientOptions("127.0.0.1:9876")) as puller:
         for queue in puller.queues("orders"):
             for message in puller.read(queue, puller.min_offset(queue), puller.max_offset(queue)):
                 ...
@@ -21,8 +21,8 @@ from typing import NamedTuple
 from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
 from commitlake.connectors.rocketmq.messages import check_group
-from commitlake.connectors.rocketmq.network import Answer, Network, wait_for
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.network import Network, PeerAnswer, wait_for
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.queue_offsets import QueueOffsets
 from commitlake.connectors.rocketmq.records import records
 from commitlake.connectors.rocketmq.routing import Routing
@@ -87,7 +87,7 @@ class PullAnswer(NamedTuple):
 
     status: PullStatus
     response: PullMessageResponse
-    answer: Answer
+    answer: PeerAnswer
 
 
 class PendingPull(NamedTuple):
@@ -134,7 +134,7 @@ class Puller(Closable):
         routing: its routes.
     """
 
-    def __init__(self, group: str, options: Options, credentials: Credentials | None = None) -> None:
+    def __init__(self, group: str, options: ClientOptions, credentials: Credentials | None = None) -> None:
         """Create the reader without connecting.
 
         Args:

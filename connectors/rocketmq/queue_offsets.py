@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.errors import ProtocolError
-from commitlake.connectors.rocketmq.network import Answer, Network
+from commitlake.connectors.rocketmq.network import Network, PeerAnswer
 from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
@@ -67,11 +67,11 @@ class QueueOffsets:
         header = UpdateConsumerOffsetRequest(group, queue.topic, queue.queue_id, offset)
         self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
-    def _ask(self, queue: MessageQueue, code: RequestCode, header: NamedTuple) -> Answer:
+    def _ask(self, queue: MessageQueue, code: RequestCode, header: NamedTuple) -> PeerAnswer:
         return self._network.call(self._routing.master(queue.broker_name), code, header)
 
 
-def _offset(answer: Answer) -> int:
+def _offset(answer: PeerAnswer) -> int:
     """Return the offset in an answer.
 
     Raises:

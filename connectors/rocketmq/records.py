@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from commitlake.connectors.rocketmq.errors import ProtocolError
-from commitlake.connectors.rocketmq.network import Answer
+from commitlake.connectors.rocketmq.network import PeerAnswer
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
 
 
-def records(answer: Answer) -> list[Message]:
+def records(answer: PeerAnswer) -> list[Message]:
     """Return the records of an answer's body.
 
     Raises:

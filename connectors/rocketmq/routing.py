@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.directory import BrokerDirectory
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError, UnreachableError
-from commitlake.connectors.rocketmq.network import Answer, Network
+from commitlake.connectors.rocketmq.network import Network, PeerAnswer
 from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.errors import BodyError
@@ -63,7 +63,7 @@ class Routing:
         header: NamedTuple | None = None,
         body: bytes = b"",
         accepted: Collection[int] = (ResponseCode.SUCCESS,),
-    ) -> Answer:
+    ) -> PeerAnswer:
         """Return the answer of the first name server that answers.
 
         Raises:

@@ -27,7 +27,7 @@ from commitlake.connectors.rocketmq.errors import (
     UnreachableError,
 )
 from commitlake.connectors.rocketmq.faults import Faults, choose_queue
-from commitlake.connectors.rocketmq.network import Answer, Network
+from commitlake.connectors.rocketmq.network import Network, PeerAnswer
 from commitlake.connectors.rocketmq.routing import DEFAULT_TOPIC_QUEUES, Routing
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC
@@ -188,7 +188,7 @@ class Sending:
         problem = done.exception()
         if problem is None:
             try:
-                stored = self._read(Answer(address, done.result()), queue)
+                stored = self._read(PeerAnswer(address, done.result()), queue)
             except RocketMQError as error:
                 problem = error
             else:
@@ -207,7 +207,7 @@ class Sending:
         else:
             self.result.set_exception(problem)
 
-    def _read(self, answer: Answer, queue: MessageQueue) -> Stored:
+    def _read(self, answer: PeerAnswer, queue: MessageQueue) -> Stored:
         answer.check(STORED)
         response = read_place(answer, queue, max(1, len(self._parcel.unique_keys)))
         return Stored(self._parcel, queue, ResponseCode(answer.code), response)
@@ -225,7 +225,7 @@ class Sending:
         )
 
 
-def read_place(answer: Answer, queue: MessageQueue, count: int) -> SendMessageResponse:
+def read_place(answer: PeerAnswer, queue: MessageQueue, count: int) -> SendMessageResponse:
     """Return where a broker says that it has stored messages.
 
     Args:

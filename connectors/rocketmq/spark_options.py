@@ -14,7 +14,7 @@ from typing import Any
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.option_values import OptionValues
 from commitlake.connectors.rocketmq.errors import RocketMQError
-from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, Options
+from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, ClientOptions
 from commitlake.schemas.remoting.signing import Credentials
 
 SHARED = ("namesrv", "brokers", "group", "timeoutMs", "retrySeconds", "tlsConfig", "credentialsProvider")
@@ -38,7 +38,7 @@ def refuse_secrets(given: Mapping[str, str]) -> None:
             )
 
 
-def client_options(values: Mapping[str, str], read: OptionValues) -> Options:
+def client_options(values: Mapping[str, str], read: OptionValues) -> ClientOptions:
     """Return the client's options.
 
     Raises:
@@ -50,7 +50,7 @@ def client_options(values: Mapping[str, str], read: OptionValues) -> Options:
     if len(given) > 1:
         raise OptionError("options namesrv and brokers: expected one of them, found both")
     try:
-        return Options(
+        return ClientOptions(
             values.get("namesrv", ""),
             request_seconds=read.least("timeoutMs", DEFAULT_TIMEOUT_MS, 1, "ms") / 1000,
             route_seconds=5.0,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, ProtocolError, RocketMQError
 from commitlake.connectors.rocketmq.heartbeats import HeartbeatSender
 from commitlake.connectors.rocketmq.messages import OutgoingMessage, SendResult, SendStatus
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
@@ -62,7 +62,7 @@ class TransactionProducer(Producer):
     def __init__(
         self,
         group: str,
-        options: Options,
+        options: ClientOptions,
         check: Callable[[Message], Decision],
         sending: ProducerOptions | None = None,
         credentials: Credentials | None = None,

@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import BodyForm, Content, Options
+from commitlake.connectors.formats.engine.options import BodyForm, Content, ReadOptions
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
@@ -54,8 +54,8 @@ class LogDataSource(DataSource):
 
     layout: ClassVar[FormatChoice]
 
-    def _parse(self) -> Options:
-        return Options.parse(self.options, self.layout)
+    def _parse(self) -> ReadOptions:
+        return ReadOptions.parse(self.options, self.layout)
 
     @carry_errors()
     def schema(self) -> StructType:
@@ -104,14 +104,14 @@ class PushdownCommitLogDataSource(Pushdown, CommitLogDataSource):
     """`CommitLogDataSource` with pushdown of Spark's predicates."""
 
 
-def _schema_of(options: Options) -> StructType:
+def _schema_of(options: ReadOptions) -> StructType:
     chosen = choose_columns(SOURCE, options.columns, options.mode, CORRUPT_RECORD.name)
     if options.columns is None and options.body is BodyForm.NONE:
         return StructType([field for field in chosen if field.name != BODY.name])
     return chosen
 
 
-def _check_schema(schema: StructType, options: Options) -> None:
+def _check_schema(schema: StructType, options: ReadOptions) -> None:
     if options.content is not Content.RANGES:
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
     elif schema.simpleString() != RANGES.simpleString():
@@ -128,7 +128,7 @@ class SplitPartition(InputPartition):
 class CommitLogReader(DataSourceReader):
     """Reader that plans on the driver and reads on workers."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
         """Check options and schema; nothing is read yet.
 
         Raises:

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.errors import DataLossError
 from commitlake.connectors.formats.engine.filters import narrow_stream
-from commitlake.connectors.formats.engine.options import Content, Mode, Options
+from commitlake.connectors.formats.engine.options import Content, Mode, ReadOptions
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.worker_errors import carry_errors
 
@@ -59,7 +59,7 @@ class RangesPartition(InputPartition):
 class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader that plans micro-batches in one process, and reads their partitions on workers."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
         """Keep options that are already checked; nothing is read yet."""
         self._options = options
         self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")

@@ -17,7 +17,7 @@ from dataclasses import replace
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError
 from commitlake.connectors.formats.engine.errors import DataLossError, EmptyStoreError, StoreError
 from commitlake.connectors.formats.engine.filters import narrow_stream
-from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind
 from commitlake.connectors.formats.engine.read_plan import plan_snapshot
 from commitlake.connectors.formats.engine.splits import Split
@@ -36,7 +36,7 @@ _WORTH_AN_INDEX_BYTES = 64 << 20  # scanning less is faster than opening indexes
 class StreamPlanner:
     """Planner of one stream."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._ends: dict[str, LogEnd] = {}
         self._stores: dict[str, Store] = {}

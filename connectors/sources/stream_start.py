@@ -11,7 +11,7 @@ from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.option_values import Start
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges, take_snapshot
 from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import Split
@@ -24,7 +24,7 @@ from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 _WINDOW_BYTES = 4 << 20
 
 
-def first_positions(stores: Sequence[Store], options: Options) -> Positions:
+def first_positions(stores: Sequence[Store], options: ReadOptions) -> Positions:
     """Return the start of a stream without a checkpoint.
 
     Raises:
@@ -40,14 +40,14 @@ def first_positions(stores: Sequence[Store], options: Options) -> Positions:
     return {store.broker: _first_position(store, options) for store in stores}
 
 
-def late_position(store: Store, options: Options) -> StorePosition:
+def late_position(store: Store, options: ReadOptions) -> StorePosition:
     """Return the start in a store that appeared while the stream was running: all of it is new."""
     if options.starting_timestamp is not None:
         return _at_time(store, options.starting_timestamp, options)
     return _earliest(store, options)
 
 
-def _first_position(store: Store, options: Options) -> StorePosition:
+def _first_position(store: Store, options: ReadOptions) -> StorePosition:
     offset = options.starting_offset
     if isinstance(options.start, dict):
         offset = options.start.get(store.broker)
@@ -58,11 +58,11 @@ def _first_position(store: Store, options: Options) -> StorePosition:
     return late_position(store, options)
 
 
-def _whole(store: Store, options: Options) -> StoreRange:
+def _whole(store: Store, options: ReadOptions) -> StoreRange:
     return take_snapshot([store], max_record_bytes=options.max_record_bytes).ranges[store.broker]
 
 
-def _earliest(store: Store, options: Options) -> StorePosition:
+def _earliest(store: Store, options: ReadOptions) -> StorePosition:
     return _record_position(store, store.segments[0].base_offset, options)
 
 
@@ -71,13 +71,13 @@ def _end(store: Store, store_range: StoreRange) -> StorePosition:
     return StorePosition(store_range.end, None if last is None else known_record(store, last))
 
 
-def _record_position(store: Store, offset: int, options: Options) -> StorePosition:
+def _record_position(store: Store, offset: int, options: ReadOptions) -> StorePosition:
     """Return an offset with its record if it is valid; an invalid one may still change."""
     is_record = _kind_at(store, offset, options) is SpanKind.RECORD
     return StorePosition(offset, known_record(store, offset) if is_record else None)
 
 
-def _kind_at(store: Store, offset: int, options: Options) -> SpanKind | None:
+def _kind_at(store: Store, offset: int, options: ReadOptions) -> SpanKind | None:
     """Return the kind of span at an offset, or None if there is no segment."""
     whole = _segment_range(store, offset)
     if whole is None:
@@ -98,7 +98,7 @@ def _segment_range(store: Store, offset: int) -> Split | None:
     return Split(store.broker, segment.path, base, base, file_end, end, file_end, format=store.format)
 
 
-def _at_offset(store: Store, offset: int, options: Options) -> StorePosition:
+def _at_offset(store: Store, offset: int, options: ReadOptions) -> StorePosition:
     """Return the position of a given offset. An offset before the log is reported as a loss when it is read."""
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     if not 0 <= offset <= log_end:
@@ -114,7 +114,7 @@ def _at_offset(store: Store, offset: int, options: Options) -> StorePosition:
     return _record_position(store, offset, options)
 
 
-def is_border(store: Store, offset: int, options: Options) -> bool:
+def is_border(store: Store, offset: int, options: ReadOptions) -> bool:
     """Return whether a record or bad range begins or ends at an offset; True if the segment does not exist."""
     whole = _segment_range(store, offset)
     if whole is None or offset == whole.base_offset:
@@ -134,7 +134,7 @@ def is_border(store: Store, offset: int, options: Options) -> bool:
     return end.position == offset
 
 
-def _at_time(store: Store, milliseconds: int, options: Options) -> StorePosition:
+def _at_time(store: Store, milliseconds: int, options: ReadOptions) -> StorePosition:
     """Return the first record stored at a time or later; only segments that may contain it are searched."""
     store_range = _whole(store, options)
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
@@ -153,7 +153,7 @@ def _at_time(store: Store, milliseconds: int, options: Options) -> StorePosition
     return _end(store, store_range)
 
 
-def _first_since(whole: Split, milliseconds: int, options: Options) -> int | None:
+def _first_since(whole: Split, milliseconds: int, options: ReadOptions) -> int | None:
     try:
         with OpenSegment(whole.path) as file:
             for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, End(), verify=False):

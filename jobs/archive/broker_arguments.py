@@ -65,12 +65,12 @@ def source_of(arguments: argparse.Namespace) -> BrokerSource:
     Raises:
         OptionError: for an address that is none.
     """
-    from commitlake.connectors.rocketmq.options import Options
+    from commitlake.connectors.rocketmq.options import ClientOptions
     from commitlake.connectors.rocketmq.throttle import Rate
     from commitlake.pipelines.archive.from_broker.source import BrokerSource
 
     return BrokerSource(
-        Options(arguments.from_broker, request_seconds=_REQUEST_SECONDS),
+        ClientOptions(arguments.from_broker, request_seconds=_REQUEST_SECONDS),
         brokers=() if arguments.broker is None else (arguments.broker,),
         topics=tuple(dict.fromkeys(arguments.topic)),
         rate=arguments.max_rate or Rate(),

@@ -20,12 +20,12 @@ from commitlake.jobs.pages.history import history_section, read_history, seconds
 from commitlake.jobs.pages.line_chart import Series, line_chart, sparkline
 from commitlake.jobs.pages.markup import Html, joined, name
 from commitlake.jobs.pages.output import Facts, PageFile, names_text, period_text, time_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_now
 from commitlake.jobs.pages.parts import folded, paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.archive.refused_ranges import RefusalGroup, read_refused
 from commitlake.pipelines.archive.shown import RunPage, ShownRun
-from commitlake.pipelines.quality.figures import Counts, PageFigures, Span
+from commitlake.pipelines.quality.figures import ChartSpan, Counts, PageFigures
 from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.schemas.counts import count_text
@@ -86,7 +86,7 @@ def run_page(run: ShownRun) -> Page:
         history_section(read_history(run.lake), run.run_id),
     ]  # fmt: skip
     text = run.verdict.text
-    return Page(TITLE, Verdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, made_now("archive"))
+    return Page(TITLE, PageVerdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, made_now("archive"))
 
 
 def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str) -> Page:
@@ -104,7 +104,7 @@ def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str) -> P
         facts.append(("Last run", time_text(last.ended_at)))
     sections = [history_section(history)]
     said = sentence[:1].upper() + sentence[1:]
-    return Page(TITLE, Verdict(Kind.GOOD, said, "Nothing new"), facts, sections, made_now("archive"))
+    return Page(TITLE, PageVerdict(Kind.GOOD, said, "Nothing new"), facts, sections, made_now("archive"))
 
 
 def _facts(run: ShownRun) -> Facts:
@@ -259,7 +259,7 @@ def _pictures(figures: PageFigures) -> Iterator[Section]:
     yield Section("time", "When messages were stored", chart)
 
 
-def _windows(counts: Counts, span: Span, most: int) -> tuple[TimeWindows, list[float | None]]:
+def _windows(counts: Counts, span: ChartSpan, most: int) -> tuple[TimeWindows, list[float | None]]:
     """Split a span into at most `most` windows, and count the messages in each."""
     windows = _time_windows(span, most)
     values = [0.0] * windows.count
@@ -268,7 +268,7 @@ def _windows(counts: Counts, span: Span, most: int) -> tuple[TimeWindows, list[f
     return windows, list(values)
 
 
-def _time_windows(span: Span, most: int) -> TimeWindows:
+def _time_windows(span: ChartSpan, most: int) -> TimeWindows:
     if span.end.year <= _LAST_YEAR:
         windows = TimeWindows.covering(span.begin, span.end, most, _WINDOW)
         if windows.count <= most:

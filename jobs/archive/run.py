@@ -43,7 +43,7 @@ from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.options import HBaseOptions
 
 VERSION = importlib.metadata.version("commitlake")
 _ON_REFUSAL = {
@@ -145,7 +145,7 @@ def _page(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None)
     return None if arguments.no_quality else page_in(lake)
 
 
-def _hbase_options(arguments: argparse.Namespace) -> Options | None:
+def _hbase_options(arguments: argparse.Namespace) -> HBaseOptions | None:
     given = {}
     for option in arguments.hbase_option:
         name, equals, value = option.partition("=")
@@ -156,9 +156,9 @@ def _hbase_options(arguments: argparse.Namespace) -> Options | None:
         if given:
             raise JobError("--hbase-option needs --hbase HOST[:PORT]")
         return None
-    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.options import HBaseOptions
 
-    return Options.of_address(arguments.hbase, **given)
+    return HBaseOptions.of_address(arguments.hbase, **given)
 
 
 def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:

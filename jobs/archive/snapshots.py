@@ -19,7 +19,7 @@ from commitlake.connectors.lake.reader import QueryError
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.snapshot.append import Appended, ConcurrentSnapshotError, append_progress
 from commitlake.pipelines.snapshot.files import read_store_progress
-from commitlake.pipelines.snapshot.progress import Progress
+from commitlake.pipelines.snapshot.progress import StoreSnapshot
 
 if TYPE_CHECKING:
     from commitlake.pipelines.archive.from_broker.source import BrokerSource
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def read_snapshots(config: Config) -> list[Progress]:
+def read_snapshots(config: Config) -> list[StoreSnapshot]:
     """Read the consumer offsets of a run's stores, before the run determines the end of their logs.
 
     So the lake has, once the run is done, every message that these offsets count.
@@ -37,7 +37,7 @@ def read_snapshots(config: Config) -> list[Progress]:
     return _read_progress(_list_stores(config))
 
 
-def _ask_brokers(source: BrokerSource) -> list[Progress]:
+def _ask_brokers(source: BrokerSource) -> list[StoreSnapshot]:
     """Ask brokers for consumer offsets; a broker that refuses or does not answer is skipped with a warning."""
     from commitlake.connectors.rocketmq.errors import RocketMQError
     from commitlake.pipelines.snapshot.live import ask_progress
@@ -60,12 +60,14 @@ def _list_stores(config: Config) -> list[Store]:
         return []
 
 
-def _read_progress(stores: Sequence[Store]) -> list[Progress]:
+def _read_progress(stores: Sequence[Store]) -> list[StoreSnapshot]:
     now = datetime.datetime.now(datetime.UTC)
     return [progress for store in stores if (progress := read_store_progress(store, now)) is not None]
 
 
-def append_snapshots(config: Config, snapshots: Sequence[Progress], ranges: Mapping[str, StoreRange]) -> list[Appended]:
+def append_snapshots(
+    config: Config, snapshots: Sequence[StoreSnapshot], ranges: Mapping[str, StoreRange]
+) -> list[Appended]:
     """Append the rows of snapshots that changed to the lake.
 
     Args:

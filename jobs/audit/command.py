@@ -51,7 +51,7 @@ from commitlake.pipelines.audit.minutes import compare_minutes
 from commitlake.pipelines.audit.moment import Moment, read_moment
 from commitlake.pipelines.audit.open_sides import open_sides
 from commitlake.pipelines.audit.sides import Profile, Sides
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import (
     TableFinding,
     compare_archive_runs,
@@ -61,7 +61,7 @@ from commitlake.pipelines.audit.tables import (
     finding_lines,
     prevents_comparison,
 )
-from commitlake.pipelines.audit.verdicts import Verdict, as_rows, as_text, audit_facts
+from commitlake.pipelines.audit.verdicts import AuditVerdict, as_rows, as_text, audit_facts
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
     key = evidence_key(arguments)
     bodies = _bodies_of(arguments, lake)
     moment = read_moment(lake)
-    span = Span(arguments.first, arguments.last).whole_windows()
+    span = AuditSpan(arguments.first, arguments.last).whole_windows()
     stores = _stores_of(arguments, moment)
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
     # Spark is not started for a lake with missing files, except where all files are read anyway.
@@ -195,7 +195,10 @@ def _is_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
 
 
 def _print(
-    arguments: argparse.Namespace, verdicts: Sequence[Verdict], findings: Sequence[TableFinding], notes: Sequence[str]
+    arguments: argparse.Namespace,
+    verdicts: Sequence[AuditVerdict],
+    findings: Sequence[TableFinding],
+    notes: Sequence[str],
 ) -> None:
     """Print the comparisons; in formats for programs, each damaged table is a row."""
     if arguments.output != "table":
@@ -223,7 +226,7 @@ def _stores_of(arguments: argparse.Namespace, moment: Moment) -> ComparedStores 
     return ComparedStores(arguments.store, name, layout)
 
 
-def _notes_of(arguments: argparse.Namespace, span: Span, kept: Span) -> list[str]:
+def _notes_of(arguments: argparse.Namespace, span: AuditSpan, kept: AuditSpan) -> list[str]:
     """Return notes on messages that no side compares, if they differ from what was asked for."""
     notes = []
     if (span.first, span.last) != (arguments.first, arguments.last):
@@ -233,13 +236,15 @@ def _notes_of(arguments: argparse.Namespace, span: Span, kept: Span) -> list[str
     return notes
 
 
-def _compare_hbase(sides: Sides, messages: Profile, arguments: argparse.Namespace) -> Verdict:
+def _compare_hbase(sides: Sides, messages: Profile, arguments: argparse.Namespace) -> AuditVerdict:
     """Compare the table `messages` with HBase."""
     from commitlake.connectors.hbase.client import Client
-    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.options import HBaseOptions
     from commitlake.connectors.hbase.progress import read_progress
 
-    options = Options.of_address(arguments.hbase, **({"table": arguments.hbase_table} if arguments.hbase_table else {}))
+    options = HBaseOptions.of_address(
+        arguments.hbase, **({"table": arguments.hbase_table} if arguments.hbase_table else {})
+    )
 
     def version_there() -> int | None:
         with Client(options) as client:

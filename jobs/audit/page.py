@@ -11,13 +11,13 @@ from commitlake.jobs.pages.findings import Example, FindingGroup, findings_secti
 from commitlake.jobs.pages.history import history_section, read_history
 from commitlake.jobs.pages.markup import Html, joined, name
 from commitlake.jobs.pages.output import names_text, period_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
 from commitlake.jobs.pages.parts import paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import TableFinding
-from commitlake.pipelines.audit.verdicts import Verdict as Comparison
+from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
 from commitlake.schemas.counts import count_text
 
 TITLE = "Audit of a lake"
@@ -42,7 +42,7 @@ _BYTE_FIGURES = ("bytes", "body_bytes")
 
 def audit_page(
     lake: LakePaths,
-    span: Span,
+    span: AuditSpan,
     moment: Moment,
     comparisons: Sequence[Comparison],
     damages: Sequence[TableFinding],
@@ -65,7 +65,7 @@ def audit_page(
     facts = [
         ("Lake", lake.root),
         ("Broker" if len(brokers) == 1 else "Brokers", names_text(brokers)),
-        ("Messages stored", "any time" if span == Span() else period_text(span.first, span.last)),
+        ("Messages stored", "any time" if span == AuditSpan() else period_text(span.first, span.last)),
         ("Compared", f"version {moment.version} of messages, archived up to run {moment.commit.sequence}"),
     ]
     sections = [
@@ -74,7 +74,9 @@ def audit_page(
         *_notes([*(f"{_title(each)}: {note}" for each in comparisons for note in each.notes), *notes]),
         history_section(read_history(lake)),
     ]
-    return Page(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, made_now("audit"))
+    return Page(
+        TITLE, PageVerdict(kind, text, "Different" if groups else "The same"), facts, sections, made_now("audit")
+    )
 
 
 def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:

@@ -137,21 +137,21 @@ def _size_hint(error: FileSizeError) -> str:
 
 
 def _open(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerStore:
-    from commitlake.broker_lite.broker.layouts import Layout, layouts_of
+    from commitlake.broker_lite.broker.layouts import FileLayout, layouts_of
     from commitlake.broker_lite.stores.jmq_adapter import JmqStore
     from commitlake.broker_lite.stores.rocketmq import MessageStore
 
-    layout = Layout(arguments.layout)
+    layout = FileLayout(arguments.layout)
     found = layouts_of(Path(arguments.store))
     if layout not in found:
         raise JobError(
             f"--layout {layout}: {arguments.store} holds a store in the layout {found[0]}",
             f"add --layout {found[0]}, or name another folder",
         )
-    if layout is Layout.JMQ:
+    if layout is FileLayout.JMQ:
         _check_jmq(arguments, broker)
         return JmqStore.open(arguments.store, _journal_options(arguments, broker), cluster=broker.cluster)
-    if layout is Layout.BOLTMQ:
+    if layout is FileLayout.BOLTMQ:
         _check_boltmq(arguments, broker)
     is_slave = arguments.role == "SLAVE"
     return MessageStore.open(arguments.store, _store_options(arguments, broker), is_copy=is_slave)
@@ -208,7 +208,7 @@ def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Jo
 
 
 def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> StoreOptions:
-    from commitlake.broker_lite.broker.layouts import DIALECTS, Layout
+    from commitlake.broker_lite.broker.layouts import DIALECTS, FileLayout
     from commitlake.broker_lite.stores.rocketmq import StoreOptions
     from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS
 
@@ -222,5 +222,5 @@ def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Stor
         message_delay_level=arguments.delay_levels or DEFAULT_DELAY_LEVELS,
         store_host=broker.address,
         retention=_retention(arguments),
-        dialect=DIALECTS[Layout(arguments.layout)],
+        dialect=DIALECTS[FileLayout(arguments.layout)],
     )

@@ -59,7 +59,7 @@ def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> 
 def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None) -> PeerClientOptions:
     """Return the options for requests to name servers and the master: signature and TLS."""
     from commitlake.broker_lite.replication.peer_client import PeerClientOptions
-    from commitlake.connectors.rocketmq.errors import OptionError
+    from commitlake.connectors.rocketmq.errors import ClientOptionError
     from commitlake.connectors.rocketmq.options import environment_credentials
     from commitlake.schemas.remoting.tls_contexts import client_context
     from commitlake.schemas.remoting.tls_properties import TlsConfigError
@@ -69,7 +69,7 @@ def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None
     try:
         context = client_context(settings) if settings is not None and settings.is_client_enabled else None
         return PeerClientOptions(environment_credentials(), context)
-    except OptionError as error:
+    except ClientOptionError as error:
         raise JobError(str(error)) from error
     except TlsConfigError as error:
         raise JobError(f"--tls-config {arguments.tls_config}: {error}") from error

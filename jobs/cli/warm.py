@@ -36,7 +36,7 @@ from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.rebuild.run import rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.replay.batches import encode_part
 from commitlake.pipelines.replay.parts import COLUMNS
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
@@ -78,7 +78,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
         for facts in read_facts(split):
             for entries in queue_entries(facts):
                 queues.is_written(queues.to_entries(entries))
-    wanted = Wanted(index_slots=4, index_entries=16) if log_format.has_index_files else Wanted()
+    wanted = RequestedSettings(index_slots=4, index_entries=16) if log_format.has_index_files else RequestedSettings()
     rebuild_store(store, root / "rebuilt", wanted)
     request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))

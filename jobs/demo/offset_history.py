@@ -10,7 +10,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.archive.snapshots import read_snapshots
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.snapshot.append import append_progress
-from commitlake.pipelines.snapshot.progress import Progress
+from commitlake.pipelines.snapshot.progress import StoreSnapshot
 
 
 class OffsetHistory:
@@ -22,7 +22,7 @@ class OffsetHistory:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._read: list[Progress] = []
+        self._read: list[StoreSnapshot] = []
 
     def read(self) -> None:
         """Read the current offsets."""

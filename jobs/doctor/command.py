@@ -20,7 +20,7 @@ from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_s3_arguments
 from commitlake.jobs.cli.rows_output import write
-from commitlake.jobs.doctor.findings import Finding, State
+from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ EXAMPLES = (
     ("doctor --format json", "for a program"),
 )
 _SERVERS = ("store", "lake", "s3", "hbase", "broker")
-_COLUMNS = list(Finding._fields)
+_COLUMNS = list(DoctorFinding._fields)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -73,7 +73,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
-def _checks(arguments: argparse.Namespace) -> Iterator[Finding]:
+def _checks(arguments: argparse.Namespace) -> Iterator[DoctorFinding]:
     from commitlake.jobs.doctor import machine
 
     yield machine.python()
@@ -98,7 +98,7 @@ def _checks(arguments: argparse.Namespace) -> Iterator[Finding]:
         yield from brokers(arguments.namesrv)
 
 
-def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[Finding]:
+def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[DoctorFinding]:
     from commitlake.connectors.lake.paths import LakePaths
     from commitlake.jobs.cli.places import lake_of
     from commitlake.jobs.doctor import machine
@@ -110,16 +110,18 @@ def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[Fin
         try:
             lake_of(named)  # sets the endpoint and region for all that follows
         except CommitLakeError as error:
-            yield Finding("s3", State.MISSING, str(error), "expected s3://bucket/prefix")
+            yield DoctorFinding("s3", State.MISSING, str(error), "expected s3://bucket/prefix")
             return
         yield object_store(place)
     else:
         yield machine.folder(name, place)
     if name == "lake":
         try:
-            yield Finding(name, State.OK, _contents(LakePaths(place)))
+            yield DoctorFinding(name, State.OK, _contents(LakePaths(place)))
         except CommitLakeError as error:
-            yield Finding(name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation")
+            yield DoctorFinding(
+                name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"
+            )
 
 
 def _contents(lake: LakePaths) -> str:

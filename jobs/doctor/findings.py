@@ -18,7 +18,7 @@ class State(StrEnum):
     """The check was not asked for."""
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """One line of the report.
 
     Attributes:

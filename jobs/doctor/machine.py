@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.doctor.findings import Finding, State
+from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
 
@@ -26,15 +26,15 @@ _LITTLE_MEMORY = 2 << 30
 _SET_UP = "run ./spark-submit.sh --set-up-only"
 
 
-def python() -> Finding:
+def python() -> DoctorFinding:
     """Check the version of Python."""
     found = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
     if sys.version_info < _OLDEST_PYTHON:
-        return Finding("python", State.MISSING, found, "install Python 3.11 or newer")
-    return Finding("python", State.OK, found)
+        return DoctorFinding("python", State.MISSING, found, "install Python 3.11 or newer")
+    return DoctorFinding("python", State.OK, found)
 
 
-def packages() -> Finding:
+def packages() -> DoctorFinding:
     """Check that the packages are installed."""
     versions, missing = [], []
     for name in _PACKAGES:
@@ -43,22 +43,22 @@ def packages() -> Finding:
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Finding("packages", State.MISSING, f"not installed: {', '.join(missing)}", _SET_UP)
-    return Finding("packages", State.OK, ", ".join(versions))
+        return DoctorFinding("packages", State.MISSING, f"not installed: {', '.join(missing)}", _SET_UP)
+    return DoctorFinding("packages", State.OK, ", ".join(versions))
 
 
-def java() -> Finding:
+def java() -> DoctorFinding:
     """Check that a Java version that Spark supports is installed."""
     from commitlake.connectors.runtime.java import JavaError, java_home
 
     try:
-        return Finding("java", State.OK, str(java_home()))
+        return DoctorFinding("java", State.OK, str(java_home()))
     except JavaError as error:
         advice = "only Spark needs it: use --local, install Java 17 or newer, or start by ./spark-submit.sh"
-        return Finding("java", State.WARNING, str(error).partition(": ")[0], advice)
+        return DoctorFinding("java", State.WARNING, str(error).partition(": ")[0], advice)
 
 
-def jars() -> Finding:
+def jars() -> DoctorFinding:
     """Check that Delta's jars are present and have the tested versions."""
     from commitlake.connectors.runtime.jars import JarsError, delta_jars
 
@@ -68,37 +68,37 @@ def jars() -> Finding:
         advice = (
             "only Spark needs them: use --local, or run 'python -m commitlake.connectors.runtime.jars' with network"
         )
-        return Finding("jars", State.WARNING, str(error).partition(": run ")[0], advice)
-    return Finding("jars", State.OK, f"{found[0].parent}: {', '.join(jar.name for jar in found)}")
+        return DoctorFinding("jars", State.WARNING, str(error).partition(": run ")[0], advice)
+    return DoctorFinding("jars", State.OK, f"{found[0].parent}: {', '.join(jar.name for jar in found)}")
 
 
-def spark() -> Finding:
+def spark() -> DoctorFinding:
     """Check Spark's version."""
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        return Finding("spark", State.WARNING, "not installed", _SET_UP)
+        return DoctorFinding("spark", State.WARNING, "not installed", _SET_UP)
     home = os.environ.get("SPARK_HOME")
     if home:
-        return Finding("spark", State.WARNING, f"pyspark {version}; SPARK_HOME is {home}",
+        return DoctorFinding("spark", State.WARNING, f"pyspark {version}; SPARK_HOME is {home}",
                        "unset SPARK_HOME unless that Spark has the same version")  # fmt: skip
-    return Finding("spark", State.OK, f"pyspark {version}")
+    return DoctorFinding("spark", State.OK, f"pyspark {version}")
 
 
-def resources() -> Finding:
+def resources() -> DoctorFinding:
     """Check cores and memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
-        return Finding("machine", State.OK, count_text(cores, "core"))
+        return DoctorFinding("machine", State.OK, count_text(cores, "core"))
     found = f"{count_text(cores, 'core')}, {size_text(memory)} of memory"
     if memory < _LITTLE_MEMORY:
-        return Finding("machine", State.WARNING, found, "use --threads 1: a worker takes up to 640 MiB")
-    return Finding("machine", State.OK, found)
+        return DoctorFinding("machine", State.WARNING, found, "use --threads 1: a worker takes up to 640 MiB")
+    return DoctorFinding("machine", State.OK, found)
 
 
-def folder(check: str, place: str) -> Finding:
+def folder(check: str, place: str) -> DoctorFinding:
     """Check that a folder, or its nearest existing parent, can be written and has free space.
 
     Args:
@@ -107,7 +107,7 @@ def folder(check: str, place: str) -> Finding:
     """
     path = Path(place).absolute()
     if path.exists() and not path.is_dir():
-        return Finding(check, State.MISSING, f"{path} is a file", "name a folder")
+        return DoctorFinding(check, State.MISSING, f"{path} is a file", "name a folder")
     nearest = next(each for each in (path, *path.parents) if each.is_dir())
     found = str(path) if nearest == path else f"{path} does not exist yet; {nearest} does"
     try:
@@ -115,14 +115,16 @@ def folder(check: str, place: str) -> Finding:
             file.write(b"x")
         free = shutil.disk_usage(nearest).free
     except OSError as error:
-        return Finding(check, State.MISSING, f"{found}: {error.strerror}", "give write permission, or free some space")
+        return DoctorFinding(
+            check, State.MISSING, f"{found}: {error.strerror}", "give write permission, or free some space"
+        )
     found += f", {size_text(free)} free"
     if free < _LITTLE_DISK:
-        return Finding(check, State.WARNING, found, "free some space")
-    return Finding(check, State.OK, found)
+        return DoctorFinding(check, State.WARNING, found, "free some space")
+    return DoctorFinding(check, State.OK, found)
 
 
-def stores(place: str) -> Iterator[Finding]:
+def stores(place: str) -> Iterator[DoctorFinding]:
     """Check that stores exist and can be read.
 
     Args:
@@ -134,22 +136,24 @@ def stores(place: str) -> Iterator[Finding]:
     try:
         found = find_stores(place, None, tuple(all_formats()))
     except (CommitLakeError, OSError) as error:
-        yield Finding("store", State.MISSING, str(error), "name the folder that holds commitlog/ or journal/")
+        yield DoctorFinding("store", State.MISSING, str(error), "name the folder that holds commitlog/ or journal/")
         return
     for store in found:
         size = sum(segment.file_size for segment in store.segments)
         unreadable = [segment.path for segment in store.segments if not os.access(segment.path, os.R_OK)]
         what = f"{store.broker}: {store.root}, {count_text(len(store.segments), 'segment')}, {size_text(size)}"
         if unreadable:
-            yield Finding("store", State.MISSING, f"{what}; {unreadable[0]} cannot be read by this user",
+            yield DoctorFinding("store", State.MISSING, f"{what}; {unreadable[0]} cannot be read by this user",
                           "run as the broker's user, or give read permission")  # fmt: skip
         else:
-            yield Finding("store", State.OK, what)
+            yield DoctorFinding("store", State.OK, what)
 
 
-def completed(checks: Sequence[Finding], asked: Sequence[str]) -> list[Finding]:
+def completed(checks: Sequence[DoctorFinding], asked: Sequence[str]) -> list[DoctorFinding]:
     """Return the findings, and an entry for each check that was not asked for."""
     known = {finding.check for finding in checks}
     options = {"store": "--store", "lake": "--lake", "s3": "--lake s3://…", "hbase": "--hbase", "broker": "--namesrv"}
-    more = [Finding(name, State.SKIPPED, f"not asked for ({options[name]})") for name in asked if name not in known]
+    more = [
+        DoctorFinding(name, State.SKIPPED, f"not asked for ({options[name]})") for name in asked if name not in known
+    ]
     return [*checks, *more]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.doctor.findings import Finding, State
+from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.errors import CommitLakeError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _THREADS = 32
 _MAX_VERSION = 100
 
 
-def object_store(place: str) -> Finding:
+def object_store(place: str) -> DoctorFinding:
     """Check that a prefix of an object store can be listed.
 
     Args:
@@ -31,12 +31,12 @@ def object_store(place: str) -> Finding:
         options = s3_options()
         names = first_names(options, place, "")
     except S3Error as error:
-        return Finding("s3", State.MISSING, error.found, error.advice)
+        return DoctorFinding("s3", State.MISSING, error.found, error.advice)
     where = f"{place} at {options.endpoint or 'Amazon S3'}, region {options.region}"
-    return Finding("s3", State.OK, f"{where}: {'has objects' if names else 'is empty'}")
+    return DoctorFinding("s3", State.OK, f"{where}: {'has objects' if names else 'is empty'}")
 
 
-def hbase(address: str, table: str | None) -> Finding:
+def hbase(address: str, table: str | None) -> DoctorFinding:
     """Check that HBase's Thrift server answers, and report whether the table exists.
 
     Args:
@@ -44,42 +44,42 @@ def hbase(address: str, table: str | None) -> Finding:
         table: its table, if it is not the usual one.
     """
     from commitlake.connectors.hbase.client import Client
-    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.options import HBaseOptions
 
     given = {"connectSeconds": str(_SECONDS), "retrySeconds": str(_SECONDS), "timeoutMs": str(_SECONDS * 1000)}
     if table:
         given["table"] = table
     try:
-        options = Options.of_address(address, **given)
+        options = HBaseOptions.of_address(address, **given)
         with Client(options) as client:
             tables = client.tables()
     except (CommitLakeError, OSError) as error:
-        return Finding("hbase", State.MISSING, str(error), "start HBase's Thrift server: hbase thrift start")
+        return DoctorFinding("hbase", State.MISSING, str(error), "start HBase's Thrift server: hbase thrift start")
     if options.table not in tables:
         advice = "'commitlake archive --hbase' creates the table"
-        return Finding("hbase", State.WARNING, f"{address} answers, but has no table {options.table}", advice)
-    return Finding("hbase", State.OK, f"{address} answers, and has the table {options.table}")
+        return DoctorFinding("hbase", State.WARNING, f"{address} answers, but has no table {options.table}", advice)
+    return DoctorFinding("hbase", State.OK, f"{address} answers, and has the table {options.table}")
 
 
-def brokers(name_servers: str) -> Iterator[Finding]:
+def brokers(name_servers: str) -> Iterator[DoctorFinding]:
     """Check that name servers answer, and each broker that is registered with them.
 
     Args:
         name_servers: `HOST:PORT`, several with semicolons between.
     """
     from commitlake.connectors.rocketmq.admin import Admin
-    from commitlake.connectors.rocketmq.options import Options
+    from commitlake.connectors.rocketmq.options import ClientOptions
 
     try:
-        with Admin(Options(name_servers, connect_seconds=_SECONDS, request_seconds=_SECONDS)) as admin:
+        with Admin(ClientOptions(name_servers, connect_seconds=_SECONDS, request_seconds=_SECONDS)) as admin:
             names = sorted(admin.clusters().broker_addr_table)
             if not names:
-                yield Finding("broker", State.MISSING, f"{name_servers} answers, but has no broker registered",
+                yield DoctorFinding("broker", State.MISSING, f"{name_servers} answers, but has no broker registered",
                               "check the broker's namesrvAddr")  # fmt: skip
             with ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor") as pool:
                 yield from pool.map(lambda name: _broker(admin, name), names)
     except (CommitLakeError, OSError) as error:
-        yield Finding(
+        yield DoctorFinding(
             "broker",
             State.MISSING,
             str(error),
@@ -87,9 +87,9 @@ def brokers(name_servers: str) -> Iterator[Finding]:
         )
 
 
-def _broker(admin: Admin, name: str) -> Finding:
+def _broker(admin: Admin, name: str) -> DoctorFinding:
     try:
         version = admin.runtime(name).get("brokerVersionDesc", "of an unknown version")
     except (CommitLakeError, OSError) as error:
-        return Finding("broker", State.MISSING, f"{name}: {error}", "is the broker running?")
-    return Finding("broker", State.OK, f"{name} answers, RocketMQ {version[:_MAX_VERSION].removeprefix('V')}")
+        return DoctorFinding("broker", State.MISSING, f"{name}: {error}", "is the broker running?")
+    return DoctorFinding("broker", State.OK, f"{name} answers, RocketMQ {version[:_MAX_VERSION].removeprefix('V')}")

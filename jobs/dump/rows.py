@@ -10,7 +10,7 @@ from typing import Any
 
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.formats.engine.errors import BodyError
-from commitlake.connectors.formats.engine.records import Found, walk_store
+from commitlake.connectors.formats.engine.records import FoundRecord, walk_store
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
@@ -31,7 +31,7 @@ class DumpReport:
 
     records: int = 0
     damage: list[str] = field(default_factory=list)
-    last: Found | None = None
+    last: FoundRecord | None = None
 
 
 def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport) -> Iterator[Row]:
@@ -70,7 +70,7 @@ def _text(message: Any) -> str | None:
         return None
 
 
-def describe(found: Found) -> str:
+def describe(found: FoundRecord) -> str:
     """Return a sentence about a damaged range."""
     span = found.span
     return (

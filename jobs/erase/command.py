@@ -40,7 +40,7 @@ from commitlake.jobs.cli.runner import add_spark_argument
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.erasure.selection import Wanted
+    from commitlake.pipelines.erasure.selection import KeysToErase
 
 DESCRIPTION = (
     "Delete messages from the lake permanently, by key or id: bodies, keys and properties are removed from tables, "
@@ -125,12 +125,12 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _wanted(arguments: argparse.Namespace) -> Wanted:
+def _wanted(arguments: argparse.Namespace) -> KeysToErase:
     from commitlake.jobs.erase.keys_file import read_keys
-    from commitlake.pipelines.erasure.selection import Wanted
+    from commitlake.pipelines.erasure.selection import KeysToErase
 
     keys = {*arguments.key, *(read_keys(arguments.keys) if arguments.keys else ())}
-    wanted = Wanted(frozenset(keys), frozenset(arguments.unique_key), frozenset(arguments.id))
+    wanted = KeysToErase(frozenset(keys), frozenset(arguments.unique_key), frozenset(arguments.id))
     if any(not text.strip() for text in wanted.texts):
         raise JobError("expected keys and ids of at least one character, found an empty one")
     for text in wanted.texts:

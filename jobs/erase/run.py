@@ -26,7 +26,7 @@ from commitlake.pipelines.erasure.ledger import ErasureState, read_states
 from commitlake.pipelines.erasure.purge import Purged
 from commitlake.pipelines.erasure.run import (
     ErasurePlan,
-    Outcome,
+    ErasureResult,
     Place,
     due_erasures,
     finish_erasures,
@@ -35,7 +35,7 @@ from commitlake.pipelines.erasure.run import (
     run_erasure,
     unfinished_erasures,
 )
-from commitlake.pipelines.erasure.selection import Wanted
+from commitlake.pipelines.erasure.selection import KeysToErase
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
@@ -46,7 +46,7 @@ _SHOWN = 5
 _COLUMNS = ["number", "state", "begun_at", "messages", "reason", "erased_at", "older_versions_until", "purged_at"]
 
 
-def erase(arguments: argparse.Namespace, wanted: Wanted) -> ExitCode:
+def erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
     """Finish interrupted erasures, then erase the requested messages."""
     say = _printer(arguments)
     key = evidence_key(arguments)
@@ -150,7 +150,7 @@ def plan_lines(plan: ErasurePlan) -> Iterator[str]:
         yield f"  packs: {packs.gone:,} no longer exist"
 
 
-def outcome_lines(outcome: Outcome) -> Iterator[str]:
+def outcome_lines(outcome: ErasureResult) -> Iterator[str]:
     """Yield lines that describe what was done."""
     state = outcome.state
     yield f"erasure {state.number} ({state.erasure_id}): {count_text(state.messages, 'message')}"
@@ -248,9 +248,9 @@ def _place(arguments: argparse.Namespace) -> Place:
     check_same_root(last, bodies_root(lake, bodies))
     hbase = None
     if arguments.hbase:
-        from commitlake.connectors.hbase.options import Options
+        from commitlake.connectors.hbase.options import HBaseOptions
 
         named = {"table": arguments.hbase_table} if arguments.hbase_table else {}
-        hbase = Options.of_address(arguments.hbase, **named)
+        hbase = HBaseOptions.of_address(arguments.hbase, **named)
     version = importlib.metadata.version("commitlake")
     return Place(lake, pack_location(bodies), version, make_runner(arguments, "erase"), hbase)

@@ -79,10 +79,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Plan the read, and print the plan."""
     _check(arguments)
     from commitlake.connectors.formats.engine.filters import narrow
-    from commitlake.connectors.formats.engine.options import Options
+    from commitlake.connectors.formats.engine.options import ReadOptions
     from commitlake.connectors.formats.engine.read_plan import plan_read
 
-    options = Options.parse(_options(arguments))
+    options = ReadOptions.parse(_options(arguments))
     plan = plan_read(options, narrow(options))
     _warn_of_unknown_names(arguments)
     rows = [store.to_row() for store in plan.stores]

@@ -15,12 +15,11 @@ from commitlake.jobs.pages.findings import Example, FindingGroup, findings_secti
 from commitlake.jobs.pages.history import history_section, read_history
 from commitlake.jobs.pages.markup import Html, joined, name
 from commitlake.jobs.pages.output import Facts, names_text, period_text, time_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
 from commitlake.jobs.pages.parts import paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.retention.rules import Cause
-from commitlake.pipelines.retention.watch import Verdict as SegmentVerdict
-from commitlake.pipelines.retention.watch import WatchedSegment, WatchedStore
+from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
@@ -81,8 +80,8 @@ def stores_page(
             "runs", "Archive runs", paragraph("There is no lake in this place yet: nothing is archived.")
         ),
     ]  # fmt: skip
-    return Page(TITLE, Verdict(kind, f"{text} within {duration_text(within)}", word), _facts(stores, lake, within, now),
-                sections, made_now("guard"))  # fmt: skip
+    sentence = PageVerdict(kind, f"{text} within {duration_text(within)}", word)
+    return Page(TITLE, sentence, _facts(stores, lake, within, now), sections, made_now("guard"))
 
 
 def _worst(groups: Sequence[FindingGroup]) -> Kind:

@@ -13,7 +13,7 @@ from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.retention.disk import Disk
 from commitlake.pipelines.retention.rules import Rules
-from commitlake.pipelines.retention.watch import Verdict, WatchedStore
+from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import iso_text
@@ -131,7 +131,7 @@ def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
                 f"lost: {store.broker}: offsets {start} to {end} ({size_text(end - start)}) were deleted before they "
                 "were archived"
             )
-        at_risk = [watched.fate for watched in store.segments if watched.verdict is Verdict.AT_RISK]
+        at_risk = [watched.fate for watched in store.segments if watched.verdict is SegmentVerdict.AT_RISK]
         if at_risk:
             size = size_text(sum(fate.segment.size for fate in at_risk))
             first = min(fate.deleted_at for fate in at_risk if fate.deleted_at is not None)
@@ -153,7 +153,7 @@ class GuardVerdict:
 def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
     """Return the verdict; losses come before stores that an archive run would refuse."""
     lost = sum(store.lost is not None for store in stores)
-    at_risk = sum(store.count(Verdict.AT_RISK) > 0 for store in stores)
+    at_risk = sum(store.count(SegmentVerdict.AT_RISK) > 0 for store in stores)
     replaced = sum(bool(store.replaced) for store in stores)
     found = []
     if lost:
@@ -171,12 +171,12 @@ def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
 
 def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:
     """Return the last line of the report."""
-    count = {verdict: sum(store.count(verdict) for store in stores) for verdict in Verdict}
-    segments = sum(count.values()) - count[Verdict.UNUSED]
+    count = {verdict: sum(store.count(verdict) for store in stores) for verdict in SegmentVerdict}
+    segments = sum(count.values()) - count[SegmentVerdict.UNUSED]
     return (
-        f"{count_text(segments, 'segment')} of {count_text(len(stores), 'store')}: {count[Verdict.ARCHIVED]} "
-        f"archived, {count[Verdict.WAITS]} not "
-        f"yet, {count[Verdict.AT_RISK]} at risk within {duration_text(within)}; {verdict_of(stores).text}"
+        f"{count_text(segments, 'segment')} of {count_text(len(stores), 'store')}: {count[SegmentVerdict.ARCHIVED]} "
+        f"archived, {count[SegmentVerdict.WAITS]} not "
+        f"yet, {count[SegmentVerdict.AT_RISK]} at risk within {duration_text(within)}; {verdict_of(stores).text}"
     )
 
 

@@ -31,7 +31,7 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from commitlake.jobs.pages.output import PageFile
     from commitlake.jobs.pages.page import Page
-    from commitlake.pipelines.lag.answer import Answer
+    from commitlake.pipelines.lag.answer import LagAnswer
     from commitlake.pipelines.lag.measure import Lag
 
 DESCRIPTION = (
@@ -142,7 +142,7 @@ def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.DAMAGE if failing or missing else ExitCode.OK
 
 
-def _page(arguments: argparse.Namespace, answer: Answer) -> Page:
+def _page(arguments: argparse.Namespace, answer: LagAnswer) -> Page:
     from commitlake.jobs.lag.source import measure_history
     from commitlake.jobs.pages.lag import MAX_HEAT_GROUPS, LagSource, lag_page
 
@@ -155,9 +155,9 @@ def _place(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _is_behind(row: Lag) -> bool:
-    from commitlake.pipelines.lag.verdicts import Verdict
+    from commitlake.pipelines.lag.verdicts import LagVerdict
 
-    return bool(row.messages.high is None or row.messages.high) or row.judged.verdict is not Verdict.OK
+    return bool(row.messages.high is None or row.messages.high) or row.judged.verdict is not LagVerdict.OK
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.pipelines.lag.measure import Lag
-from commitlake.pipelines.lag.verdicts import Verdict
+from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 
 _CONDITION = re.compile(r"\s*(messages|bytes|time_lag|verdict)\s*(>=|<=|>|<|=)\s*(\S+)\s*")
@@ -58,7 +58,7 @@ def parse_condition(text: str) -> Condition:
         )
     field, sign, value = match.groups()
     if field == "verdict":
-        names = [str(verdict) for verdict in Verdict]
+        names = [str(verdict) for verdict in LagVerdict]
         if sign != "=" or value not in names:
             raise argparse.ArgumentTypeError(f"{text!r}: expected verdict = one of {', '.join(names)}")
         return Condition(text, field, sign, value)

@@ -9,8 +9,8 @@ from typing import Any
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.lag.groups import worst_first
-from commitlake.pipelines.lag.measure import Bounds, Lag
-from commitlake.pipelines.lag.verdicts import Verdict
+from commitlake.pipelines.lag.measure import FigureBounds, Lag
+from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text
 
@@ -49,7 +49,7 @@ def seconds_text(seconds: float) -> str:
     return duration_text(datetime.timedelta(seconds=seconds))
 
 
-def bounded_text(bounds: Bounds, text: Callable[[float], str]) -> str:
+def bounded_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
     """Format a figure, or its lower and upper bound, for people."""
     if bounds.high is None:
         return f"{text(bounds.low)} or more"
@@ -99,7 +99,7 @@ def summary(rows: Sequence[Lag]) -> str:
         return "no consumer offsets are known"
     worst = worst_first(rows)[0]
     told = f"{count_text(len(groups), 'group')}, {len(behind & groups)} of them behind"
-    if worst.judged.verdict is Verdict.OK:
+    if worst.judged.verdict is LagVerdict.OK:
         return told
     place = f"{worst.group or worst.kind} on {worst.topic}, queue {worst.queue_id}"
     return f"{told}; worst: {place}, is {worst.judged.verdict}"

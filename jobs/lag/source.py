@@ -18,11 +18,11 @@ from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean, some_names
 from commitlake.jobs.cli.places import bodies_of, lake_of
-from commitlake.pipelines.lag.answer import Answer, Given, lag_of_lake, lag_of_store
+from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.groups import by_group
 from commitlake.pipelines.lag.history import LagHistory, lag_history
 from commitlake.pipelines.lag.measure import Choice
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
 
@@ -30,7 +30,7 @@ _READ = ("messages", "consumer_offsets", "subscriptions", "store_config")
 """Tables from which the lag in a lake is computed."""
 
 
-def measure_lag(arguments: argparse.Namespace) -> Answer:
+def measure_lag(arguments: argparse.Namespace) -> LagAnswer:
     """Measure the lag.
 
     Args:
@@ -61,7 +61,7 @@ def measure_lag(arguments: argparse.Namespace) -> Answer:
     now = datetime.datetime.now(datetime.UTC)
     given = replace(given, delay_levels_ms=_delays(arguments.broker_conf, [store.broker for store in stores]))
     answers = [lag_of_store(store, now, choice, given) for store in stores]
-    return Answer(
+    return LagAnswer(
         [row for answer in answers for row in answer.rows],
         [sentence for answer in answers for sentence in answer.missing],
         {position for answer in answers for position in answer.known},
@@ -69,7 +69,7 @@ def measure_lag(arguments: argparse.Namespace) -> Answer:
     )
 
 
-def measure_history(arguments: argparse.Namespace, answer: Answer, most: int) -> LagHistory | None:
+def measure_history(arguments: argparse.Namespace, answer: LagAnswer, most: int) -> LagHistory | None:
     """Return how far the worst groups were behind over time; None for a store, which has no history.
 
     Args:
@@ -91,7 +91,7 @@ def measure_history(arguments: argparse.Namespace, answer: Answer, most: int) ->
         return lag_history(lake, groups, until, brokers, filters, topics)
 
 
-def unknown_names(arguments: argparse.Namespace, answer: Answer) -> list[str]:
+def unknown_names(arguments: argparse.Namespace, answer: LagAnswer) -> list[str]:
     """Return a sentence for each requested group and topic without a known offset."""
     known = {
         name: {getattr(place, name) for places in (answer.known, answer.broadcasting) for place in places}
@@ -130,12 +130,12 @@ def _given(arguments: argparse.Namespace, name: str) -> list[Any]:
     return found
 
 
-def _filters(given: list[tuple[str, str, str]]) -> dict[GroupTopic, Wanted]:
+def _filters(given: list[tuple[str, str, str]]) -> dict[GroupTopic, GroupFilter]:
     found = {}
     for group, topic, text in given:
         is_sql = text.startswith("sql:")
         expression = text.removeprefix("sql:").strip()
-        wanted = Wanted.of(SQL92_EXPRESSION if is_sql else TAG_EXPRESSION, expression)
+        wanted = GroupFilter.of(SQL92_EXPRESSION if is_sql else TAG_EXPRESSION, expression)
         if wanted.problem:
             raise JobError(f"--filter {group}@{topic}: {wanted.problem}")
         found[GroupTopic(group, topic)] = wanted

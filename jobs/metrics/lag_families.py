@@ -31,8 +31,8 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client.core import GaugeMetricFamily
 
 from commitlake.jobs.metrics.gauges import Labels, gauge
-from commitlake.pipelines.lag.answer import Answer
-from commitlake.pipelines.lag.measure import Bounds, Lag
+from commitlake.pipelines.lag.answer import LagAnswer
+from commitlake.pipelines.lag.measure import FigureBounds, Lag
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
 _OF_GROUP = ("cluster", "broker", "topic", "group")
@@ -43,7 +43,7 @@ _BROADCASTING, _CLUSTERING = "0", "1"
 _MS_PER_SECOND = 1000
 
 
-def lag_families(answer: Answer, cluster: str) -> Iterator[GaugeMetricFamily]:
+def lag_families(answer: LagAnswer, cluster: str) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics of an answer.
 
     Args:
@@ -63,7 +63,7 @@ def lag_families(answer: Answer, cluster: str) -> Iterator[GaugeMetricFamily]:
     yield gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
 
 
-def _figure(bounds: Bounds) -> float:
+def _figure(bounds: FigureBounds) -> float:
     return bounds.low if bounds.high is None else bounds.high
 
 

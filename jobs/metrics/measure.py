@@ -15,7 +15,7 @@ from commitlake.jobs.metrics.archive_families import archive_families
 from commitlake.jobs.metrics.lag_families import lag_families
 from commitlake.pipelines.archive_health.state import ArchiveState, read_archive_state
 from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group
-from commitlake.pipelines.lag.answer import Answer
+from commitlake.pipelines.lag.answer import LagAnswer
 
 _READ = ("topic_minutes", "quarantine", "gaps", "archive_runs")
 """Tables from which the state of a lake is computed."""
@@ -31,7 +31,7 @@ class Measured:
         dead_letters: Its dead letters.
     """
 
-    lag: Answer
+    lag: LagAnswer
     state: ArchiveState | None = None
     dead_letters: Sequence[GroupCount] = ()
 

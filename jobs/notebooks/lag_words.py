@@ -11,28 +11,28 @@ from typing import Any
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.lag.rows import bounded_text, seconds_text, table_rows
 from commitlake.jobs.lag.source import unknown_names
-from commitlake.pipelines.lag.answer import Answer
+from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.groups import GroupSummary, worst_first
 from commitlake.pipelines.lag.history import LagHistory
-from commitlake.pipelines.lag.measure import Bounds, Choice, Lag
-from commitlake.pipelines.lag.verdicts import Verdict
+from commitlake.pipelines.lag.measure import Choice, FigureBounds, Lag
+from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
 Row = dict[str, Any]
 COLORS = {
-    Verdict.OK: "#009e73",
-    Verdict.UNKNOWN: "#7f7f7f",
-    Verdict.SLOW: "#e69f00",
-    Verdict.AHEAD: "#56b4e9",
-    Verdict.REWOUND: "#cc79a7",
-    Verdict.STALLED: "#d55e00",
-    Verdict.STOPPED: "#b3261e",
-    Verdict.LOST: "#4a0d0a",
+    LagVerdict.OK: "#009e73",
+    LagVerdict.UNKNOWN: "#7f7f7f",
+    LagVerdict.SLOW: "#e69f00",
+    LagVerdict.AHEAD: "#56b4e9",
+    LagVerdict.REWOUND: "#cc79a7",
+    LagVerdict.STALLED: "#d55e00",
+    LagVerdict.STOPPED: "#b3261e",
+    LagVerdict.LOST: "#4a0d0a",
 }
 """Colors of verdicts in pictures."""
 _SHOWN_GROUPS = 8
-_NOT_MOVING = {Verdict.STALLED, Verdict.STOPPED}
+_NOT_MOVING = {LagVerdict.STALLED, LagVerdict.STOPPED}
 
 
 def answer(
@@ -50,7 +50,7 @@ def answer(
         yield from (f"Not known: {sentence}." for sentence in missing)
         return
     worst = groups[0]
-    if worst.verdict is Verdict.OK:
+    if worst.verdict is LagVerdict.OK:
         yield f"{count_text(len(groups), 'group keeps', 'groups keep')} up; {_most_behind(groups)}."
     else:
         yield f"The worst group is {worst.group}: {messages_text(worst.messages)} behind, {_state(worst, since)}."
@@ -64,14 +64,14 @@ def answer(
     yield from (f"Not known: {sentence}." for sentence in missing)
 
 
-def unknown(choice: Choice, lag: Answer) -> list[str]:
+def unknown(choice: Choice, lag: LagAnswer) -> list[str]:
     """Return a sentence for each requested group and topic without a known offset."""
     asked = argparse.Namespace(group=list(choice.groups), topic=list(choice.topics))
     return [sentence.removeprefix("--").rstrip(".?") for sentence in unknown_names(asked, lag)]
 
 
 def _state(worst: GroupSummary, since: datetime.datetime | None) -> str:
-    if worst.verdict is Verdict.UNKNOWN:
+    if worst.verdict is LagVerdict.UNKNOWN:
         return "and whether it is moving is not known"
     if worst.verdict not in _NOT_MOVING or since is None:
         return str(worst.verdict)
@@ -100,7 +100,7 @@ def _drain(worst: GroupSummary) -> str:
     return f"At its present rate it has caught up in {seconds_text(max(known))}."
 
 
-def messages_text(messages: Bounds) -> str:
+def messages_text(messages: FigureBounds) -> str:
     """Format a number of messages: `1,203 messages`."""
     if messages.is_exact:
         return count_text(messages.low, "message")
@@ -123,7 +123,7 @@ def group_rows(groups: Iterable[GroupSummary]) -> Iterator[Row]:
 
 def queue_rows(rows: Iterable[Lag]) -> Iterator[Row]:
     """Yield a row for each queue that is behind or not ok, and for messages that brokers hold back, the worst first."""
-    return table_rows(worst_first(row for row in rows if _largest(row.messages) or row.judged.verdict != Verdict.OK))
+    return table_rows(worst_first(row for row in rows if _largest(row.messages) or row.judged.verdict != LagVerdict.OK))
 
 
 def history_table(history: LagHistory | None) -> Iterator[Row]:
@@ -175,5 +175,5 @@ def _series(history: LagHistory | None) -> dict[str, Sequence[float | None]]:
     return {group: history.messages[group] for group in sorted(most, key=lambda group: (-most[group], group))}
 
 
-def _largest(bounds: Bounds) -> float:
+def _largest(bounds: FigureBounds) -> float:
     return bounds.low if bounds.high is None else bounds.high

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
-from commitlake.connectors.rocketmq import Admin, Options, Puller
+from commitlake.connectors.rocketmq import Admin, ClientOptions, Puller
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers
@@ -47,7 +47,7 @@ class Gathered:
 @contextmanager
 def offset_client(name_servers: str) -> Iterator[OffsetClient]:
     """Connect to brokers with the settings of the environment; see `connectors.rocketmq.options`."""
-    options = Options(name_servers, request_seconds=_REQUEST_SECONDS)
+    options = ClientOptions(name_servers, request_seconds=_REQUEST_SECONDS)
     with Admin(options) as admin, Puller(_CLIENT_GROUP, options) as puller:
         yield OffsetClient(admin, puller)
 

@@ -12,14 +12,14 @@ from commitlake.jobs.lag.rows import bounded_text, seconds_text
 from commitlake.jobs.pages.heat_map import HeatRow, heat_map
 from commitlake.jobs.pages.line_chart import Mark, MarkKind, Series, line_chart
 from commitlake.jobs.pages.markup import Html, joined, name, tag
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
 from commitlake.jobs.pages.parts import command, folded, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import NO_FIGURE, Cell, Column, table
-from commitlake.pipelines.lag.answer import Answer
+from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, summed, worst_first
 from commitlake.pipelines.lag.history import LagHistory
-from commitlake.pipelines.lag.measure import Bounds, Lag
-from commitlake.pipelines.lag.verdicts import Verdict as LagVerdict
+from commitlake.pipelines.lag.measure import FigureBounds, Lag
+from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text, plain_text
 
@@ -88,7 +88,7 @@ class LagSource:
         return self.option[0] == "--lake"
 
 
-def lag_page(answer: Answer, history: LagHistory | None, source: LagSource) -> Page:
+def lag_page(answer: LagAnswer, history: LagHistory | None, source: LagSource) -> Page:
     """Return the page of a lag measurement.
 
     Args:
@@ -116,10 +116,10 @@ def lag_page(answer: Answer, history: LagHistory | None, source: LagSource) -> P
     return Page(TITLE, _verdict(groups, answer.missing), facts, sections, made_now("lag"))
 
 
-def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
+def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> PageVerdict:
     unknown = " Some stores have no known offsets." if missing else ""
     if not groups:
-        return Verdict(Kind.WARNING if missing else Kind.INFO, f"No group's offsets are known.{unknown}")
+        return PageVerdict(Kind.WARNING if missing else Kind.INFO, f"No group's offsets are known.{unknown}")
     ill = [group for group in groups if group.verdict is not LagVerdict.OK]
     if ill:
         worst = ill[0]
@@ -127,11 +127,11 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
         if len(ill) > 1:
             others = len(ill) - 1
             sentence += f" {count_text(others, 'other group needs', 'other groups need')} attention."
-        return Verdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
+        return PageVerdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
     most = max(groups, key=lambda group: group.messages.low)
     sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
     sentence += f"; {most.group} is furthest behind: {_behind(most)}." if most.messages.low else "; none is behind."
-    return Verdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
+    return PageVerdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
 
 
 def _behind(group: GroupSummary) -> str:
@@ -301,7 +301,7 @@ def _queue_row(row: Lag, first: str) -> list[Cell]:
     ]
 
 
-def _figures(messages: Bounds, seconds: Bounds, size: Bounds) -> list[Cell]:
+def _figures(messages: FigureBounds, seconds: FigureBounds, size: FigureBounds) -> list[Cell]:
     return [
         Cell(_messages(messages), _order(messages)),
         Cell(_waited(seconds), _order(seconds)),
@@ -309,15 +309,15 @@ def _figures(messages: Bounds, seconds: Bounds, size: Bounds) -> list[Cell]:
     ]
 
 
-def _order(figure: Bounds) -> float:
+def _order(figure: FigureBounds) -> float:
     return figure.low if figure.high is None else figure.high
 
 
-def _messages(figure: Bounds) -> str:
+def _messages(figure: FigureBounds) -> str:
     return bounded_text(figure, _whole)
 
 
-def _waited(figure: Bounds) -> str:
+def _waited(figure: FigureBounds) -> str:
     return bounded_text(figure, seconds_text) if figure.low or figure.high is None or figure.high else NO_FIGURE
 
 

@@ -13,7 +13,7 @@ from commitlake.jobs.cli.html import check_html_argument
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.pages.history import history_section, read_history
 from commitlake.jobs.pages.markup import joined, name, tag
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now, write_page
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_now, write_page
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import plain_text
@@ -108,7 +108,7 @@ def failure(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lak
     if lake is not None:
         sections.append(history_section(read_history(lake)))
     exit_code = f"{code}, {_CODES[code]}" if code in _CODES else f"{code}"
-    verdict = Verdict(Kind.CRITICAL, f"Failed: {sentence}", "Failed")
+    verdict = PageVerdict(Kind.CRITICAL, f"Failed: {sentence}", "Failed")
     return Page(title, verdict, [*facts, ("Exit code", exit_code)], sections, made_now(job))
 
 

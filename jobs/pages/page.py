@@ -33,7 +33,7 @@ _WORDS = {Kind.GOOD: "Good", Kind.INFO: "Information", Kind.WARNING: "Warning", 
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PageVerdict:
     """The verdict of a page, in one sentence.
 
     Attributes:
@@ -75,7 +75,7 @@ class Page:
     """
 
     title: str
-    verdict: Verdict
+    verdict: PageVerdict
     facts: Sequence[tuple[str, str]]
     sections: Sequence[Section]
     made: str = ""

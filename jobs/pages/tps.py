@@ -11,7 +11,7 @@ from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.line_chart import MAX_SERIES, Mark, MarkKind, Series, line_chart, sparkline
 from commitlake.jobs.pages.markup import Html, joined, name
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_now
 from commitlake.jobs.pages.parts import command, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.tps.coverage import ALL, NONE
@@ -63,7 +63,7 @@ class RatesSource:
 
 def empty_page(source: RatesSource) -> Page:
     """Return the page of a lake or store without messages."""
-    verdict = Verdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
+    verdict = PageVerdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
     return Page(TITLE, verdict, [source.fact], [], made_now("tps"))
 
 
@@ -89,10 +89,12 @@ def rates_page(report: RatesReport, source: RatesSource) -> Page:
     return Page(TITLE, _verdict(report, source), facts, sections, made_now("tps"))
 
 
-def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
+def _verdict(report: RatesReport, source: RatesSource) -> PageVerdict:
     total, question = report.total, report.question
     if total is None:
-        return Verdict(Kind.INFO, f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC.")
+        return PageVerdict(
+            Kind.INFO, f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC."
+        )
     length = duration_text(question.end - question.start)
     sentence = (
         f"{count_text(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
@@ -110,7 +112,7 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     if dead := total["dead_letters"]:
         sentences.append(f"{count_text(dead, 'dead letter')}.")
     kind = Kind.GOOD if len(sentences) == 1 else Kind.WARNING
-    return Verdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
+    return PageVerdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
 
 
 def _not_archived(report: RatesReport) -> datetime.timedelta:

@@ -35,7 +35,7 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.pipelines.rebuild.run import Rebuilt
-    from commitlake.pipelines.rebuild.settings import Wanted
+    from commitlake.pipelines.rebuild.settings import RequestedSettings
     from commitlake.pipelines.salvage.run import Salvaged
     from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf
 
@@ -192,11 +192,11 @@ def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
     return exit_code(rebuilt, salvaged)
 
 
-def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> Wanted:
+def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> RequestedSettings:
     """Return the broker's settings: from the arguments, otherwise from its settings file."""
-    from commitlake.pipelines.rebuild.settings import Wanted
+    from commitlake.pipelines.rebuild.settings import RequestedSettings
 
-    return Wanted(
+    return RequestedSettings(
         topics=tuple(sorted(set(arguments.topic))) if arguments.topic else None,
         queue_file_size=arguments.queue_file_size or conf.queue_file_size_bytes,
         index_slots=arguments.index_slots or conf.index_slots,

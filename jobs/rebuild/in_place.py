@@ -16,11 +16,11 @@ from commitlake.jobs.rebuild.run import run_rebuild
 from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.schemas.counts import count_text
 
 
-def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> Rebuilt | None:
+def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: RequestedSettings) -> Rebuilt | None:
     """Rebuild beside the store, verify, and replace; None if this run only finished an interrupted replacement.
 
     Raises:

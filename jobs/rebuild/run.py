@@ -14,7 +14,7 @@ from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import make_runner
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.salvage.run import Salvaged, salvage_store
 from commitlake.schemas.store_files import remove_tree
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def run_rebuild(
-    arguments: argparse.Namespace, store: Store, out: Path, wanted: Wanted, *, owns_lock: bool = False
+    arguments: argparse.Namespace, store: Store, out: Path, wanted: RequestedSettings, *, owns_lock: bool = False
 ) -> Rebuilt:
     """Rebuild a store into a folder.
 
@@ -42,7 +42,7 @@ def run_rebuild(
     return rebuilt
 
 
-def _check_topics(store: Store, out: Path, wanted: Wanted) -> None:
+def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
     """Refuse a topic that neither the log nor the queues have, and remove the files made for the other topics.
 
     Without that, the same command with the right names would find a folder that is not empty.
@@ -70,7 +70,7 @@ def _folders(path: Path) -> set[str]:
     return {each.name for each in path.iterdir()} if path.is_dir() else set()
 
 
-def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> tuple[Salvaged, Rebuilt]:
+def run_salvage(arguments: argparse.Namespace, store: Store, wanted: RequestedSettings) -> tuple[Salvaged, Rebuilt]:
     """Write a clean log, and rebuild the files that belong to it."""
     with _progress(arguments, f"salvaging {arguments.store}", store) as (runner, advance):
         salvaged = salvage_store(store, arguments.out, runner=runner, advance=advance)
@@ -78,12 +78,12 @@ def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> 
     return salvaged, run_rebuild(arguments, clean, arguments.out, with_settings_of(store, wanted))
 
 
-def with_settings_of(store: Store, wanted: Wanted) -> Wanted:
+def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettings:
     """Return the wanted settings; the remains of the damaged store fill those that the user left open."""
     from commitlake.pipelines.rebuild.settings import find_settings
 
     found = find_settings(Path(store.root).parent, wanted, store.format, store.format.dialect_of(store), store.segments)
-    return Wanted(
+    return RequestedSettings(
         wanted.topics,
         found.queue_file_size,
         found.index_slots,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from commitlake.connectors.rocketmq import Admin, Options, Producer, ProducerOptions, Puller
+from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, ProducerOptions, Puller
 from commitlake.pipelines.replay.sending import TargetClient
 
 _GROUP = "commitlake-replay"
@@ -13,9 +13,9 @@ _SEND_SECONDS = 15.0
 _REQUEST_SECONDS = 10.0
 
 
-def client_options(name_servers: str) -> Options:
+def client_options(name_servers: str) -> ClientOptions:
     """Return the options for requests to brokers; keys and TLS settings come from the environment."""
-    return Options(name_servers, request_seconds=_REQUEST_SECONDS)
+    return ClientOptions(name_servers, request_seconds=_REQUEST_SECONDS)
 
 
 @contextmanager

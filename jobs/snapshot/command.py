@@ -31,7 +31,7 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths
-    from commitlake.pipelines.snapshot.progress import Progress
+    from commitlake.pipelines.snapshot.progress import StoreSnapshot
 
 DESCRIPTION = (
     "Save the offsets of consumer groups in the tables consumer_offsets and subscriptions of a lake. Offsets are read "
@@ -110,7 +110,7 @@ def _take(arguments: argparse.Namespace) -> ExitCode:
     return code
 
 
-def _read(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Progress]:
+def _read(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[StoreSnapshot]:
     """Yield the offsets in the files of each store."""
     from commitlake.connectors.formats.engine.plan import take_snapshot
     from commitlake.connectors.formats.engine.stores import find_stores
@@ -133,12 +133,12 @@ def _read(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Progress]:
         yield replace(progress, log_end=take_snapshot([store]).ranges[store.broker].end)
 
 
-def _ask(arguments: argparse.Namespace) -> Iterator[Progress]:
+def _ask(arguments: argparse.Namespace) -> Iterator[StoreSnapshot]:
     """Yield the offsets of live brokers."""
-    from commitlake.connectors.rocketmq import Admin, Options
+    from commitlake.connectors.rocketmq import Admin, ClientOptions
     from commitlake.pipelines.snapshot.live import ask_progress
 
-    with closing(Admin(Options(arguments.namesrv))) as admin:
+    with closing(Admin(ClientOptions(arguments.namesrv))) as admin:
         brokers = sorted(admin.clusters().broker_addr_table)
         if arguments.broker is not None and arguments.broker not in brokers:
             raise JobError(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from commitlake.pipelines.snapshot.append import Appended
-from commitlake.pipelines.snapshot.progress import Progress
+from commitlake.pipelines.snapshot.progress import StoreSnapshot
 from commitlake.schemas.counts import count_text
 
 
-def summary_lines(progress: Progress, appended: Appended) -> list[str]:
+def summary_lines(progress: StoreSnapshot, appended: Appended) -> list[str]:
     """Return lines about the offsets that a snapshot of one store found and added."""
     if appended.as_of is None:
         return [f"{appended.broker}: {progress.note or 'no offsets were read'}"]

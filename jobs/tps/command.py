@@ -26,7 +26,7 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, build_parser, check, groups_of
-from commitlake.jobs.tps.source import Source, open_source
+from commitlake.jobs.tps.source import TpsSource, open_source
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, MINUTES, CountedTable, RatesQuestion
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -110,7 +110,7 @@ def _empty_page(arguments: argparse.Namespace) -> Page:
     return empty_page(RatesSource(*_place(arguments)))
 
 
-def _page(arguments: argparse.Namespace, source: Source, question: RatesQuestion) -> Page:
+def _page(arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion) -> Page:
     from commitlake.jobs.pages.tps import RatesSource, rates_page
     from commitlake.pipelines.tps.report import make_report
 
@@ -204,21 +204,23 @@ def _delayed_notes(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _tell(lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: Source, started: float) -> None:
+def _tell(
+    lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: TpsSource, started: float
+) -> None:
     last = notes.span_note(question, table.name, source, time.monotonic() - started)
     print("\n".join([*lines, *notes.coverage_notes(question, source), last]), file=sys.stderr)
 
 
-def _report_no_messages(source: Source) -> ExitCode:
+def _report_no_messages(source: TpsSource) -> ExitCode:
     print("the log has no message" if source.stores else "no message is archived", file=sys.stderr)
     return _exit_code(source)
 
 
-def _exit_code(source: Source) -> ExitCode:
+def _exit_code(source: TpsSource) -> ExitCode:
     return ExitCode.DAMAGE if any(source.damaged.values()) else ExitCode.OK
 
 
-def _question(arguments: argparse.Namespace, by: Sequence[str], source: Source) -> RatesQuestion | None:
+def _question(arguments: argparse.Namespace, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
     """Return the question, rounded to whole units of time; None if there are no messages."""
     whole = source.coverage.whole
     if whole is None:
@@ -280,7 +282,7 @@ def _plain(row: Row, columns: Sequence[str]) -> Row:
     return found
 
 
-def _explain_empty(arguments: argparse.Namespace, source: Source, rows: Sequence[Row]) -> None:
+def _explain_empty(arguments: argparse.Namespace, source: TpsSource, rows: Sequence[Row]) -> None:
     if arguments.topic and not any(row["messages"] for row in rows):
         source.explain_empty(arguments.topic)
 

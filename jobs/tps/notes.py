@@ -10,7 +10,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text
 
 if TYPE_CHECKING:
-    from commitlake.jobs.tps.source import Source
+    from commitlake.jobs.tps.source import TpsSource
 
 
 def rate_notes(totals: Mapping[str, int]) -> list[str]:
@@ -52,7 +52,7 @@ def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
     return lines
 
 
-def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
+def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
     """Return sentences on missing parts of the time."""
     is_there = "the log has" if source.stores else "archived"
     missing = "is not there" if source.stores else "is not archived"
@@ -74,7 +74,7 @@ def coverage_notes(question: RatesQuestion, source: Source) -> list[str]:
     return lines
 
 
-def span_note(question: RatesQuestion, table: str, source: Source, seconds: float) -> str:
+def span_note(question: RatesQuestion, table: str, source: TpsSource, seconds: float) -> str:
     """Return the last line: the time, the source, and the seconds taken."""
     origin = "the log" if source.stores else table
     return f"{iso_text(question.start)} to {iso_text(question.end)}, from {origin} ({seconds:.1f} s)"

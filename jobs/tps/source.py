@@ -27,7 +27,7 @@ _READ = ("messages", "topic_minutes", "archive_runs", "gaps", "store_config")
 
 
 @dataclass(frozen=True)
-class Source:
+class TpsSource:
     """The tables that can be queried.
 
     Attributes:
@@ -65,7 +65,7 @@ def open_source(
     columns: Sequence[str] = (),
     *,
     is_whole: bool = False,
-) -> Iterator[Source]:
+) -> Iterator[TpsSource]:
     """Open a lake's tables, or read a store's log into temporary tables.
 
     Args:
@@ -90,7 +90,7 @@ def open_source(
         yield _open_lake(lake, arguments.broker, table)
 
 
-def _open_lake(lake: LakePaths, brokers: Sequence[str], table: CountedTable) -> Source:
+def _open_lake(lake: LakePaths, brokers: Sequence[str], table: CountedTable) -> TpsSource:
     from commitlake.connectors.lake.followed_runs import check_follows
     from commitlake.connectors.lake.reader import NoTableError, open_table
     from commitlake.jobs.cli.lake_names import check_brokers
@@ -107,7 +107,7 @@ def _open_lake(lake: LakePaths, brokers: Sequence[str], table: CountedTable) -> 
     coverage = read_coverage(lake, brokers)
     if table is MINUTES and coverage.spans and (lacking := count_uncounted_runs(lake)):
         raise JobError(f"topic_minutes lacks {lacking:,} archive runs: its figures would be too small", _BACKFILL)
-    return Source(lake, coverage)
+    return TpsSource(lake, coverage)
 
 
 def _read_store(
@@ -117,20 +117,20 @@ def _read_store(
     columns: Sequence[str],
     end: datetime.datetime | None,
     folder: str,
-) -> Source:
+) -> TpsSource:
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.lake.paths import LakePaths
     from commitlake.connectors.runtime.local_runner import ThreadRunner
     from commitlake.jobs.cli.layouts import layout_of
     from commitlake.jobs.cli.progress import runner_progress
-    from commitlake.pipelines.tps.store_tables import StoreLogs, Wanted
+    from commitlake.pipelines.tps.store_tables import LogSelection, StoreLogs
 
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     if not stores:
         raise JobError(f"--broker: {arguments.store} has no store of that name")
     start = arguments.start
-    wanted = Wanted(
+    wanted = LogSelection(
         start=start - earlier if start is not None and earlier is not None else start,
         end=end,
         topics=arguments.topic,
@@ -142,4 +142,4 @@ def _read_store(
     runner = ThreadRunner()
     with runner_progress(runner, f"reading {arguments.store}", logs.size, quiet=arguments.quiet) as advance:
         read = logs.fill(table, lake, runner, advance)
-    return Source(lake, read.coverage, stores, read.damaged)
+    return TpsSource(lake, read.coverage, stores, read.damaged)

@@ -30,7 +30,7 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.stores import Store
-    from commitlake.pipelines.verify.admission import Options
+    from commitlake.pipelines.verify.admission import VerifyOptions
     from commitlake.pipelines.verify.doctor import StoreReport
 
 DESCRIPTION = (
@@ -99,13 +99,13 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 def _verify_stores(arguments: argparse.Namespace) -> list[StoreReport]:
     """Find the stores, and verify them."""
     from commitlake.connectors.formats.engine.stores import find_stores
-    from commitlake.pipelines.verify.admission import Options
+    from commitlake.pipelines.verify.admission import VerifyOptions
 
     if arguments.lake:
         arguments.broker = _name_in_lake(arguments)
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
     confs = {store.broker: read_store_conf(arguments.broker_conf, store.broker) for store in stores}
-    options = Options(
+    options = VerifyOptions(
         arguments.delay_levels,
         limit=arguments.findings,
         delay_levels_by_broker={
@@ -130,7 +130,7 @@ def _name_in_lake(arguments: argparse.Namespace) -> str | None:
     return broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, layouts).name
 
 
-def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Options) -> list[StoreReport]:
+def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: VerifyOptions) -> list[StoreReport]:
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.verify.doctor import verify_stores
 

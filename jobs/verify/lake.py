@@ -13,7 +13,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.open_sides import open_sides
 from commitlake.pipelines.audit.sides import Differences, Sides, stretches_of
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
@@ -55,7 +55,7 @@ def add_lake_findings(
     if not ranges:
         return
     limit = max(report.findings.limit for report in reports)
-    with open_sides(runner, lake, lake.bodies, Span().since(moment.expired.get("messages")), moment) as sides:
+    with open_sides(runner, lake, lake.bodies, AuditSpan().since(moment.expired.get("messages")), moment) as sides:
         differing = _differing(sides, path, broker, ranges, layout, limit)
     by_name = {report.broker: report for report in reports}
     for (name, difference), count in differing.counts.items():

@@ -11,7 +11,7 @@ from commitlake.jobs.pages.findings import Example, FindingGroup, findings_secti
 from commitlake.jobs.pages.history import history_section, read_history
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.output import names_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
 from commitlake.jobs.pages.parts import tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
@@ -53,7 +53,9 @@ def stores_page(reports: Sequence[StoreReport], lake: LakePaths | None = None) -
         facts.insert(0, ("Lake", lake.root))
         sections.append(history_section(read_history(lake)))
     text = verdict.text
-    return Page(TITLE, Verdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, made_now("verify"))
+    return Page(
+        TITLE, PageVerdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, made_now("verify")
+    )
 
 
 def _period(reports: Sequence[StoreReport]) -> str:

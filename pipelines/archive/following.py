@@ -13,10 +13,10 @@ from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import snapshot_files
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.edges.follow import Followed as FollowedEdges
+from commitlake.pipelines.edges.follow import EdgesUpdate as FollowedEdges
 from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.edges.progress import followed_version
-from commitlake.pipelines.message_keys.follow import Followed as FollowedKeys
+from commitlake.pipelines.message_keys.follow import KeysUpdate as FollowedKeys
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.counts import count_text
 

@@ -10,7 +10,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TasksResult:
     """Result of a run's tasks.
 
     Attributes:

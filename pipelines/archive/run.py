@@ -31,7 +31,7 @@ from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
-from commitlake.connectors.hbase.followed import Followed as FollowedInHBase
+from commitlake.connectors.hbase.followed import HBaseUpdate as FollowedInHBase
 from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import commit_run, open_for_append
@@ -61,7 +61,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.options import HBaseOptions
     from commitlake.pipelines.archive.from_broker.source import BrokerSource
 
 MIB = 1 << 20
@@ -83,7 +83,7 @@ class OnRefusal(StrEnum):
     ACCEPT = "accept"
 
 
-class RefusedError(CommitLakeError):
+class ArchiveRefusedError(CommitLakeError):
     """The run found damage or a gap and was set to fail; the lake is unchanged."""
 
     exit_code = ExitCode.DAMAGE
@@ -127,7 +127,7 @@ class Config:
     keys: bool = True
     edges: bool = True
     quality: bool = True
-    hbase: Options | None = None
+    hbase: HBaseOptions | None = None
     page: RunPage | None = None
     judge: BeginJudging | None = None
     source: BrokerSource | None = None
@@ -230,7 +230,7 @@ def run_archive(
         CommitLogError: if a store cannot be read, or is not the one that was archived.
         LakeError: if the folder is no lake, or the location of bodies differs from the lake's.
         MasksChangedError: if the masks differ from the lake's.
-        RefusedError: if there is damage or a gap, and the run is set to fail.
+        ArchiveRefusedError: if there is damage or a gap, and the run is set to fail.
         HBaseError: if HBase cannot be updated; everything else is done then, and the next run completes it.
         CriticalQualityError: if a critical expectation is not met.
         ConcurrentArchiveError: if another run has committed the same stores meanwhile.
@@ -437,7 +437,7 @@ def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
     missing = [part for part in parts if isinstance(part, Split) and part.missing]
     if missing and on_gap is OnRefusal.FAIL:
         first = missing[0]
-        raise RefusedError(
+        raise ArchiveRefusedError(
             f"{first.broker}: physical offsets {first.start} to {first.end} are missing, "
             f"{count_text(len(missing), 'gap')} in all: "
             f"expected a segment {first.path}. Nothing was archived; '--on-gap record' archives what is there"
@@ -453,7 +453,7 @@ def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
     ):
         if count and on_refusal is OnRefusal.FAIL:
             first = next(row.first_refused for row in manifest if row.first_refused)
-            raise RefusedError(
+            raise ArchiveRefusedError(
                 f"{first}; {count} such ranges in all. Nothing was archived; '{option}' records them and archives "
                 "everything else"
             )

@@ -31,7 +31,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.store_progress import LastRecord
-from commitlake.pipelines.archive.outcome import Outcome
+from commitlake.pipelines.archive.outcome import TasksResult
 from commitlake.pipelines.archive.parts import Part
 from commitlake.pipelines.archive.places import check_outside_stores
 
@@ -80,7 +80,7 @@ class ArchiveWork:
         )
         return [split for splits in planned for split in splits]
 
-    def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> Outcome:  # noqa: ARG002
+    def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> TasksResult:  # noqa: ARG002
         """Return the result of the tasks. For files, all of it is known beforehand.
 
         Args:
@@ -88,7 +88,7 @@ class ArchiveWork:
             lake: locations of the tables.
             parser_version: written to rows on ranges that could not be read.
         """
-        return Outcome(self.commit)
+        return TasksResult(self.commit)
 
 
 def find_work(

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
-from commitlake.connectors.hbase.options import Options as HBaseOptions
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.pipelines.audit.errors import NothingInCommonError
 from commitlake.pipelines.audit.moment import Moment, wait_for_hbase
 from commitlake.pipelines.audit.sides import Profile, Sides, stretches_of
 from commitlake.pipelines.audit.store_ranges import ranges_in_store
-from commitlake.pipelines.audit.verdicts import Verdict, compare
+from commitlake.pipelines.audit.verdicts import AuditVerdict, compare
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.schemas.counts import count_text
 
@@ -49,7 +49,7 @@ class ComparedStores:
         return ranges, notes
 
 
-def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> Verdict:
+def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> AuditVerdict:
     """Compare the runs' own counts with the table, for all runs that have counts.
 
     Args:
@@ -63,7 +63,7 @@ def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> 
         reason = (
             "no run has a profile of its messages: all were archived with --no-quality, or the profiles have expired"
         )
-        return Verdict(*names, notes=[*notes, reason], compared=False)
+        return AuditVerdict(*names, notes=[*notes, reason], compared=False)
     notes = [*notes, *sides.erased.notes()]
     with sides.archived() as archived:
         sides.expect_erasures(archived, counted.stretches)
@@ -79,7 +79,7 @@ def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> 
             return compare(names, archived, found, notes=[*notes, *([reason] if left_out else [])])
 
 
-def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Verdict:
+def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> AuditVerdict:
     """Compare the table with the packs. Packs that maintain deletes meanwhile are not reported.
 
     Args:
@@ -101,7 +101,7 @@ def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Verdi
 
 def compare_store(
     sides: Sides, stores: ComparedStores, ranges: Mapping[str, StoreRange], notes: Sequence[str]
-) -> Verdict:
+) -> AuditVerdict:
     """Compare the stores with the table. Segments that a broker deletes meanwhile are not reported.
 
     Args:
@@ -129,7 +129,7 @@ def compare_hbase(
     options: HBaseOptions,
     version_there: Callable[[], int | None],
     kept: datetime.timedelta | None = None,
-) -> Verdict:
+) -> AuditVerdict:
     """Compare the table with HBase.
 
     Args:

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces, erased_places, open_erasures
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.pipelines.audit.local.message_rows import Wanted
+from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows, window_starts
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import Stretch
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.masking.tombstones import CHECKSUMS
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ErasureEvent
@@ -71,7 +71,7 @@ class Erased:
             )
         return notes
 
-    def correction(self, span: Span, stretches: Sequence[Stretch] | None) -> pa.Table | None:
+    def correction(self, span: AuditSpan, stretches: Sequence[Stretch] | None) -> pa.Table | None:
         """Return windows to add to an expected profile, as a table of `AUDIT` without messages; None for no change.
 
         Args:
@@ -80,7 +80,7 @@ class Erased:
         """
         if self.rows is None:
             return None
-        rows = Wanted(span, stretches).of(self.rows)
+        rows = RowCriteria(span, stretches).of(self.rows)
         if not rows.num_rows:
             return None
         columns = {name: rows.column(name) for name in ("broker", "topic", "queue_id")}

@@ -12,11 +12,11 @@ from commitlake.pipelines.audit.erased import read_erased
 from commitlake.pipelines.audit.local.sides import local_sides
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import Sides
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 
 
 @contextmanager
-def open_sides(runner: Runner, lake: LakePaths, bodies: str, span: Span, moment: Moment) -> Iterator[Sides]:
+def open_sides(runner: Runner, lake: LakePaths, bodies: str, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
     """Open the sides of a lake.
 
     Args:

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
-from commitlake.connectors.hbase.options import Options as HBaseOptions
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Bodies:
+class PackedBodies:
     """Messages, and their bodies in the packs.
 
     Attributes:
@@ -160,7 +160,7 @@ class Sides(ABC):
 
     lake: LakePaths
     bodies: str
-    span: Span
+    span: AuditSpan
     moment: Moment
     erased: Erased
 
@@ -196,7 +196,7 @@ class Sides(ABC):
         """Return the part of `messages` with counts; None if no run with messages has counts."""
 
     @abstractmethod
-    def with_bodies(self, kept_since: datetime.date | None) -> AbstractContextManager[Bodies]:
+    def with_bodies(self, kept_since: datetime.date | None) -> AbstractContextManager[PackedBodies]:
         """Read the bodies that the table refers to.
 
         Args:

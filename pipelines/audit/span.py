@@ -14,7 +14,7 @@ _LAST_WINDOW = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _WINDOW
 
 
 @dataclass(frozen=True)
-class Span:
+class AuditSpan:
     """A time range. Messages without a time are in it if it has no bounds.
 
     Attributes:

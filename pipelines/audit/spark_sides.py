@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase import register_hbase
-from commitlake.connectors.hbase.options import Options as HBaseOptions
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.packs.body_check import ERROR
 from commitlake.connectors.lake.packs.location import pack_location
@@ -26,9 +26,9 @@ from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.pipelines.audit.sides import (
     SHOWN,
-    Bodies,
     Counted,
     Differences,
+    PackedBodies,
     Profile,
     Sides,
     Stretch,
@@ -38,7 +38,7 @@ from commitlake.pipelines.audit.sides import (
     key_difference,
     stretches_of,
 )
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.masking.archiving import ArchiveMasks, masks_of_lake
 from commitlake.pipelines.transforms.kept_bodies import with_kept_bodies
 from commitlake.pipelines.transforms.log_stretches import (
@@ -163,7 +163,7 @@ class SparkSides(Sides):
         return Counted(uncounted, [Stretch(*row) for row in to_counted_stretches(marked, profiles).collect()])
 
     @contextmanager
-    def with_bodies(self, kept_since: datetime.date | None) -> Iterator[Bodies]:
+    def with_bodies(self, kept_since: datetime.date | None) -> Iterator[PackedBodies]:
         """Read the bodies; see `Sides.with_bodies`."""
         rows = self._messages()
         if self.erased.count:
@@ -174,7 +174,7 @@ class SparkSides(Sides):
             broken = found.where(F.col(ERROR).isNotNull()).orderBy("broker", "physical_offset").limit(SHOWN).collect()
             errors = [body_error(row["broker"], row["physical_offset"], row[ERROR]) for row in broken]
             with SparkProfile(to_profile(rows)) as messages, SparkProfile(to_profile(found)) as of_packs:
-                yield Bodies(messages, of_packs, errors)
+                yield PackedBodies(messages, of_packs, errors)
 
     def store(
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
@@ -237,7 +237,7 @@ class SparkSides(Sides):
         return reader.load(spark_uri(getattr(self.lake, name)))
 
 
-def _within(span: Span, column: str) -> Column:
+def _within(span: AuditSpan, column: str) -> Column:
     """Return a condition that a time is in a range. Rows without a time are, if the range has no bounds."""
     wanted = F.lit(True)
     if span.first is not None:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from commitlake.pipelines.audit.moment import Moment
-    from commitlake.pipelines.audit.span import Span
+    from commitlake.pipelines.audit.span import AuditSpan
     from commitlake.pipelines.audit.tables import TableFinding
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AuditVerdict:
     """Result of one comparison.
 
     Attributes:
@@ -53,7 +53,7 @@ def compare(
     found: Profile,
     columns: Sequence[str] = FIGURES,
     notes: Sequence[str] = (),
-) -> Verdict:
+) -> AuditVerdict:
     """Compare two profiles.
 
     Args:
@@ -70,11 +70,15 @@ def compare(
         kinds[kind] += count
     ordered = in_key_order(differences.rows)
     first = [row for kind in sorted(kinds) for row in [row for row in ordered if row["difference"] == kind][:SHOWN]]
-    return Verdict(*names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
+    return AuditVerdict(*names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
 
 
 def audit_facts(
-    moment: Moment, span: Span, verdicts: Sequence[Verdict], findings: Sequence[TableFinding], notes: Sequence[str]
+    moment: Moment,
+    span: AuditSpan,
+    verdicts: Sequence[AuditVerdict],
+    findings: Sequence[TableFinding],
+    notes: Sequence[str],
 ) -> dict[str, Any]:
     """Return the facts of an audit for evidence: the comparisons and their results."""
     return {
@@ -105,12 +109,12 @@ def as_rows(verdicts: Sequence[DataclassInstance]) -> list[dict[str, Any]]:
     return rows
 
 
-def as_text(verdicts: Sequence[Verdict]) -> str:
+def as_text(verdicts: Sequence[AuditVerdict]) -> str:
     """Return verdicts as text: a line for each, and the differences."""
     return "\n".join(line for verdict in verdicts for line in _lines(verdict))
 
 
-def _lines(verdict: Verdict) -> list[str]:
+def _lines(verdict: AuditVerdict) -> list[str]:
     what = f"{verdict.expected} and {verdict.found}"
     counted = f"{count_text(verdict.messages, 'message')} in {count_text(verdict.windows, 'window')}"
     notes = [f"  {note}" for note in verdict.notes]

@@ -21,7 +21,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import column_name, text_literal
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.origins import origin_sql
-from commitlake.pipelines.replay.parts import Bodies, read_bodies_of
+from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
 from commitlake.pipelines.replay.selection import Selection, condition
 from commitlake.pipelines.replay.stamping import REPLAY_ID
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
@@ -132,7 +132,7 @@ class Letters:
 
     rows: pa.Table
     codecs: Sequence[str | None] = ()
-    stored: Bodies | None = None
+    stored: StoredBodies | None = None
 
     def body(self, row: int) -> Body:
         """Return the body of a row, decompressed."""

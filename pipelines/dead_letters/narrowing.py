@@ -22,7 +22,7 @@ from commitlake.pipelines.dead_letters.letters import read_letters, reason_sql
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
-from commitlake.schemas.tables.replay_messages import Outcome
+from commitlake.schemas.tables.replay_messages import SendOutcome
 
 MAX_LISTED = 50_000
 """Maximum number of offsets in a condition: the plan of a replay stores it, and each part of the replay uses it."""
@@ -102,7 +102,7 @@ def sent_before(lake: LakePaths, table: DeltaTable, where: str) -> dict[str, dic
         return {}
     sql = (
         f"SELECT replay_id, broker, physical_offset FROM replay_messages WHERE starts_with(topic, '{DLQ_PREFIX}') "
-        f"AND outcome IN ('{Outcome.SENT}', '{Outcome.FOUND}')"
+        f"AND outcome IN ('{SendOutcome.SENT}', '{SendOutcome.FOUND}')"
     )
     answer = run_sql_over(
         {"messages": table, "replay_messages": ledger},

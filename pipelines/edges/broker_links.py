@@ -16,7 +16,7 @@ from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repea
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, Kind
-from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, Outcome
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 
 OPS = pa.schema([
     ("broker", pa.string()),
@@ -49,7 +49,7 @@ def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
     found[(found >= 0) & (f.times[delivered] > due[found] + LINK_US) & (due[found] > 0)] = NONE
     pending = np.setdiff1d(left, np.concatenate([found[found >= 0], gone]))
     nothing = np.full(len(pending), NONE)
-    called_back = repeated(str(Outcome.CANCELLED), len(marks))
+    called_back = repeated(str(StepOutcome.CANCELLED), len(marks))
     not_yet = absent(TO, nothing, _unless_no_key(f, pending, AbsentReason.NOT_YET))
     return [
         _waits(f, pending, nothing, pending, not_yet),
@@ -217,7 +217,7 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
         "from_broker": f.column("broker", copies),
         "from_physical_offset": places,
         "from_topic": repeated(HALF_TOPIC, len(copies)),
-        "outcome": repeated(str(Outcome.COMMITTED), len(copies)),
+        "outcome": repeated(str(StepOutcome.COMMITTED), len(copies)),
         **_definer(f, copies),
         **absent(FROM, prepared, spans.at_places(f.column("broker", copies), places)),
     })  # fmt: skip
@@ -243,7 +243,7 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
     nothing = np.full(len(pending), NONE)
     waiting = make_steps(EdgeKind.FINISHED, f.table, pending, nothing, {
         "to_key": f.column("unique_key", pending),
-        "outcome": pc.if_else(mask_of(is_there), str(Outcome.COMMITTED), pa.scalar(None, pa.string())),
+        "outcome": pc.if_else(mask_of(is_there), str(StepOutcome.COMMITTED), pa.scalar(None, pa.string())),
         **_definer(f, pending),
         **absent(TO, nothing, repeated(str(AbsentReason.NOT_YET), len(pending))),
     })  # fmt: skip
@@ -265,7 +265,7 @@ def _finished(f: Families, ops: pa.Table, halves: Array, copies: Array, spans: S
     at = latest_before(left, f.offsets[of_op], right, f.offsets[halves])
     found = np.where(at >= 0, halves[at], NONE) if len(halves) else at
     is_there = _has_copy(f, found, copies, f.offsets[of_op])
-    outcome = pc.if_else(mask_of(is_there), str(Outcome.COMMITTED), str(Outcome.ROLLED_BACK))
+    outcome = pc.if_else(mask_of(is_there), str(StepOutcome.COMMITTED), str(StepOutcome.ROLLED_BACK))
     steps = make_steps(EdgeKind.FINISHED, f.table, found, of_op, {
         "from_broker": ops.column("broker"),
         "from_topic": repeated(HALF_TOPIC, len(of_op)),

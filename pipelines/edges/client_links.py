@@ -25,7 +25,7 @@ from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repeated
 from commitlake.pipelines.edges.traces import ENTRIES, Action
-from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, Outcome
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 
 _LATE_US = 60_000_000
 
@@ -67,7 +67,7 @@ def _produced(f: Families, entries: pa.Table) -> pa.Table:
     counts = np.where(has_place, counts, others)
     found = np.where(has_place, _rows(sent, exact), _rows(plain, only))
     found = np.where(counts == 1, found, NONE)
-    failed = pc.fill_null(pc.equal(entries.column("outcome"), str(Outcome.FAILED)), False)
+    failed = pc.fill_null(pc.equal(entries.column("outcome"), str(StepOutcome.FAILED)), False)
     reasons = pc.if_else(failed, str(AbsentReason.REFUSED), str(AbsentReason.NOT_YET))
     reasons = pc.if_else(mask_of(counts > 1), str(AbsentReason.AMBIGUOUS), reasons)
     return make_steps(EdgeKind.PRODUCED, f.table, None, found, {

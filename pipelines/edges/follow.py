@@ -72,7 +72,7 @@ _ENCODINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class EdgesUpdate:
     """Result of an update.
 
     Attributes:
@@ -92,7 +92,7 @@ class Followed:
     unread: int = 0
 
 
-def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> Followed:
+def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> EdgesUpdate:
     """Add the steps of all rows in `messages`, with retries if other runs commit first.
 
     Args:
@@ -106,15 +106,15 @@ def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float
     started = time.monotonic()
     wanted = delta_table(lake.messages, lake.s3).version()
     if (version := followed_version(lake)) >= wanted:
-        return Followed(version, seconds=time.monotonic() - started)
+        return EdgesUpdate(version, seconds=time.monotonic() - started)
     tries = list(follow_to(wanted, lambda: follow_edges(lake, runner), wait))
     version = tries[-1].version
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
     unread = sum(one.unread for one in tries)
-    return Followed(version, rows, time.monotonic() - started, version < wanted, passed_over, unread)
+    return EdgesUpdate(version, rows, time.monotonic() - started, version < wanted, passed_over, unread)
 
 
-def follow_edges(lake: LakePaths, runner: Runner = HERE) -> Followed:
+def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
     """Add the steps of new rows in `messages`. If these can no longer be read, rebuild the table.
 
     Args:
@@ -129,7 +129,7 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> Followed:
     erased = read_erased_places(lake)
     new = readable_files(lake, progress)
     if new.version <= progress and not new.anew:
-        return Followed(progress, seconds=time.monotonic() - started)
+        return EdgesUpdate(progress, seconds=time.monotonic() - started)
     catch_up_keys(lake, runner)
     begins = progress < 0 or new.anew
     removed = [] if begins else _open_files(lake)
@@ -140,9 +140,9 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> Followed:
     erasure = {ERASURE: (done, erased.number if begins else done)}
     gone = [(file.path, file.size) for file in removed]
     if not advance(lake.edges, EDGES, files, APPLICATION_ID, step, anew=new.anew, beside=erasure, removed=gone):
-        return Followed(followed_version(lake), seconds=time.monotonic() - started)
+        return EdgesUpdate(followed_version(lake), seconds=time.monotonic() - started)
     rows = sum(file.rows for file in files)
-    return Followed(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
+    return EdgesUpdate(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
 
 
 class _Work:

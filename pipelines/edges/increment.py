@@ -23,7 +23,7 @@ from commitlake.pipelines.edges.open_steps import (
     places_of,
     waiting_members,
 )
-from commitlake.pipelines.edges.reading import Found, members_of_rows, plain_of
+from commitlake.pipelines.edges.reading import RowContents, members_of_rows, plain_of
 from commitlake.pipelines.edges.rows import link_all
 from commitlake.pipelines.edges.spans import LINK_US, Spans
 from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, close_overdue, is_open
@@ -61,7 +61,7 @@ class Increments:
         self._spans = spans
         self._erased = erased_places
 
-    def link(self, new: Found, waiting: pa.Table, *, has_earlier: bool) -> Linked:
+    def link(self, new: RowContents, waiting: pa.Table, *, has_earlier: bool) -> Linked:
         """Link new rows.
 
         Args:
@@ -96,7 +96,7 @@ class Increments:
         is_new = is_in_places(steps, ("definer_broker", "definer_offset"), definers).to_numpy(zero_copy_only=False)
         return steps.filter(mask_of(is_new | _were_open(steps, again)))
 
-    def _plain(self, new: Found, again: pa.Table) -> pa.Table:
+    def _plain(self, new: RowContents, again: pa.Table) -> pa.Table:
         """Return, as members, those new messages without a role that a step needs."""
         keys = pa.chunked_array([
             new.members.column("unique_key").combine_chunks(),
@@ -168,7 +168,7 @@ def _identity(steps: pa.Table) -> list[Column]:
     return [*columns, pc.fill_null(steps.column("evidence_entry"), -1)]
 
 
-def _keys_of(new: Found, waiting: pa.Table) -> pa.Array:
+def _keys_of(new: RowContents, waiting: pa.Table) -> pa.Array:
     """Return the unique keys of new rows that open steps have."""
     open_keys = pc.unique(pc.coalesce(waiting.column("from_key"), waiting.column("to_key")).drop_null())
     columns = [new.members.column("unique_key"), new.entries.column("unique_key")]

@@ -15,7 +15,7 @@ from commitlake.pipelines.edges.rows import each_once
 from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeated
 from commitlake.pipelines.edges.traces import ENTRIES, Action
 from commitlake.schemas.layouts.rocketmq.topics import Kind
-from commitlake.schemas.tables.edges import EdgeKind, Outcome
+from commitlake.schemas.tables.edges import EdgeKind, StepOutcome
 
 _ACTIONS = {EdgeKind.PRODUCED: Action.PUB, EdgeKind.ENDED: Action.END, EdgeKind.RECALLED: Action.RECALL}
 _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
@@ -73,7 +73,7 @@ def waiting_members(steps: pa.Table) -> pa.Table:
         "by_timer": by_timer,
         "group": chosen.column("consumer_group"),
         "due": chosen.column("due_timestamp"),
-        "is_committed": pc.fill_null(pc.equal(chosen.column("outcome"), str(Outcome.COMMITTED)), False),
+        "is_committed": pc.fill_null(pc.equal(chosen.column("outcome"), str(StepOutcome.COMMITTED)), False),
         "checks": repeated_zero(count),
         "rolls": repeated_zero(count),
     }

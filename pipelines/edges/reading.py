@@ -46,7 +46,7 @@ def messages_table(lake: LakePaths) -> TableRows:
 
 
 @dataclass(frozen=True)
-class Found:
+class RowContents:
     """Contents of some rows of `messages`.
 
     Attributes:
@@ -66,11 +66,11 @@ class Found:
     unread: int = 0
 
 
-def join_found(parts: Iterable[Found]) -> Found:
+def join_found(parts: Iterable[RowContents]) -> RowContents:
     """Return the contents of all parts."""
     known = list(parts)
     plain = [part.plain for part in known if part.plain is not None]
-    return Found(
+    return RowContents(
         pa.concat_tables([MEMBERS.empty_table(), *(part.members for part in known)]),
         pa.concat_tables(plain).unify_dictionaries() if plain else None,
         pa.concat_tables([ENTRIES.empty_table(), *(part.entries for part in known)]),
@@ -94,7 +94,7 @@ class RowReader:
     erased: ErasedPlaces = field(default_factory=ErasedPlaces)
     delay_levels: DelayLevels = field(default_factory=DelayLevels)
 
-    def read(self, tables: Iterable[pa.Table]) -> Iterator[Found]:
+    def read(self, tables: Iterable[pa.Table]) -> Iterator[RowContents]:
         """Yield the contents of each table; tables have `COLUMNS`."""
         for table in tables:
             rows = self.erased.without(table).combine_chunks()
@@ -103,14 +103,14 @@ class RowReader:
             plain = rows.select(_PLAIN).filter(mask_of(~chosen))
             yield self._special(special, plain)
 
-    def _special(self, rows: pa.Table, plain: pa.Table) -> Found:
+    def _special(self, rows: pa.Table, plain: pa.Table) -> RowContents:
         kinds = rows.column("kind")
         traces = rows.filter(pc.equal(kinds, str(Kind.TRACE)))
         ops = rows.filter(pc.equal(kinds, str(Kind.OP)))
         entries, passed_over, unread = self._traces(traces)
         finished, unread_ops = self._ops(ops)
         members = role_members(rows, self.delay_levels)
-        return Found(members, plain, entries, finished, passed_over, unread + unread_ops)
+        return RowContents(members, plain, entries, finished, passed_over, unread + unread_ops)
 
     def _traces(self, rows: pa.Table) -> tuple[pa.Table, int, int]:
         tables, passed_over, unread = [ENTRIES.empty_table()], 0, 0
@@ -187,7 +187,7 @@ def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
     """Return some of the rows without a role as members.
 
     Args:
-        plain: the rows, from `Found`.
+        plain: the rows, from `RowContents`.
         chosen: function that returns the selected rows as an array of booleans.
     """
     if plain is None or not plain.num_rows:

@@ -18,7 +18,7 @@ LINK_US = LINK_DAYS * 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LakeSpan:
     """Extent of the lake's rows for one broker.
 
     Attributes:
@@ -44,7 +44,7 @@ class Spans:
         pulled: brokers that the last run pulled from; their rows may come in another order than that of the log.
     """
 
-    brokers: Mapping[str, Span] = field(default_factory=dict)
+    brokers: Mapping[str, LakeSpan] = field(default_factory=dict)
     has_expired: bool = False
     pulled: frozenset[str] = frozenset()
 

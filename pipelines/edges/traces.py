@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.members import TIME
-from commitlake.schemas.tables.edges import Outcome
+from commitlake.schemas.tables.edges import StepOutcome
 
 MAX_BODY_BYTES = 4 << 20
 MAX_ENTRIES = 1 << 16
@@ -72,11 +72,17 @@ ENTRIES = pa.schema([
 PARENTS = ("broker", "physical_offset", "store_timestamp", "client_host")
 """Columns of entries that come from the trace message."""
 
-_CONTEXT = (Outcome.SUCCESS, Outcome.TIME_OUT, Outcome.EXCEPTION, Outcome.RETURNED_NULL, Outcome.FAILED)
+_CONTEXT = (
+    StepOutcome.SUCCESS,
+    StepOutcome.TIME_OUT,
+    StepOutcome.EXCEPTION,
+    StepOutcome.RETURNED_NULL,
+    StepOutcome.FAILED,
+)
 _STATES = {
-    "COMMIT_MESSAGE": Outcome.COMMITTED,
-    "ROLLBACK_MESSAGE": Outcome.ROLLED_BACK,
-    "UNKNOW": Outcome.UNKNOWN,
+    "COMMIT_MESSAGE": StepOutcome.COMMITTED,
+    "ROLLBACK_MESSAGE": StepOutcome.ROLLED_BACK,
+    "UNKNOW": StepOutcome.UNKNOWN,
 }
 _LEAST_COLUMNS = {Action.PUB: 13, Action.BEFORE: 7, Action.AFTER: 5, Action.END: 12, Action.RECALL: 7}
 
@@ -307,8 +313,8 @@ _COLUMNS = {Action.PUB: _pub, Action.BEFORE: _before, Action.AFTER: _after, Acti
 
 
 def _success(texts: pa.Array) -> pa.Array:
-    failed = pc.if_else(pc.equal(texts, "false"), str(Outcome.FAILED), None)
-    return pc.if_else(pc.fill_null(pc.equal(texts, "true"), False), str(Outcome.SUCCESS), failed)
+    failed = pc.if_else(pc.equal(texts, "false"), str(StepOutcome.FAILED), None)
+    return pc.if_else(pc.fill_null(pc.equal(texts, "true"), False), str(StepOutcome.SUCCESS), failed)
 
 
 def _known(texts: pa.Array) -> pa.Array:

@@ -34,14 +34,14 @@ from commitlake.pipelines.erasure.errors import ErasureError
 from commitlake.pipelines.erasure.ledger import ErasureState, add_event, begin, read_rows, read_states
 from commitlake.pipelines.erasure.purge import Purged, purge
 from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, erase_from, find_work, is_done
-from commitlake.pipelines.erasure.selection import Selection, Wanted, select_messages
+from commitlake.pipelines.erasure.selection import KeysToErase, Selection, select_messages
 from commitlake.pipelines.erasure.texts import TABLES, erase_texts, find_texts
 from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ErasureEvent
 
 if TYPE_CHECKING:
-    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.options import HBaseOptions
 
 MAX_MESSAGES = 1_000_000
 """Largest number of messages of one erasure, whose rows are held in memory."""
@@ -66,7 +66,7 @@ class Place:
     packs: PackLocation
     parser_version: str
     runner: Runner = HERE
-    hbase: Options | None = None
+    hbase: HBaseOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ErasurePlan:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ErasureResult:
     """Result of an erasure.
 
     Attributes:
@@ -117,7 +117,7 @@ class Outcome:
         return {"messages": self.state.messages, "tables": tables, "packs": asdict(self.packs), "hbase": self.hbase}
 
 
-def plan_erasure(place: Place, wanted: Wanted) -> ErasurePlan:
+def plan_erasure(place: Place, wanted: KeysToErase) -> ErasurePlan:
     """Find the work that an erasure would do.
 
     Raises:
@@ -139,7 +139,7 @@ def plan_erasure(place: Place, wanted: Wanted) -> ErasurePlan:
 
 def run_erasure(
     place: Place, plan: ErasurePlan, reason: str, retention: datetime.timedelta, on_step: OnStep
-) -> Outcome:
+) -> ErasureResult:
     """Erase the data that a plan has found.
 
     Args:
@@ -175,7 +175,7 @@ def unfinished_erasures(lake: LakePaths) -> list[ErasureState]:
     ]
 
 
-def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = None) -> list[Outcome]:
+def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = None) -> list[ErasureResult]:
     """Complete valid erasures.
 
     Args:
@@ -204,7 +204,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     if place.hbase is not None:
         on_step("HBase")
         hbase = follow_hbase(place)
-    outcomes = [Outcome(state, works, packs, hbase) for state in states]
+    outcomes = [ErasureResult(state, works, packs, hbase) for state in states]
     for outcome in outcomes:
         # Also for an erasure that a repair has undone: the retention begins anew with the version that it is done in.
         add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)

@@ -32,7 +32,7 @@ _PLACE = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class KeysToErase:
     """Keys and ids to erase.
 
     Attributes:
@@ -71,7 +71,7 @@ class Selection:
         return _places(self.rows.select(_PLACE.names))
 
 
-def select_messages(lake: LakePaths, wanted: Wanted) -> Selection:
+def select_messages(lake: LakePaths, wanted: KeysToErase) -> Selection:
     """Find the wanted messages and their copies.
 
     Raises:

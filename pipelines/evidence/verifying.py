@@ -25,7 +25,7 @@ from commitlake.pipelines.evidence.errors import EvidenceError
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ChainProblem:
     """A problem in a chain of documents.
 
     Attributes:
@@ -53,13 +53,13 @@ class Verification:
     """
 
     documents: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ChainProblem] = field(default_factory=list)
     head: str | None = None
     kinds: dict[str, int] = field(default_factory=dict)
 
     def add(self, code: str, text: str) -> None:
         """Add a finding."""
-        self.findings.append(Finding(code, text))
+        self.findings.append(ChainProblem(code, text))
 
 
 def verify_chain(

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.packs.errors import PackNameError
 from commitlake.connectors.lake.packs.names import parse_pack_name
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.grep.planning import SearchPlan
-from commitlake.pipelines.grep.search import MAX_NAMED, Found, Search, search_packs
+from commitlake.pipelines.grep.search import MAX_NAMED, GrepResult, Search, search_packs
 from commitlake.schemas.counts import count_text
 
 
@@ -41,7 +41,7 @@ class Read:
     reasons: list[str] = field(default_factory=list)
     is_cut: bool = False
 
-    def add(self, found: Found, expired_before: datetime.date | None) -> None:
+    def add(self, found: GrepResult, expired_before: datetime.date | None) -> None:
         """Add the counts of a task."""
         self.messages += found.messages
         self.bytes += found.bytes
@@ -96,7 +96,7 @@ def run_search(
         PackStoreError: if the place of all packs cannot be read.
         QueryError: if the table cannot be read.
     """
-    waiting: dict[int, Found] = {}
+    waiting: dict[int, GrepResult] = {}
     following = given = 0
     for number, found in runner.run(partial(search_packs, search), plan.tasks, is_waiting=search.bodies.s3 is not None):
         waiting[number] = found

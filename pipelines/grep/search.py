@@ -63,7 +63,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GrepResult:
     """The result of a task.
 
     Attributes:
@@ -102,7 +102,7 @@ class _Counts:
             self.reasons.append(f"message {rows.column('msg_id')[0].as_py()}{more}: {error}")
 
 
-def search_packs(search: Search, parts: Sequence[PackPart]) -> Found:
+def search_packs(search: Search, parts: Sequence[PackPart]) -> GrepResult:
     """Read the bodies of some packs, and return the messages that match.
 
     Args:
@@ -130,7 +130,7 @@ def search_packs(search: Search, parts: Sequence[PackPart]) -> Found:
     if search.limit and rows.num_rows > search.limit:
         rows = rows.slice(0, search.limit)
     shown = [*search.columns, *(MATCH_COLUMNS if search.with_excerpts else ())] if matches else []
-    return Found(
+    return GrepResult(
         rows.select(shown), counts.messages, counts.bytes, len(counts.packs), counts.unreadable, counts.reasons,
         sorted(counts.missing.items()),
     )  # fmt: skip

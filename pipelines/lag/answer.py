@@ -25,9 +25,9 @@ from commitlake.pipelines.lag.queues import Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.waiting import DelayLag, DelayLevels, TimerLag
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.files import read_store_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.pipelines.verify.observed_delays import known_levels, with_observed
 from commitlake.schemas.counts import count_text
 
@@ -44,7 +44,7 @@ class Given:
         bodies: Root folder of the packs, if it is not the lake's own.
     """
 
-    filters: Mapping[GroupTopic, Wanted] = field(default_factory=dict)
+    filters: Mapping[GroupTopic, GroupFilter] = field(default_factory=dict)
     delay_levels_ms: Mapping[str, Sequence[int]] = field(default_factory=dict)
     bodies: str | None = None
 
@@ -62,7 +62,7 @@ class Broadcasting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LagAnswer:
     """Rows of lag, with notes on stores without rows.
 
     Attributes:
@@ -74,7 +74,7 @@ class Answer:
 
     rows: Sequence[Lag]
     missing: Sequence[str]
-    known: Collection[Position] = ()
+    known: Collection[OffsetOwner] = ()
     broadcasting: Sequence[Broadcasting] = ()
 
 
@@ -84,7 +84,7 @@ def lag_of_lake(
     choice: Choice,
     brokers: Collection[str] = (),
     given: Given | None = None,
-) -> Answer:
+) -> LagAnswer:
     """Return the lag of a lake's stores.
 
     Args:
@@ -107,7 +107,7 @@ def lag_of_lake(
     rows: list[Lag] = []
     missing: list[str] = []
     broadcasting: list[Broadcasting] = []
-    positions: set[Position] = set()
+    positions: set[OffsetOwner] = set()
     for broker in sorted(brokers or {*known, *archived}):
         moments = {} if offsets is None else offsets_at(offsets, broker, at)
         if OffsetKind.GROUP not in moments:
@@ -129,7 +129,7 @@ def lag_of_lake(
             if not wanted.topics:
                 continue
         rows += _measure(moments, store, subscriptions, wanted, levels, progress.end)
-    return Answer(rows, missing, positions, broadcasting)
+    return LagAnswer(rows, missing, positions, broadcasting)
 
 
 def _some_topics(broker: str, topics: Sequence[str]) -> str:
@@ -143,7 +143,7 @@ def _broadcasting(broker: str, subscriptions: Subscriptions, moment: Moment, cho
     """Yield each broadcasting group whose offsets the broker does not have."""
     known = {GroupTopic(position.group, position.topic) for position in moment.offsets}
     for key, subscribed in sorted(subscriptions.found.items()):
-        is_wanted = choice.takes(Position(OffsetKind.GROUP, key.group, key.topic, 0))
+        is_wanted = choice.takes(OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
         if subscribed.message_model == BROADCASTING and is_wanted and key not in known:
             yield Broadcasting(broker, *key)
 
@@ -194,7 +194,7 @@ def _measure(
     return [row for part in parts for row in part.rows(spans)]
 
 
-def _all_groups(moment: Moment) -> set[Position]:
+def _all_groups(moment: Moment) -> set[OffsetOwner]:
     everything = Choice()
     return {position for position in moment.offsets if everything.takes(position)}
 
@@ -204,7 +204,7 @@ def _no_snapshot(broker: str, at: datetime.datetime | None) -> str:
     return f"{broker}: the lake has no snapshot of its groups{when}, so their lag is not known"
 
 
-def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Given | None = None) -> Answer:
+def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Given | None = None) -> LagAnswer:
     """Return the lag of a store's groups, read from its own files.
 
     Args:
@@ -224,7 +224,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
             if progress is None
             else "; ".join(progress.unreadable) or progress.note
         )
-        return Answer([], [f"{store.broker}: {why}"])
+        return LagAnswer([], [f"{store.broker}: {why}"])
     moments = {
         kind: Moment(
             broker=store.broker,
@@ -240,7 +240,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
         for kind, as_of in progress.taken.items()
     }
     found = {
-        key: SubscribedAt(Wanted.of(one.expression_type or "", one.expression or ""))
+        key: SubscribedAt(GroupFilter.of(one.expression_type or "", one.expression or ""))
         for key, one in progress.subscriptions.items()
     }
     subscriptions = Subscriptions(found).with_given(given.filters)
@@ -253,7 +253,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
         messages = StoreMessages(store, use_indexes=False)
         rows = _measure(moments, messages, subscriptions, choice, levels)
     missing = [_damaged(store.broker, messages.damaged)] if messages.damaged else []
-    return Answer(rows, missing, _all_groups(moments[OffsetKind.GROUP]))
+    return LagAnswer(rows, missing, _all_groups(moments[OffsetKind.GROUP]))
 
 
 def _damaged(broker: str, count: int) -> str:

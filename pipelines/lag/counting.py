@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.lag.wanted import ALL, Wanted
+from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 
 COLUMNS = ("physical_offset", "topic", "queue_id", "queue_offset", "size", "store_timestamp")
 """Columns of every batch. `tags` and `properties` are read as well if a choice needs them."""
@@ -44,7 +44,7 @@ class Cursor(NamedTuple):
 
     queue: Queue
     offset: int
-    wanted: Wanted = ALL
+    wanted: GroupFilter = ALL
     until_ms: int | None = None
 
 
@@ -131,7 +131,7 @@ class BacklogCounter:
         self.log_start = log_start
         self._floors: Mapping[Queue, int] = {}
         cursors = set(cursors)
-        chosen: dict[Queue, dict[tuple[Wanted, int | None], list[Cursor]]] = defaultdict(lambda: defaultdict(list))
+        chosen: dict[Queue, dict[tuple[GroupFilter, int | None], list[Cursor]]] = defaultdict(lambda: defaultdict(list))
         for cursor in cursors:
             chosen[cursor.queue][cursor.wanted, cursor.until_ms].append(cursor)
         self._places = {
@@ -175,7 +175,7 @@ class BacklogCounter:
         if self.log_start is not None:
             is_counted &= physical >= self.log_start
         offsets, sizes = numbers(batch, "queue_offset"), numbers(batch, "size")
-        selected: dict[Wanted, Array] = {}
+        selected: dict[GroupFilter, Array] = {}
         for queue, every_row in rows_by_queue(broker, batch):
             rows = every_row
             if queue in self._floors:

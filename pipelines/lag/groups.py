@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from commitlake.pipelines.lag.measure import Bounds, Lag
-from commitlake.pipelines.lag.verdicts import Verdict
+from commitlake.pipelines.lag.measure import FigureBounds, Lag
+from commitlake.pipelines.lag.verdicts import LagVerdict
 
 GROUP_KINDS = frozenset({"group", "retry"})
 """Kinds of rows that belong to a consumer group."""
@@ -31,36 +31,36 @@ class GroupSummary:
         return self.rows[0]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> LagVerdict:
         """The worst verdict of all queues."""
         return self.worst.judged.verdict
 
     @property
-    def messages(self) -> Bounds:
+    def messages(self) -> FigureBounds:
         """Messages behind in all queues."""
         return summed(row.messages for row in self.rows)
 
     @property
-    def bytes(self) -> Bounds:
+    def bytes(self) -> FigureBounds:
         """Size of the records behind in all queues."""
         return summed(row.bytes for row in self.rows)
 
     @property
-    def seconds(self) -> Bounds:
+    def seconds(self) -> FigureBounds:
         """Longest time that a message has been waiting for the group."""
         highs = [row.seconds.high for row in self.rows]
         known = [high for high in highs if high is not None]
         low = max(row.seconds.low for row in self.rows)
-        return Bounds(low, max(known) if len(known) == len(highs) else None)
+        return FigureBounds(low, max(known) if len(known) == len(highs) else None)
 
     @property
     def topics(self) -> list[str]:
         """Topics with a verdict other than ok; if there are none, all topics."""
-        ill = {row.topic for row in self.rows if row.judged.verdict is not Verdict.OK}
+        ill = {row.topic for row in self.rows if row.judged.verdict is not LagVerdict.OK}
         return sorted(ill or {row.topic for row in self.rows})
 
 
-def summed(figures: Iterable[Bounds]) -> Bounds:
+def summed(figures: Iterable[FigureBounds]) -> FigureBounds:
     """Return the sum of the figures. It has no upper bound if one of them has none."""
     low, high = 0.0, 0.0
     is_bounded = True
@@ -68,7 +68,7 @@ def summed(figures: Iterable[Bounds]) -> Bounds:
         low += figure.low
         high += figure.high or 0.0
         is_bounded = is_bounded and figure.high is not None
-    return Bounds(low, high if is_bounded else None)
+    return FigureBounds(low, high if is_bounded else None)
 
 
 def worst_first(rows: Iterable[Lag]) -> list[Lag]:

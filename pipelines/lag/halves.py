@@ -20,7 +20,7 @@ from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.waiting import waiting_row
-from commitlake.pipelines.snapshot.progress import OffsetKind, Position
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
 from commitlake.schemas.layouts.rocketmq.transactions import (
     CHECK_TIMES,
@@ -48,10 +48,10 @@ class HalfLag:
         self._moment, self._missing = moment, missing
         until_ms = epoch_ms(moment.at)
         own = {position: offset for position, offset in moment.offsets.items() if position.group == TRANSACTION_GROUP}
-        self._queues: dict[Position, tuple[OffsetAt, _Halves, _Ops]] = {}
+        self._queues: dict[OffsetOwner, tuple[OffsetAt, _Halves, _Ops]] = {}
         for position, offset in sorted(own.items()):
             if position.topic == HALF_TOPIC:
-                ops = own.get(Position(OffsetKind.GROUP, TRANSACTION_GROUP, OP_TOPIC, position.queue_id))
+                ops = own.get(OffsetOwner(OffsetKind.GROUP, TRANSACTION_GROUP, OP_TOPIC, position.queue_id))
                 op_queue = Queue(moment.broker, OP_TOPIC, position.queue_id)
                 half_queue = Queue(moment.broker, HALF_TOPIC, position.queue_id)
                 self._queues[position] = (

@@ -29,7 +29,7 @@ from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import Times
 from commitlake.pipelines.lag.subscriptions import wanted_over_time
 from commitlake.pipelines.lag.thresholds import ThresholdCounter
-from commitlake.pipelines.lag.wanted import ALL, Wanted
+from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
@@ -78,7 +78,7 @@ def lag_history(
     groups: Collection[str],
     until: datetime.datetime,
     brokers: Collection[str] = (),
-    given: Mapping[GroupTopic, Wanted] | None = None,
+    given: Mapping[GroupTopic, GroupFilter] | None = None,
     topics: Collection[str] = (),
 ) -> LagHistory | None:
     """Return the lag of groups up to a time, or None if there are no snapshots.
@@ -168,10 +168,10 @@ class _StoreHistory:
         self._messages = open_table(lake, "messages")
         self._store = LakeMessages(self._messages, broker, lake.bodies)
         self._offsets, self._broker, self._until = offsets, broker, until
-        self._wanted_in: dict[int, Mapping[GroupTopic, Wanted]] = {}
+        self._wanted_in: dict[int, Mapping[GroupTopic, GroupFilter]] = {}
 
     def set_wanted(
-        self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, Wanted]
+        self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, GroupFilter]
     ) -> None:
         """Set the subscriptions of the groups at the time of each window.
 
@@ -180,7 +180,7 @@ class _StoreHistory:
             places: The windows that have figures.
             given: Subscriptions that the user gives, for all windows.
         """
-        known: list[Mapping[GroupTopic, Wanted]] = [{}] * len(places)
+        known: list[Mapping[GroupTopic, GroupFilter]] = [{}] * len(places)
         if subscribed is not None:
             known = wanted_over_time(subscribed, self._broker, [window.at for window in places])
         self._wanted_in = {window.number: {**wanted, **given} for window, wanted in zip(places, known, strict=True)}
@@ -239,7 +239,7 @@ class _StoreHistory:
         self, spans: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]], floors: Mapping[Queue, int]
     ) -> dict[str, dict[int, int | None]]:
         """Count the wanted messages of spans. For a group that wants all messages, the offsets are enough."""
-        places: dict[tuple[Queue, Wanted], list[int]] = defaultdict(list)
+        places: dict[tuple[Queue, GroupFilter], list[int]] = defaultdict(list)
         for (group, queue), of_windows in spans.items():
             for number, span in of_windows.items():
                 wanted = self._wanted(group, queue.topic, number)
@@ -262,7 +262,7 @@ class _StoreHistory:
                     mine[number] = before + behind
         return figures
 
-    def _wanted(self, group: str, topic: str, window: int) -> Wanted:
+    def _wanted(self, group: str, topic: str, window: int) -> GroupFilter:
         return ALL if topic.startswith(RETRY_PREFIX) else self._wanted_in[window].get(GroupTopic(group, topic), ALL)
 
     def _group_offsets(

@@ -17,14 +17,14 @@ from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions
 from commitlake.pipelines.lag.verdicts import Judged, Movement, judge
-from commitlake.pipelines.lag.wanted import ALL, Wanted
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
+from commitlake.pipelines.lag.wanted import ALL, GroupFilter
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
 
-class Bounds(NamedTuple):
+class FigureBounds(NamedTuple):
     """Lower and upper bound of a figure.
 
     Attributes:
@@ -69,9 +69,9 @@ class Lag(NamedTuple):
     as_of: datetime.datetime
     offset: OffsetAt
     end: int | None
-    messages: Bounds
-    bytes: Bounds
-    seconds: Bounds
+    messages: FigureBounds
+    bytes: FigureBounds
+    seconds: FigureBounds
     next_time: datetime.datetime | None
     judged: Judged
     filter: str | None = None
@@ -87,7 +87,7 @@ class Choice:
     groups: Collection[str] = ()
     topics: Collection[str] = ()
 
-    def takes(self, position: Position) -> bool:
+    def takes(self, position: OffsetOwner) -> bool:
         """Return whether an offset is chosen. Offsets of the broker's own groups never are."""
         return (
             not is_system_group(position.group)
@@ -145,12 +145,12 @@ class GroupLag:
             yield plan.lag(self._moment, spans.get(plan.queue), behind, self._missing)
 
 
-def queue_of(moment: Moment, position: Position) -> Queue:
+def queue_of(moment: Moment, position: OffsetOwner) -> Queue:
     """Return the queue of an offset."""
     return Queue(moment.broker, position.topic, position.queue_id)
 
 
-def _subscribed(position: Position, subscriptions: Subscriptions) -> SubscribedAt:
+def _subscribed(position: OffsetOwner, subscriptions: Subscriptions) -> SubscribedAt:
     """Return a group's subscription. A retry topic holds only messages of its group, so all of them are wanted."""
     found = subscriptions.of(GroupTopic(position.group, position.topic))
     if position.topic.startswith(RETRY_PREFIX):
@@ -184,7 +184,7 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
 class _LagPlan(NamedTuple):
     """Queue, offset and subscription of a row."""
 
-    position: Position
+    position: OffsetOwner
     offset: OffsetAt
     queue: Queue
     subscribed: SubscribedAt
@@ -235,9 +235,9 @@ class _LagPlan(NamedTuple):
             as_of=moment.at,
             offset=self.offset,
             end=None if span is None else span.end,
-            messages=Bounds(least.messages, most.messages if is_all else None),
-            bytes=Bounds(least.bytes, most.bytes if is_all else None),
-            seconds=Bounds(_waited(least, moment), _waited(most, moment) if is_all or most.messages else None),
+            messages=FigureBounds(least.messages, most.messages if is_all else None),
+            bytes=FigureBounds(least.bytes, most.bytes if is_all else None),
+            seconds=FigureBounds(_waited(least, moment), _waited(most, moment) if is_all or most.messages else None),
             next_time=next_time,
             judged=judged,
             filter=_filter_text(subscribed.wanted),
@@ -253,7 +253,7 @@ def _waited(behind: Behind, moment: Moment) -> float:
     return max(0.0, (epoch_ms(moment.at) - behind.next_time_ms) / 1000)
 
 
-def _filter_text(wanted: Wanted) -> str | None:
+def _filter_text(wanted: GroupFilter) -> str | None:
     if wanted.expression_type is None:
         return None
     return wanted.expression if wanted.tags is not None or wanted.takes_all else f"sql: {wanted.expression}"

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.snapshot_tables import known_offsets, offsets_between, snapshot_marks
-from commitlake.pipelines.snapshot.progress import OffsetKind, Position
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 
 WINDOW = datetime.timedelta(minutes=30)
 """Age of the oldest snapshots that are compared to see whether a group moves."""
@@ -76,10 +76,10 @@ class Moment:
     log_end: int | None = None
     log_start: int | None = None
     log_end_next: int | None = None
-    offsets: Mapping[Position, OffsetAt] = field(default_factory=dict)
+    offsets: Mapping[OffsetOwner, OffsetAt] = field(default_factory=dict)
     compared_at: datetime.datetime | None = None
-    compared: Mapping[Position, int] = field(default_factory=dict)
-    moves: Mapping[Position, Sequence[int]] = field(default_factory=dict)
+    compared: Mapping[OffsetOwner, int] = field(default_factory=dict)
+    moves: Mapping[OffsetOwner, Sequence[int]] = field(default_factory=dict)
 
 
 Moments = dict[tuple[str, OffsetKind], Moment]
@@ -136,9 +136,9 @@ class _Marks:
         return cls(rows[0], rows[1] if len(rows) > 1 else None, compared_at)
 
 
-def _positions(kind: OffsetKind, rows: pa.Table) -> list[Position]:
+def _positions(kind: OffsetKind, rows: pa.Table) -> list[OffsetOwner]:
     groups, topics = rows["group"].fill_null("").to_pylist(), rows["topic"].to_pylist()
-    return [Position(kind, *place) for place in zip(groups, topics, rows["queue_id"].to_pylist(), strict=True)]
+    return [OffsetOwner(kind, *place) for place in zip(groups, topics, rows["queue_id"].to_pylist(), strict=True)]
 
 
 def _moment(table: DeltaTable, broker: str, kind: OffsetKind, marks: _Marks, at: datetime.datetime | None) -> Moment:
@@ -152,7 +152,7 @@ def _moment(table: DeltaTable, broker: str, kind: OffsetKind, marks: _Marks, at:
     elif taken_next is None:
         offsets = {place: OffsetAt(one, None) for place, one in zip(positions, now, strict=True) if one is not None}
     else:
-        known: dict[Position, int | None] = dict(zip(positions, now, strict=True))
+        known: dict[OffsetOwner, int | None] = dict(zip(positions, now, strict=True))
         moved = offsets_between(table, broker, str(kind), moment, taken_next)
         following = known | dict(zip(_positions(kind, moved), moved["offset"].to_pylist(), strict=True))
         bounds = {place: _between(known.get(place), offset) for place, offset in following.items()}
@@ -173,7 +173,7 @@ def _moment(table: DeltaTable, broker: str, kind: OffsetKind, marks: _Marks, at:
     )
 
 
-def _moves(kind: OffsetKind, window: pa.Table) -> dict[Position, list[int]]:
+def _moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[int]]:
     """Return the new offsets that show whether groups were set back: all if one is lower, else each position's first.
 
     There can be millions of rows. Only the rows that are returned become Python objects.
@@ -194,7 +194,7 @@ def _moves(kind: OffsetKind, window: pa.Table) -> dict[Position, list[int]]:
     is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
     is_lower = ~is_first & np.concatenate([[False], offsets[1:] < offsets[:-1]])
     was_set_back = np.isin(keys, keys[is_lower])
-    found: dict[Position, list[int]] = defaultdict(list)
+    found: dict[OffsetOwner, list[int]] = defaultdict(list)
     kept = later.take(order[is_first | was_set_back])
     for position, offset in zip(_positions(kind, kept), kept["offset"].to_pylist(), strict=True):
         found[position].append(offset)

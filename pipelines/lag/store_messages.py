@@ -22,9 +22,9 @@ from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.entry_plan import in_log_order, plan_entries
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.index_answer import Answer
+from commitlake.connectors.formats.engine.index_answer import IndexAnswer
 from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
@@ -78,7 +78,7 @@ class StoreMessages:
         spans = SpanFinder()
         damaged = 0
         by_count = {queue.topic for count in counts for queue in count.starts}
-        options = Options(
+        options = ReadOptions(
             path=self._store.root,
             mode=Mode.PERMISSIVE,
             topics=frozenset({*topics} | by_count),
@@ -94,7 +94,7 @@ class StoreMessages:
         request = replace(Request.of(options, narrow(options).filters, schema), keeps_bad_ranges=True)
         for plan in plan_entries(self._store, self._range, options, by_entry, min(limits, default=None)):
             for part in in_log_order(plan):
-                if isinstance(part, Answer):
+                if isinstance(part, IndexAnswer):
                     for queue, offsets, sizes, physical in self._by_queue(part):
                         spans.add(queue, offsets, physical)
                         for count in counts:
@@ -117,7 +117,7 @@ class StoreMessages:
             here = rows[is_early[rows]]
             spans.add(queue, offsets[here], physical[here])
 
-    def _by_queue(self, entries: Answer) -> Iterator[tuple[Queue, Array, Array, Array]]:
+    def _by_queue(self, entries: IndexAnswer) -> Iterator[tuple[Queue, Array, Array, Array]]:
         """Yield each queue with the queue offsets, sizes and physical offsets of its entries."""
         order = np.argsort(entries.queue_numbers, kind="stable")
         edges = np.searchsorted(entries.queue_numbers[order], np.arange(len(entries.queues) + 1))

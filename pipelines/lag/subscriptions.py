@@ -11,8 +11,8 @@ from typing import Any
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, next_rows, rows_between
-from commitlake.pipelines.lag.wanted import Wanted
-from commitlake.pipelines.snapshot.progress import GroupTopic, Source
+from commitlake.pipelines.lag.wanted import GroupFilter
+from commitlake.pipelines.snapshot.progress import GroupTopic, SnapshotSource
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import EPOCH
 
@@ -37,7 +37,7 @@ class SubscribedAt:
         note: A sentence that qualifies it.
     """
 
-    wanted: Wanted
+    wanted: GroupFilter
     members: int | None = None
     message_model: str | None = None
     note: str = ""
@@ -57,9 +57,9 @@ class Subscriptions:
 
     def of(self, key: GroupTopic) -> SubscribedAt:
         """Return the subscription of a group. If it is not known, the group wants every message."""
-        return self.found.get(key) or SubscribedAt(Wanted(), 0 if self.is_asked else None)
+        return self.found.get(key) or SubscribedAt(GroupFilter(), 0 if self.is_asked else None)
 
-    def with_given(self, given: Mapping[GroupTopic, Wanted]) -> Subscriptions:
+    def with_given(self, given: Mapping[GroupTopic, GroupFilter]) -> Subscriptions:
         """Return a copy in which the user's choices replace the known ones."""
         stated = {key: replace(self.of(key), wanted=wanted, note="") for key, wanted in given.items()}
         return Subscriptions({**self.found, **stated}, self.is_asked)
@@ -87,14 +87,14 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> S
         key = GroupTopic(row["group"], row["topic"])
         if row["topic"] is not None and key not in found and row["expression"] is not None:
             since = f"{row['as_of']:%Y-%m-%dT%H:%M:%SZ}"
-            choice = Wanted.of(row["expression_type"], row["expression"])
+            choice = GroupFilter.of(row["expression_type"], row["expression"])
             found[key] = SubscribedAt(choice, note=f"its subscription is known only from {since} on; that one is used")
     return Subscriptions(found, known.is_asked)
 
 
 def wanted_over_time(
     table: DeltaTable, broker: str, times: Sequence[datetime.datetime]
-) -> list[Mapping[GroupTopic, Wanted]]:
+) -> list[Mapping[GroupTopic, GroupFilter]]:
     """Return the subscriptions of a store's groups at each of several times, as `subscriptions_at` does for one.
 
     Args:
@@ -111,13 +111,13 @@ def wanted_over_time(
     if not times:
         return []
     rows = rows_between(table, SUBSCRIBED, broker, EPOCH, times[-1]).to_pylist()
-    later: dict[GroupTopic, Wanted] = {}
+    later: dict[GroupTopic, GroupFilter] = {}
     for row in [*rows, *next_rows(table, SUBSCRIBED, broker, times[-1]).to_pylist()]:
         if row["topic"] is not None and row["expression"] is not None:
-            choice = Wanted.of(row["expression_type"], row["expression"])
+            choice = GroupFilter.of(row["expression_type"], row["expression"])
             later.setdefault(GroupTopic(row["group"], row["topic"]), choice)
     known = _Known()
-    found: list[Mapping[GroupTopic, Wanted]] = []
+    found: list[Mapping[GroupTopic, GroupFilter]] = []
     place = 0
     for time in times:
         before = dict(known.wanted) if found else None
@@ -137,7 +137,7 @@ class _Known:
     """
 
     def __init__(self) -> None:
-        self.wanted: dict[GroupTopic, Wanted] = {}
+        self.wanted: dict[GroupTopic, GroupFilter] = {}
         self.is_asked = False
         self._newest: dict[GroupTopic, Row] = {}
         self._changes: Counter[GroupTopic] = Counter()
@@ -145,13 +145,13 @@ class _Known:
     def add(self, row: Row) -> None:
         """Add the next row."""
         if row["topic"] is None:
-            self.is_asked = self.is_asked or row["source"] == Source.BROKER
+            self.is_asked = self.is_asked or row["source"] == SnapshotSource.BROKER
             return
         key = GroupTopic(row["group"], row["topic"])
-        if row["source"] == Source.BROKER:
+        if row["source"] == SnapshotSource.BROKER:
             self._newest[key] = row
         if row["expression"] is not None:
-            now = Wanted.of(row["expression_type"], row["expression"])
+            now = GroupFilter.of(row["expression_type"], row["expression"])
             self._changes[key] += key in self.wanted and self.wanted[key] != now
             self.wanted[key] = now
 
@@ -163,7 +163,7 @@ class _Known:
         }
 
 
-def _subscribed(wanted: Wanted, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
+def _subscribed(wanted: GroupFilter, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
     """Return the subscription of a group and topic.
 
     Args:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.lag.counting import COLUMNS, Queue, numbers, rows_by_queue
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 
 
 class ThresholdCounter:
@@ -31,12 +31,12 @@ class ThresholdCounter:
     """
 
     def __init__(
-        self, places: Mapping[tuple[Queue, Wanted], Iterable[int]], floors: Mapping[Queue, int] | None = None
+        self, places: Mapping[tuple[Queue, GroupFilter], Iterable[int]], floors: Mapping[Queue, int] | None = None
     ) -> None:
         self._offsets = {key: np.unique(np.asarray(list(offsets), np.int64)) for key, offsets in places.items()}
         self._counts = {key: np.zeros(len(offsets) + 1, np.int64) for key, offsets in self._offsets.items()}
         self._floors = floors or {}
-        self._of_queue: dict[Queue, list[Wanted]] = defaultdict(list)
+        self._of_queue: dict[Queue, list[GroupFilter]] = defaultdict(list)
         starts: dict[Queue, int] = {}
         for (queue, wanted), offsets in self._offsets.items():
             self._of_queue[queue].append(wanted)
@@ -54,7 +54,7 @@ class ThresholdCounter:
     def add(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages."""
         offsets, physical = numbers(batch, "queue_offset"), numbers(batch, "physical_offset")
-        chosen: dict[Wanted, Array] = {}
+        chosen: dict[GroupFilter, Array] = {}
         for queue, rows in rows_by_queue(broker, batch):
             for wanted in self._of_queue.get(queue, ()):
                 if wanted not in chosen:
@@ -64,7 +64,7 @@ class ThresholdCounter:
                 places = np.searchsorted(self._offsets[queue, wanted], offsets[here], side="right")
                 counts += np.bincount(places, minlength=len(counts))
 
-    def between(self, queue: Queue, wanted: Wanted, start: int, end: int) -> int:
+    def between(self, queue: Queue, wanted: GroupFilter, start: int, end: int) -> int:
         """Return the number of wanted messages from `start` to before `end`; both must be among the given offsets."""
         offsets, counts = self._offsets[queue, wanted], self._counts[queue, wanted]
         first, last = np.searchsorted(offsets, [start, end])

@@ -31,7 +31,7 @@ Otherwise a sudden burst of messages would make a group slow.
 """
 
 
-class Verdict(StrEnum):
+class LagVerdict(StrEnum):
     """State of a group in a queue, in ascending order of severity; see the module's description."""
 
     OK = "ok"
@@ -49,7 +49,7 @@ class Verdict(StrEnum):
         return _GRAVITIES[self]
 
 
-_GRAVITIES = {verdict: number for number, verdict in enumerate(Verdict)}
+_GRAVITIES = {verdict: number for number, verdict in enumerate(LagVerdict)}
 
 
 class Movement(NamedTuple):
@@ -95,7 +95,7 @@ class Judged(NamedTuple):
         produce_tps: Messages per second that come in; None if not known.
     """
 
-    verdict: Verdict
+    verdict: LagVerdict
     reason: str = ""
     consume_tps: float | None = None
     produce_tps: float | None = None
@@ -136,10 +136,10 @@ def judge(
         produce_tps = (span.end - (span.compared_end or span.first or 0)) / movement.seconds
     consume_tps = movement.consume_tps
     verdict, reason = _verdict(span, movement, messages, next_time, at)
-    if verdict is Verdict.OK and messages and consume_tps is not None and produce_tps is not None:
+    if verdict is LagVerdict.OK and messages and consume_tps is not None and produce_tps is not None:
         is_growing = produce_tps > consume_tps
         if is_growing and _waited(next_time, at) * WAITING_PARTS > movement.seconds:
-            verdict, reason = Verdict.SLOW, "messages come in faster than the group consumes them"
+            verdict, reason = LagVerdict.SLOW, "messages come in faster than the group consumes them"
     return Judged(verdict, reason, consume_tps, produce_tps)
 
 
@@ -149,18 +149,20 @@ def _verdict(
     messages: int,
     next_time: datetime.datetime | None,
     at: datetime.datetime,
-) -> tuple[Verdict, str]:
+) -> tuple[LagVerdict, str]:
     if (misplaced := _misplaced(span, movement)) is not None:
         return misplaced
     if not messages:
-        return Verdict.OK, ""
+        return LagVerdict.OK, ""
     if movement.has_members is False:
-        return Verdict.STOPPED, "messages wait, and the group has no client"
+        return LagVerdict.STOPPED, "messages wait, and the group has no client"
     if movement.compared is None or movement.seconds <= 0:
-        return Verdict.UNKNOWN, "there is only one snapshot, so it is not known whether the group moves"
+        return LagVerdict.UNKNOWN, "there is only one snapshot, so it is not known whether the group moves"
     if movement.offset != movement.compared or _waited(next_time, at) < movement.seconds:
-        return Verdict.OK, ""
-    return Verdict.STALLED, "the group does not move" + ("" if movement.has_members else "; its clients are not known")
+        return LagVerdict.OK, ""
+    return LagVerdict.STALLED, "the group does not move" + (
+        "" if movement.has_members else "; its clients are not known"
+    )
 
 
 def _waited(next_time: datetime.datetime | None, at: datetime.datetime) -> float:
@@ -168,17 +170,17 @@ def _waited(next_time: datetime.datetime | None, at: datetime.datetime) -> float
     return 0.0 if next_time is None else (at - next_time).total_seconds()
 
 
-def _misplaced(span: QueueSpan | None, movement: Movement) -> tuple[Verdict, str] | None:
+def _misplaced(span: QueueSpan | None, movement: Movement) -> tuple[LagVerdict, str] | None:
     """Return the verdict on an offset that is outside of its queue or was set back; None for any other offset."""
     if span is None:
         gone = "no message of this queue is known: the topic was deleted, or all of its messages were"
-        return Verdict.OK, gone if movement.offset else ""
+        return LagVerdict.OK, gone if movement.offset else ""
     if movement.offset > span.end:
         beyond = f"the offset is {movement.offset - span.end} beyond the queue's end, {span.end}"
-        return Verdict.AHEAD, f"{beyond}: the topic was created again, or its log was cut"
+        return LagVerdict.AHEAD, f"{beyond}: the topic was created again, or its log was cut"
     lost = 0 if span.first is None else span.first - max(0, movement.offset)  # -1: nothing is consumed
     if lost > 0:
-        return Verdict.LOST, f"{count_text(lost, 'message')} before {span.first} deleted unconsumed"
+        return LagVerdict.LOST, f"{count_text(lost, 'message')} before {span.first} deleted unconsumed"
     if movement.is_rewound:
-        return Verdict.REWOUND, "the group's offset was set back"
+        return LagVerdict.REWOUND, "the group's offset was set back"
     return None

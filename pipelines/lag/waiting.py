@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue, milliseconds, numbers
-from commitlake.pipelines.lag.measure import Bounds, Lag, queue_of
+from commitlake.pipelines.lag.measure import FigureBounds, Lag, queue_of
 from commitlake.pipelines.lag.messages import Count
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.verdicts import Judged, Verdict
-from commitlake.pipelines.snapshot.progress import OffsetKind, Position
+from commitlake.pipelines.lag.verdicts import Judged, LagVerdict
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -75,7 +75,7 @@ class DelayLag:
     def __init__(self, moment: Moment, levels: DelayLevels, missing: str) -> None:
         self._moment, self._levels, self._missing = moment, levels, missing
         topic = next((position.topic for position in moment.offsets), SCHEDULE_TOPIC)
-        every_level = (Position(OffsetKind.DELAY, "", topic, number) for number in range(len(levels.delays_ms)))
+        every_level = (OffsetOwner(OffsetKind.DELAY, "", topic, number) for number in range(len(levels.delays_ms)))
         # A level that has not delivered a message yet may have no offset.
         self._offsets = dict.fromkeys(every_level, OffsetAt(0, 0)) | dict(sorted(moment.offsets.items()))
         cursors = (
@@ -88,10 +88,10 @@ class DelayLag:
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start)
         self.counts: Sequence[Count] = (self._counter,)
 
-    def _waiting(self, position: Position, offset: int) -> Cursor:
+    def _waiting(self, position: OffsetOwner, offset: int) -> Cursor:
         return Cursor(queue_of(self._moment, position), offset)
 
-    def _overdue(self, position: Position, offset: int) -> Cursor:
+    def _overdue(self, position: OffsetOwner, offset: int) -> Cursor:
         until_ms = epoch_ms(self._moment.at) - self._levels.delay_ms(position.queue_id + 1)
         return Cursor(queue_of(self._moment, position), offset, until_ms=until_ms)
 
@@ -138,7 +138,7 @@ class TimerLag:
     ) -> None:
         self._moment = delivered or Moment(broker=broker, at=at, taken=at)
         self._missing = missing
-        self._position = Position(OffsetKind.TIMER_TIME, "", TIMER_TOPIC, 0)
+        self._position = OffsetOwner(OffsetKind.TIMER_TIME, "", TIMER_TOPIC, 0)
         self._delivered = None if delivered is None else delivered.offsets.get(self._position)
         now_ms = epoch_ms(self._moment.at)
         self._low_ms = now_ms if self._delivered is None else self._delivered.low
@@ -239,7 +239,7 @@ def _property(batch: pa.RecordBatch, name: str) -> pa.Array:
 def waiting_row(
     moment: Moment,
     kind: str,
-    position: Position,
+    position: OffsetOwner,
     offset: OffsetAt,
     behind: tuple[Behind, Behind],
     due_ms: Sequence[int | None],
@@ -272,10 +272,10 @@ def waiting_row(
         as_of=moment.at,
         offset=offset,
         end=None,
-        messages=Bounds(least.messages, most.messages if is_complete else None),
-        bytes=Bounds(least.bytes, most.bytes if is_complete else None),
-        seconds=Bounds(late[0], late[1] if is_complete else None),
+        messages=FigureBounds(least.messages, most.messages if is_complete else None),
+        bytes=FigureBounds(least.bytes, most.bytes if is_complete else None),
+        seconds=FigureBounds(late[0], late[1] if is_complete else None),
         next_time=None if oldest is None else EPOCH + oldest * MILLISECOND,
-        judged=Judged(Verdict.SLOW if is_slow else Verdict.OK, _OVERDUE if is_slow else ""),
+        judged=Judged(LagVerdict.SLOW if is_slow else LagVerdict.OK, _OVERDUE if is_slow else ""),
         notes=tuple(note for note in (_OVERDUE if is_slow else "", *notes) if note),
     )

@@ -18,7 +18,7 @@ from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92, property_
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GroupFilter:
     """A group's choice among the messages of a topic.
 
     Attributes:
@@ -32,7 +32,7 @@ class Wanted:
     problem: str = ""
 
     @classmethod
-    def of(cls, expression_type: str, expression: str) -> Wanted:
+    def of(cls, expression_type: str, expression: str) -> GroupFilter:
         """Return the choice of a subscription."""
         if expression_type == TAG_EXPRESSION:
             return cls(TAG_EXPRESSION, expression)
@@ -76,7 +76,7 @@ class Wanted:
         return _select_by_sql92(self.expression, batch.column("properties"))
 
 
-ALL = Wanted(TAG_EXPRESSION)
+ALL = GroupFilter(TAG_EXPRESSION)
 """Choice of every message."""
 
 

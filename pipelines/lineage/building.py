@@ -24,7 +24,7 @@ from commitlake.pipelines.lineage.phrases import (
 )
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Record, Step, StepKind
 from commitlake.schemas.layouts.rocketmq.topics import Kind
-from commitlake.schemas.tables.edge_kinds import EdgeKind, Outcome
+from commitlake.schemas.tables.edge_kinds import EdgeKind, StepOutcome
 
 NONE: Sequence[Row] = ()
 
@@ -189,7 +189,7 @@ def _consumption(graph: Graph, row: Row) -> Step:
         host=row["client_host"],
         attempt=None if row["attempt"] is None else row["attempt"] + 1,
         cost_ms=row["cost_ms"],
-        succeeded=None if outcome is None else outcome == Outcome.SUCCESS,
+        succeeded=None if outcome is None else outcome == StepOutcome.SUCCESS,
         outcome=outcome_words(outcome),
     )
     step = Step(

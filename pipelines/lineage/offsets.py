@@ -27,7 +27,7 @@ _MAX_PASSED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOffset:
+class NewestOffset:
     """A group's newest offset in a queue.
 
     Attributes:
@@ -52,11 +52,11 @@ class Offsets:
         taken: By broker, the time of its newest snapshot.
     """
 
-    groups: Mapping[Queue, Mapping[str, GroupOffset]] = field(default_factory=dict)
+    groups: Mapping[Queue, Mapping[str, NewestOffset]] = field(default_factory=dict)
     passed: Mapping[tuple[Place, str], datetime.datetime] = field(default_factory=dict)
     taken: Mapping[str, datetime.datetime] = field(default_factory=dict)
 
-    def of(self, row: Row) -> Mapping[str, GroupOffset]:
+    def of(self, row: Row) -> Mapping[str, NewestOffset]:
         """Return the offsets of groups in the queue of a record."""
         return self.groups.get((row["broker"], row["topic"], row["queue_id"]), {})
 
@@ -86,14 +86,14 @@ def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:
     )
     found = list(rows_of(run_sql(table, OFFSETS, sql)))
     taken = {row["broker"]: row["as_of"] for row in found if row["topic"] is None}
-    groups: dict[Queue, dict[str, GroupOffset]] = {}
+    groups: dict[Queue, dict[str, NewestOffset]] = {}
     for row in found:
         group, broker = row["group"], row["broker"]
         if row["topic"] is None or group is None or row["offset"] is None or is_system_group(group):
             continue
         until = max(taken.get(broker, row["as_of"]), row["as_of"])
         known = groups.setdefault((broker, row["topic"], row["queue_id"]), {})
-        known[group] = GroupOffset(row["offset"], row["as_of"], until)
+        known[group] = NewestOffset(row["offset"], row["as_of"], until)
     return Offsets(groups, _passed(table, rows), taken)
 
 

@@ -21,13 +21,13 @@ from operator import itemgetter
 from commitlake.pipelines.lineage.building import NONE, Graph, consumption_id, step_id
 from commitlake.pipelines.lineage.gathering import Gathered, place_of
 from commitlake.pipelines.lineage.lookups import Place, Row
-from commitlake.pipelines.lineage.offsets import GroupOffset, Offsets
+from commitlake.pipelines.lineage.offsets import NewestOffset, Offsets
 from commitlake.pipelines.lineage.phrases import missing_text, outcome_words
 from commitlake.pipelines.lineage.story import Outcome as Result
 from commitlake.pipelines.lineage.story import OutcomeState, Proof
 from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, is_system_group
-from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, Outcome
+from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
 
 _SENT_AGAIN = frozenset({EdgeKind.REDRIVEN, EdgeKind.REPLAYED})
 _COPIES = frozenset({EdgeKind.RETRIED, EdgeKind.DEAD, EdgeKind.DELAYED, EdgeKind.TIMER})
@@ -145,7 +145,7 @@ class Outcomes:
         row = self._records[last]
         if row["kind"] == Kind.DLQ:
             return self._dead(last, chain)
-        succeeded = [edge for edge in chain.consumptions if edge["outcome"] == Outcome.SUCCESS]
+        succeeded = [edge for edge in chain.consumptions if edge["outcome"] == StepOutcome.SUCCESS]
         if succeeded:
             return self._consumed(succeeded[-1], chain)
         if row["kind"] in (Kind.DELAY, Kind.TIMER):
@@ -236,7 +236,7 @@ class Outcomes:
         return result(OutcomeState.PASSED, self._passed(place, chain, known), Proof.OFFSETS,
                       self._offsets.passed.get((place, group)))  # fmt: skip
 
-    def _passed(self, place: Place, chain: _Chain, known: GroupOffset) -> str:
+    def _passed(self, place: Place, chain: _Chain, known: NewestOffset) -> str:
         by = self._offsets.passed.get((place, chain.group))
         when = f" before {self._when(by, place)}" if by is not None else ""
         copy = "its newest copy was " if place != chain.head else ""
@@ -259,7 +259,7 @@ class Outcomes:
 
         edge, now = edges[0], self._now.get(row["broker"])
         due = edge["due_timestamp"]
-        if edge["outcome"] == Outcome.CANCELLED:
+        if edge["outcome"] == StepOutcome.CANCELLED:
             yield result(
                 OutcomeState.CANCELLED,
                 "cancelled before it was due: no group gets it",
@@ -286,11 +286,11 @@ class Outcomes:
         if kinds & {EdgeKind.COMMITTED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP}:
             return
         finished = [edge for edge in edges if edge["kind"] == EdgeKind.FINISHED]
-        if any(edge["outcome"] == Outcome.ROLLED_BACK for edge in finished):
+        if any(edge["outcome"] == StepOutcome.ROLLED_BACK for edge in finished):
             text = "rolled back: no group gets it"
             at = next((edge["to_timestamp"] for edge in finished), None)
             yield Result(step_id(place), OutcomeState.ROLLED_BACK, text, Proof.RECORDS, at=at)
-        elif not any(edge["outcome"] == Outcome.COMMITTED for edge in finished):
+        elif not any(edge["outcome"] == StepOutcome.COMMITTED for edge in finished):
             since = self._when(row["store_timestamp"], place)
             text = f"prepared since {since}, neither committed nor rolled back so far"
             yield Result(step_id(place), OutcomeState.PREPARED, text, Proof.RECORDS, at=row["store_timestamp"])

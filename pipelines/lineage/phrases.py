@@ -9,7 +9,7 @@ from commitlake.pipelines.lineage.lookups import Row
 from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import Kind
-from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, Outcome
+from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
 from commitlake.schemas.times import MILLISECOND
 
 _ARRIVALS: Mapping[str, str] = {
@@ -32,9 +32,9 @@ _REASONS: Mapping[str, str] = {
 GONE = "gone"
 """Reason why a record that `edges` refers to is missing: `messages` no longer has the row."""
 _OUTCOMES: Mapping[str, str] = {
-    Outcome.TIME_OUT: "time-out",
-    Outcome.RETURNED_NULL: "returned null",
-    Outcome.ROLLED_BACK: "rolled back",
+    StepOutcome.TIME_OUT: "time-out",
+    StepOutcome.RETURNED_NULL: "returned null",
+    StepOutcome.ROLLED_BACK: "rolled back",
 }
 _JOINED_BY: Mapping[str, str] = {
     EdgeKind.DELAYED: "UNIQ_KEY",
@@ -100,7 +100,7 @@ def _failed_title(row: Row, group: str | None) -> str:
 def _waiting_title(row: Row, group: str | None, incoming: Sequence[Row]) -> str:
     goal = row["origin_topic"] or row["topic"]
     if row["kind"] == Kind.TIMER:
-        is_call = any(edge["outcome"] == Outcome.CANCELLED for edge in incoming)
+        is_call = any(edge["outcome"] == StepOutcome.CANCELLED for edge in incoming)
         return f"cancels a timer for {goal}" if is_call else f"waits in the timer, for {goal}"
     waits = "waits" if row["queue_id"] is None else f"waits in level {row['queue_id'] + 1}"
     return f"{waits} for {_retry(group, row['reconsume_times'] or 0)}" if group is not None else f"{waits}, for {goal}"
@@ -139,7 +139,7 @@ def consumption_title(edge: Row) -> str:
     group, outcome = edge["consumer_group"] or "a group", edge["outcome"]
     if outcome is None:
         return f"begun by {group}"
-    return f"consumed by {group}" if outcome == Outcome.SUCCESS else f"failed in {group}"
+    return f"consumed by {group}" if outcome == StepOutcome.SUCCESS else f"failed in {group}"
 
 
 def consumption_text(edge: Row) -> str:
@@ -166,7 +166,7 @@ def _delayed(edge: Row) -> str:
 
 
 def _by_timer(edge: Row) -> str:
-    if edge["outcome"] == Outcome.CANCELLED:
+    if edge["outcome"] == StepOutcome.CANCELLED:
         return "cancelled"
     return "not delivered" if edge["absent_end"] == "to" else "by its timer"
 
@@ -192,7 +192,7 @@ def _sent_again(edge: Row) -> str:
 
 
 def _consumed(edge: Row) -> str:
-    verb = "consumed" if edge["outcome"] == Outcome.SUCCESS else "tried"
+    verb = "consumed" if edge["outcome"] == StepOutcome.SUCCESS else "tried"
     attempt = "" if edge["attempt"] is None else f", the {ordinal(edge['attempt'] + 1)} try"
     return f"{verb} by {edge['consumer_group'] or 'a group'}{attempt}"
 

@@ -43,7 +43,7 @@ _ENCODINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class KeysUpdate:
     """Result of an update.
 
     Attributes:
@@ -85,7 +85,7 @@ class _Chunks:
         return ManifestRow.of_file(file, "message_keys")
 
 
-def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> Followed:
+def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> KeysUpdate:
     """Add the keys of all rows in `messages`, with retries if other runs commit first.
 
     Args:
@@ -99,13 +99,13 @@ def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float]
     started = time.monotonic()
     wanted = delta_table(lake.messages, lake.s3).version()
     if (version := followed_version(lake)) >= wanted:
-        return Followed(version, 0, time.monotonic() - started)
+        return KeysUpdate(version, 0, time.monotonic() - started)
     tries = list(follow_to(wanted, lambda: follow_keys(lake, runner), wait))
     version, rows = tries[-1].version, sum(one.rows for one in tries)
-    return Followed(version, rows, time.monotonic() - started, is_behind=version < wanted)
+    return KeysUpdate(version, rows, time.monotonic() - started, is_behind=version < wanted)
 
 
-def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
+def follow_keys(lake: LakePaths, runner: Runner = HERE) -> KeysUpdate:
     """Add the keys of new rows in `messages`. If these can no longer be read, rebuild the table.
 
     Args:
@@ -138,5 +138,5 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
         if not advance(
             lake.message_keys, MESSAGE_KEYS, files_of_keys, APPLICATION_ID, step, anew=new.anew, beside=erasure
         ):
-            return Followed(followed_version(lake), 0, time.monotonic() - started)
-    return Followed(version, sum(row.rows for row in written), time.monotonic() - started)
+            return KeysUpdate(followed_version(lake), 0, time.monotonic() - started)
+    return KeysUpdate(version, sum(row.rows for row in written), time.monotonic() - started)

@@ -11,7 +11,7 @@ from commitlake.pipelines.offsets.needed import offsets_needed
 from commitlake.pipelines.offsets.resulting_lag import resulting_lags
 from commitlake.pipelines.offsets.rows import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
 from commitlake.pipelines.offsets.sources import OffsetSource
-from commitlake.pipelines.snapshot.progress import OffsetKind, Position
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 
 
 def plan_had(
@@ -79,7 +79,7 @@ def _planned(
         known = {offset.queue: at_broker for offset, at_broker in here if at_broker is not None}
         lags |= resulting_lags(source, group, [offset for offset, _ in here if not offset.problem], known)
         for offset, _ in here:
-            position = Position(OffsetKind.GROUP, group, offset.queue.topic, offset.queue.queue_id)
+            position = OffsetOwner(OffsetKind.GROUP, group, offset.queue.topic, offset.queue.queue_id)
             if position in source.newest:
                 current[offset.queue] = source.newest[position]
     planned = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
-from commitlake.pipelines.lag.measure import Bounds
+from commitlake.pipelines.lag.measure import FigureBounds
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.offsets.rows import GroupOffset, LiveQueue, ResultingLag
 from commitlake.pipelines.offsets.sources import OffsetSource
@@ -48,4 +48,4 @@ def _lag(cursor: Cursor, behind: Behind, span: QueueSpan | None, live: LiveQueue
         high += newer
         low += newer if cursor.wanted.takes_all else 0
     next_time = None if behind.next_time_ms is None else EPOCH + behind.next_time_ms * MILLISECOND
-    return ResultingLag(Bounds(low, high), behind.bytes, behind.next_offset, next_time)
+    return ResultingLag(FigureBounds(low, high), behind.bytes, behind.next_offset, next_time)

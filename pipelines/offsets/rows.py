@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.lag.measure import Bounds
+from commitlake.pipelines.lag.measure import FigureBounds
 from commitlake.schemas.remoting.routes import MessageQueue
 
 
@@ -64,7 +64,7 @@ class ResultingLag(NamedTuple):
         next_time: Store time of that message.
     """
 
-    messages: Bounds
+    messages: FigureBounds
     bytes: int
     next_offset: int | None
     next_time: datetime.datetime | None

@@ -16,11 +16,11 @@ from commitlake.pipelines.lag.counting import BacklogCounter, Queue
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at
-from commitlake.pipelines.lag.wanted import ALL, Wanted
+from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.offsets.lake_queues import FirstMessage, LakeQueues
 from commitlake.pipelines.offsets.store_queues import StoreQueues
 from commitlake.pipelines.snapshot.files import read_store_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
 
@@ -56,7 +56,7 @@ class OffsetSource:
     broker: str
     queues: QueueMessages
     subscriptions: Subscriptions
-    newest: Mapping[Position, int]
+    newest: Mapping[OffsetOwner, int]
 
     @property
     def groups(self) -> set[str]:
@@ -69,7 +69,7 @@ class OffsetSource:
         known |= {key.topic for key in self.subscriptions.found if key.group == group}
         return {topic for topic in known if not topic.startswith(RETRY_PREFIX)}
 
-    def wanted(self, group: str, topic: str) -> Wanted:
+    def wanted(self, group: str, topic: str) -> GroupFilter:
         """Return a group's choice of messages of a topic; all messages if it is not known."""
         return ALL if topic.startswith(RETRY_PREFIX) else self.subscriptions.of(GroupTopic(group, topic)).wanted
 
@@ -111,11 +111,11 @@ def store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
     now = datetime.datetime.now(datetime.UTC)
     for store in stores:
         progress = read_store_progress(store, now)
-        newest: dict[Position, int] = {}
+        newest: dict[OffsetOwner, int] = {}
         subscribed: dict[GroupTopic, SubscribedAt] = {}
         if progress is not None:
             newest = {place: offset for place, offset in progress.offsets.items() if place.kind == OffsetKind.GROUP}
             for key, one in progress.subscriptions.items():
-                subscribed[key] = SubscribedAt(Wanted.of(one.expression_type or "", one.expression or ""))
+                subscribed[key] = SubscribedAt(GroupFilter.of(one.expression_type or "", one.expression or ""))
         found.append(OffsetSource(store.broker, StoreQueues(store), Subscriptions(subscribed), newest))
     return found

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.read_plan import plan_snapshot
 from commitlake.connectors.formats.engine.request import Request
@@ -48,7 +48,7 @@ class StoreQueues:
         Segments without such messages are not read. A store has no missing messages before the first one.
         """
         since_ms = epoch_ms(since)
-        options = Options(
+        options = ReadOptions(
             path=self._store.root, mode=Mode.DROPMALFORMED, topics=frozenset(topics), starting_timestamp=since_ms
         )
         narrowing = narrow(options)

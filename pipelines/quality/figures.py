@@ -24,7 +24,7 @@ Counts = dict[datetime.datetime, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ChartSpan:
     """The time range of all charts."""
 
     begin: datetime.datetime
@@ -97,13 +97,13 @@ class PageFigures:
         return len(self._brokers)
 
     @property
-    def span(self) -> Span | None:
+    def span(self) -> ChartSpan | None:
         """Range from the start of the first window to the end of the last one; None if no message has a time."""
         if self._windows is None or not self._windows.num_rows:
             return None
         times = pc.min_max(self._windows.column("window_start")).as_py()
         latest = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _SECONDS
-        return Span(times["min"], min(times["max"], latest) + _SECONDS)
+        return ChartSpan(times["min"], min(times["max"], latest) + _SECONDS)
 
     @property
     def by_window(self) -> Counts:

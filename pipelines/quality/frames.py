@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
-from commitlake.pipelines.quality.parts import Parts
+from commitlake.pipelines.quality.parts import WindowParts
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.quality.expectation import Grain
 from commitlake.schemas.tables.profile import KEY_COLUMNS, RUNS, WINDOW_SECONDS
@@ -38,7 +38,7 @@ def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
     Raises:
         ProfileError: if the table is not a profile.
     """
-    parts = Parts.of_table(profile)
+    parts = WindowParts.of_table(profile)
     windows = profile.drop_columns([RUNS.name]).to_pandas()
     kinds = {topic: kind_of(topic) for topic in windows["topic"].dropna().unique()}
     windows["kind"] = windows["topic"].map(kinds).astype(object)
@@ -77,7 +77,7 @@ def _seconds(times: pd.Series[Any]) -> pd.Series[Any]:
     return pd.Series((micros - np.datetime64(0, "us")) / np.timedelta64(1, "s"), times.index)
 
 
-def _between_runs(windows: pd.DataFrame, parts: Parts) -> tuple[Array, Array]:
+def _between_runs(windows: pd.DataFrame, parts: WindowParts) -> tuple[Array, Array]:
     """Return skipped offsets and steps back before each window's runs, in the queue's order over all windows.
 
     Offsets that are missing between two windows count for the later one. A window without known runs counts only by

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality import kernel
-from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SCHEMA, SUMS, Parts
+from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SCHEMA, SUMS, WindowParts
 
 
 def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
@@ -32,10 +32,10 @@ def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
     tables = [part if isinstance(part, pa.Table) else pa.Table.from_batches([part]) for part in profiles]
     if not tables:
         return SCHEMA.empty_table()
-    return combine(Parts.of_table(pa.concat_tables(tables))).to_table()
+    return combine(WindowParts.of_table(pa.concat_tables(tables))).to_table()
 
 
-def combine(parts: Parts) -> Parts:
+def combine(parts: WindowParts) -> WindowParts:
     """Combine the parts of each window, and return them in the order of the key."""
     order, groups = _grouped(parts.keys)
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -51,7 +51,7 @@ def combine(parts: Parts) -> Parts:
     values |= {name: np.where(known, found[name], carried[name]) for name in QUEUE}
     keys = [key.take(pa.array(order[starts])) for key in parts.keys]
     unknown = np.repeat(~known, counts)
-    return Parts(keys, values, runs[:, ~unknown], np.where(known, counts, 0), known)
+    return WindowParts(keys, values, runs[:, ~unknown], np.where(known, counts, 0), known)
 
 
 def _grouped(keys: list[pa.Array]) -> tuple[Array, Array]:
@@ -83,7 +83,7 @@ def _reduced(function: np.ufunc, values: Array, order: Array, starts: Array) -> 
     return reduced
 
 
-def _joined_runs(parts: Parts, group_of: Array, groups: int) -> tuple[Array, Array]:
+def _joined_runs(parts: WindowParts, group_of: Array, groups: int) -> tuple[Array, Array]:
     """Return the runs of each group in log order, adjacent ones joined, and the number of runs by group."""
     of_run = np.repeat(group_of, parts.run_counts)
     order = np.lexsort((parts.runs[2], parts.runs[0], of_run))

@@ -26,7 +26,7 @@ _EMPTY = {**dict.fromkeys(FIRST, kernel.GREATEST), **dict.fromkeys(LAST, kernel.
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class WindowParts:
     """Profiles of windows; a window may have several parts.
 
     Attributes:
@@ -44,7 +44,7 @@ class Parts:
     known: Array
 
     @classmethod
-    def of_table(cls, table: pa.Table) -> Parts:
+    def of_table(cls, table: pa.Table) -> WindowParts:
         """Return the columns of a profile as arrays.
 
         Raises:

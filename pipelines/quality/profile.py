@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from commitlake.pipelines.quality import kernel
 from commitlake.pipelines.quality.merging import combine
-from commitlake.pipelines.quality.parts import QUEUE, SUMS, Parts
+from commitlake.pipelines.quality.parts import QUEUE, SUMS, WindowParts
 from commitlake.pipelines.quality.rows import Rows
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.rocketmq import commitlog
@@ -38,7 +38,7 @@ def profile_rows(table: pa.Table) -> pa.Table:
     return combine(_parts(Rows(table))).to_table()
 
 
-def _parts(rows: Rows) -> Parts:
+def _parts(rows: Rows) -> WindowParts:
     """Return profiles of the consecutive groups of rows in the table."""
     brokers, broker_names = rows.codes("broker")
     topics, topic_names = rows.codes("topic")
@@ -76,7 +76,7 @@ def _parts(rows: Rows) -> Parts:
     for name, hashes in rows.checksums().items():
         values[name] = np.add.reduceat(hashes, starts) if len(starts) else hashes
     windows, timeless = stores[starts] // _WINDOW_US * _WINDOW_US, nulls[starts] & kernel.NULL_STORE != 0
-    return Parts(
+    return WindowParts(
         keys=[
             broker_names.take(_indices(brokers[starts])).cast(pa.string()),
             topic_names.take(_indices(topics[starts])).cast(pa.string()),

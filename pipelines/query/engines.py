@@ -53,11 +53,11 @@ def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[p
         HBaseError: if HBase cannot be reached.
     """
     from commitlake.connectors.hbase.client import Client
-    from commitlake.connectors.hbase.lookups import Wanted, look_up
-    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.lookups import MessageConditions, look_up
+    from commitlake.connectors.hbase.options import HBaseOptions
 
     asked = question.conditions
-    wanted = Wanted(
+    wanted = MessageConditions(
         message_id=question.message_id,
         keys=asked.keys,
         topics=asked.topics,
@@ -67,7 +67,7 @@ def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[p
         start=asked.start,
         end=asked.end,
     )
-    with Client(Options.of_address(address, **({"table": table} if table else {}))) as client:
+    with Client(HBaseOptions.of_address(address, **({"table": table} if table else {}))) as client:
         batches = look_up(client, wanted, 0 if question.count else question.limit)
         if question.count:
             yield pa.RecordBatch.from_pydict({"count": [sum(batch.num_rows for batch in batches)]})

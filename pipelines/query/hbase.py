@@ -22,14 +22,14 @@ def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) ->
         LogDamagedError: if `messages` has lost versions that HBase has.
     """
     from commitlake.connectors.hbase.client import Client
-    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.options import HBaseOptions
     from commitlake.connectors.hbase.progress import read_progress
 
     newest = newest_commit(table)
     if newest is None:
         return ""
     version, commit = newest
-    with Client(Options.of_address(address, **({"table": table_name} if table_name else {}))) as client:
+    with Client(HBaseOptions.of_address(address, **({"table": table_name} if table_name else {}))) as client:
         progress = read_progress(client)
     found = None if progress is None else progress.version
     if progress is not None and progress.followed != str(table.metadata().id):

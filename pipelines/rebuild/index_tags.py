@@ -11,8 +11,8 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
-    Entry,
     Geometry,
+    IndexFileEntry,
     key_hash,
     parse_entry,
     parse_header,
@@ -45,12 +45,12 @@ def index_has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> b
     return None
 
 
-def _by_record(entries: list[Entry]) -> Iterator[tuple[int, set[int]]]:
+def _by_record(entries: list[IndexFileEntry]) -> Iterator[tuple[int, set[int]]]:
     for offset, group in groupby(entries, key=lambda entry: entry.physical_offset):
         yield offset, {entry.key_hash for entry in group}
 
 
-def _last_entries(path: Path, geometry: Geometry) -> list[Entry]:
+def _last_entries(path: Path, geometry: Geometry) -> list[IndexFileEntry]:
     """Return the newest entries of a file, in order; none where the file is not readable."""
     try:
         with os.fdopen(open_file(path), "rb") as file:

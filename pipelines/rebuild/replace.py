@@ -31,8 +31,8 @@ from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.checkpoint import count_again
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.plan import PLAN, WORK
-from commitlake.pipelines.rebuild.settings import Settings, Wanted
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.classes import CLASSES, Severity
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.pipelines.verify.findings import Findings
@@ -77,7 +77,7 @@ class Replacement:
         root: Path,
         log_format: Format,
         log: StoreRange | None = None,
-        wanted: Wanted | None = None,
+        wanted: RequestedSettings | None = None,
     ) -> None:
         """Begin a replacement, or resume an interrupted one.
 
@@ -190,7 +190,7 @@ class Replacement:
         link.symlink_to(self._root / self._format.folder, target_is_directory=True)
         try:
             stores = find_stores(str(self.out), store.broker, (self._format,))
-            (report,) = verify_stores(stores, Options(delay_levels_ms, limit=_FINDINGS))
+            (report,) = verify_stores(stores, VerifyOptions(delay_levels_ms, limit=_FINDINGS))
         finally:
             link.unlink()
         allowed = _OF_THE_LOG | (_SKIPPED_DAMAGE if self._format.steps_over_damage else frozenset())

@@ -26,7 +26,7 @@ from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_inde
 from commitlake.pipelines.rebuild.parts import Queue, Totals
 from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, RebuildPlan, begin_or_resume
 from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
-from commitlake.pipelines.rebuild.settings import Settings, Wanted, find_settings
+from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings, find_settings
 from commitlake.pipelines.rebuild.topics import topics_of, unlikely_queues
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
@@ -85,7 +85,7 @@ class Rebuilt:
 def rebuild_store(
     store: Store,
     out: Path,
-    wanted: Wanted,
+    wanted: RequestedSettings,
     *,
     runner: Runner = HERE,
     advance: Advance | None = None,

@@ -32,7 +32,7 @@ _INDEX_NAME_LENGTH = 17
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedSettings:
     """Settings as the user gives them; None stands for the store's own.
 
     Attributes:
@@ -122,7 +122,7 @@ class Settings:
 
 def find_settings(
     root: Path,
-    wanted: Wanted,
+    wanted: RequestedSettings,
     log_format: Format,
     dialect: Dialect = ROCKETMQ,
     segments: Sequence[Segment] = (),
@@ -167,7 +167,7 @@ def find_settings(
     )
 
 
-def _check_options(root: Path, wanted: Wanted, log_format: Format) -> None:
+def _check_options(root: Path, wanted: RequestedSettings, log_format: Format) -> None:
     index = (wanted.index_slots, wanted.index_entries, wanted.index_tags)
     has_index_options = any(each is not None for each in index) and not log_format.has_index_files
     if has_index_options or (wanted.delay_levels_ms and not log_format.has_delay_levels):
@@ -182,7 +182,7 @@ class _IndexSettings:
     has_tags: bool
 
 
-def _index_settings(root: Path, wanted: Wanted) -> _IndexSettings:
+def _index_settings(root: Path, wanted: RequestedSettings) -> _IndexSettings:
     files = _index_files(root)
     found = _geometry_of(files)
     slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries

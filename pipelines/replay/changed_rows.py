@@ -15,7 +15,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.parts import COLUMNS, Bodies, part_condition, sending_order
+from commitlake.pipelines.replay.parts import COLUMNS, StoredBodies, part_condition, sending_order
 from commitlake.pipelines.replay.plan import LogRange
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
@@ -75,8 +75,10 @@ def _formats(rows: pa.Table) -> pa.Array:
     return pc.if_else(pa.array(is_copied), _COPIED_FORMAT, _FORMAT)
 
 
-def bodies_of_changed(rows: pa.Table) -> Bodies:
+def bodies_of_changed(rows: pa.Table) -> StoredBodies:
     """Return the bodies of rows that were returned by `read_changed`."""
     errors = rows.column("error").to_pylist()
     values = pc.fill_null(rows.column("body").combine_chunks().cast(pa.large_binary()), b"")
-    return Bodies(values, {int(row): str(errors[row]) for row in np.flatnonzero([bool(error) for error in errors])})
+    return StoredBodies(
+        values, {int(row): str(errors[row]) for row in np.flatnonzero([bool(error) for error in errors])}
+    )

@@ -23,7 +23,7 @@ from commitlake.pipelines.masking.errors import MaskError
 from commitlake.pipelines.masking.masks import Mask, Message, apply_masks
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.parts import Bodies
+from commitlake.pipelines.replay.parts import StoredBodies
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec
 from commitlake.schemas.tables.replay_rows import IDENTITY, TRANSFORMED
 
@@ -52,7 +52,7 @@ class Changes:
         return self.transform is not None or bool(self.masks)
 
 
-def as_produced(rows: pa.Table, bodies: Bodies) -> tuple[pa.Table, list[str | None]]:
+def as_produced(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, list[str | None]]:
     """Return messages as a function or a mask gets them, with errors for messages that cannot be decoded.
 
     Args:

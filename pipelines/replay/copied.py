@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.filters import Filters, narrow
-from commitlake.connectors.formats.engine.options import BodyForm, Mode, Options
+from commitlake.connectors.formats.engine.options import BodyForm, Mode, ReadOptions
 from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.read_plan import plan_snapshot
 from commitlake.connectors.formats.engine.request import Request
@@ -81,7 +81,7 @@ def copy_store(
     Raises:
         CommitLogError: if a log cannot be read.
     """
-    options = Options(
+    options = ReadOptions(
         path="",
         mode=Mode.PERMISSIVE,
         body=BodyForm.STORED,

@@ -35,7 +35,7 @@ from commitlake.pipelines.replay.plan_json import plan_from_json, plan_to_json
 from commitlake.pipelines.replay.search import Origin
 from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, Outcome
+from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, SendOutcome
 from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
 
 _OTHER_HOST_SECONDS = 60
@@ -291,7 +291,7 @@ class Ledger:
 
     def counts(self) -> Counts:
         """Return the number of messages that have an outcome."""
-        sent = f"count(*) FILTER (WHERE outcome IN ('{Outcome.SENT}', '{Outcome.FOUND}')) AS sent"
+        sent = f"count(*) FILTER (WHERE outcome IN ('{SendOutcome.SENT}', '{SendOutcome.FOUND}')) AS sent"
         rows = self._rows(f"{sent}, count(*) AS known")
         if rows is None:
             return Counts(0, 0)

@@ -43,7 +43,7 @@ from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.statistics import TopicOffset
-from commitlake.schemas.tables.replay_messages import Outcome
+from commitlake.schemas.tables.replay_messages import SendOutcome
 from commitlake.schemas.times import epoch_ms
 
 _COLUMNS = (
@@ -175,7 +175,7 @@ class GroupFollower:
 
     def __post_init__(self) -> None:
         outcomes = self.rows.column("outcome")
-        self._is_sent = np.asarray(pc.is_in(outcomes, pa.array([Outcome.SENT, Outcome.FOUND], pa.string())))
+        self._is_sent = np.asarray(pc.is_in(outcomes, pa.array([SendOutcome.SENT, SendOutcome.FOUND], pa.string())))
         self._queues, self._codes = _queues_of(self.rows)
         self._offsets: Array = self.rows.column("target_offset").fill_null(-1).to_numpy()
         self._places = _Places(self.rows)

@@ -34,7 +34,7 @@ _NO_BODY = "the lake has no body of this message"
 
 
 @dataclass(frozen=True, slots=True)
-class Bodies:
+class StoredBodies:
     """Bodies of some rows, as the broker stored them.
 
     Attributes:
@@ -102,12 +102,12 @@ def sending_order(rows: pa.Table) -> Array:
     return order[np.lexsort((offsets[order], codes[order], reached))]
 
 
-def bodies_in_rows(rows: pa.Table) -> Bodies:
+def bodies_in_rows(rows: pa.Table) -> StoredBodies:
     """Return the bodies of rows that have them in a column."""
-    return Bodies(pc.fill_null(rows.column(BODY.name).combine_chunks().cast(pa.large_binary()), b""), {})
+    return StoredBodies(pc.fill_null(rows.column(BODY.name).combine_chunks().cast(pa.large_binary()), b""), {})
 
 
-def read_bodies_of(rows: pa.Table, store: PackStore) -> Bodies:
+def read_bodies_of(rows: pa.Table, store: PackStore) -> StoredBodies:
     """Read the bodies of rows from packs.
 
     Args:
@@ -132,7 +132,7 @@ def read_bodies_of(rows: pa.Table, store: PackStore) -> Bodies:
     values = pa.concat_arrays(found) if found else pa.array([], pa.large_binary())
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    return Bodies(values.take(pa.array(back)), errors)
+    return StoredBodies(values.take(pa.array(back)), errors)
 
 
 def _batches(places: pa.Table) -> Sequence[tuple[int, pa.RecordBatch]]:

@@ -11,9 +11,9 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.replay.changed_rows import bodies_of_changed, read_changed
-from commitlake.pipelines.replay.parts import Bodies, bodies_in_rows, read_bodies_of, read_part
+from commitlake.pipelines.replay.parts import StoredBodies, bodies_in_rows, read_bodies_of, read_part
 from commitlake.pipelines.replay.plan import ReplayPlan
-from commitlake.schemas.tables.replay_messages import Outcome
+from commitlake.schemas.tables.replay_messages import SendOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PlannedMessages:
         rows = read(self.table, plan.condition, plan.parts[number])
         return rows.slice(0, max(0, plan.limit - before)) if plan.limit else rows
 
-    def bodies(self, rows: pa.Table) -> Bodies:
+    def bodies(self, rows: pa.Table) -> StoredBodies:
         """Return the bodies of rows that `rows` returned.
 
         Raises:
@@ -60,9 +60,9 @@ class PlannedMessages:
         return bodies_in_rows(rows) if self.packs is None else read_bodies_of(rows, self.packs)
 
     @property
-    def failure(self) -> Outcome:
+    def failure(self) -> SendOutcome:
         """Outcome of a message whose body cannot be sent."""
-        return Outcome.NOT_CHANGED if self.plan.is_changed else Outcome.NO_BODY
+        return SendOutcome.NOT_CHANGED if self.plan.is_changed else SendOutcome.NO_BODY
 
 
 def open_planned(lake: LakePaths, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:

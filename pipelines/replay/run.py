@@ -31,7 +31,7 @@ from commitlake.pipelines.replay.search import Origin
 from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, Outcome
+from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, SendOutcome
 from commitlake.schemas.tables.replays import ReplayEvent
 
 MAX_BATCH_MESSAGES = 1000
@@ -222,11 +222,11 @@ class ReplayRun:
                 rows = np.array(list(places), np.int64)
                 lanes[rows] = [lane for lane, _ in places.values()]
                 offsets = np.array([offset for _, offset in places.values()], np.int64)
-                landings.append(Landing(rows, Outcome.FOUND, offsets, 0))
+                landings.append(Landing(rows, SendOutcome.FOUND, offsets, 0))
         known = {int(row) for landing in landings for row in landing.rows}
         for row, error in part.errors.items():
             if row not in known:
-                outcome = Outcome.REFUSED if row in part.encoded.refused else self._messages.failure
+                outcome = SendOutcome.REFUSED if row in part.encoded.refused else self._messages.failure
                 landings.append(Landing(np.array([row], np.int64), outcome, None, 0, error))
         self._write(part, landings, lanes)
         for landing in landings:

@@ -36,7 +36,7 @@ from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_que
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.tables.replay_messages import Outcome
+from commitlake.schemas.tables.replay_messages import SendOutcome
 
 _OF_TOPIC = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
 _FIRST_WAIT_SECONDS = 0.2
@@ -67,7 +67,7 @@ class Landing:
     """
 
     rows: Array
-    outcome: Outcome
+    outcome: SendOutcome
     queue_offsets: Array | None
     attempts: int
     error: str | None = None
@@ -152,7 +152,7 @@ class QueueSender:
                 problem, is_in_doubt = error, True
             else:
                 self._end = first + len(batch)
-                yield Landing(batch.rows, Outcome.SENT, np.arange(first, self._end), attempts)
+                yield Landing(batch.rows, SendOutcome.SENT, np.arange(first, self._end), attempts)
                 return
             if is_in_doubt:
                 found = self._look_for(batch, origin_of, attempts)
@@ -172,7 +172,7 @@ class QueueSender:
     ) -> Iterator[Landing]:
         """Send each message separately, so that a refused one does not stop the others. Give up a single one."""
         if len(batch) == 1:
-            yield Landing(batch.rows, Outcome.REFUSED, None, attempts, str(error))
+            yield Landing(batch.rows, SendOutcome.REFUSED, None, attempts, str(error))
             return
         for one in batch.each():
             yield from self.send(one, origin_of)
@@ -199,7 +199,7 @@ class QueueSender:
         there = self.find()
         places = {row: there[origin] for row in batch.rows.tolist() if (origin := origin_of(row)) in there}
         rows, offsets = np.array(list(places), np.int64), np.array(list(places.values()), np.int64)
-        return Landing(rows, Outcome.FOUND, offsets, attempts)
+        return Landing(rows, SendOutcome.FOUND, offsets, attempts)
 
     def _retry(self, ask: Callable[[], dict[Origin, int]]) -> dict[Origin, int]:
         """Repeat a request until the target answers."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.replay.sent_runs import Run
 from commitlake.pipelines.replay.stamping import REPLAY_ID
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -43,7 +43,7 @@ class Others:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GroupMove:
     """Move of a group past a replay's messages in a queue.
 
     Attributes:
@@ -65,7 +65,7 @@ class Step:
 
 def step_over(
     runs: Sequence[Run], position: int, others_in: Callable[[int, int], Others], *, skips_others: bool
-) -> Step:
+) -> GroupMove:
     """Return the move of a group past runs of messages.
 
     Args:
@@ -93,7 +93,7 @@ def step_over(
             skipped = _sum(skipped, between)
             to, stepped = run.end, stepped + size
     consumed = sum(min(run.end, position) - run.start for run in runs if run.start < position)
-    return Step(to, stepped, consumed, left, skipped, others)
+    return GroupMove(to, stepped, consumed, left, skipped, others)
 
 
 def _sum(first: Others, second: Others) -> Others:
@@ -110,7 +110,7 @@ class OthersReader:
         wanted: The group's subscription to the topic.
     """
 
-    def __init__(self, puller: Puller, queue: MessageQueue, replay_id: str, wanted: Wanted) -> None:
+    def __init__(self, puller: Puller, queue: MessageQueue, replay_id: str, wanted: GroupFilter) -> None:
         self._puller, self._queue, self._replay_id = puller, queue, replay_id
         self._is_wanted = _test_of(wanted)
         self._left = MAX_READ
@@ -151,7 +151,7 @@ class OthersReader:
         return found
 
 
-def _test_of(wanted: Wanted) -> Callable[[Message], bool]:
+def _test_of(wanted: GroupFilter) -> Callable[[Message], bool]:
     if wanted.expression_type == SQL92_EXPRESSION:
         condition = compile_sql92(wanted.expression)
         return lambda message: condition(message.properties)

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from commitlake.connectors.rocketmq.errors import RefusedError
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.pipelines.offsets.sources import OffsetSource
 from commitlake.pipelines.replay.sent_runs import Run
-from commitlake.pipelines.replay.stepping import OthersReader, Step, step_over
+from commitlake.pipelines.replay.stepping import GroupMove, OthersReader, step_over
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
 from commitlake.schemas.remoting.codes import ResponseCode
@@ -39,7 +39,7 @@ class GroupStep:
     queue: MessageQueue
     sent: int
     offset: int | None
-    step: Step | None = None
+    step: GroupMove | None = None
     problem: str = ""
 
     @property
@@ -114,7 +114,7 @@ def _problem(runs: Sequence[Run], offset: int | None, end: int) -> str:
     return ""
 
 
-def _other_queue(reader: OthersReader, runs: Sequence[Run], position: int, step: Step) -> str:
+def _other_queue(reader: OthersReader, runs: Sequence[Run], position: int, step: GroupMove) -> str:
     """Return an error text if the messages to skip are not the replay's; empty if they are."""
     stepped = [run for run in runs if position < run.end <= step.to]
     if not step.stepped or not stepped:
@@ -125,7 +125,7 @@ def _other_queue(reader: OthersReader, runs: Sequence[Run], position: int, step:
     return ""
 
 
-def _wanted(client: OffsetClient, group: str, queue: MessageQueue, sources: Sequence[OffsetSource]) -> Wanted:
+def _wanted(client: OffsetClient, group: str, queue: MessageQueue, sources: Sequence[OffsetSource]) -> GroupFilter:
     """Return a group's subscription to a topic from its clients, or else from the lake, or else to everything."""
     try:
         subscribed = client.admin.consumer_connections(group, queue.broker_name).subscription_table.get(queue.topic)
@@ -134,6 +134,6 @@ def _wanted(client: OffsetClient, group: str, queue: MessageQueue, sources: Sequ
             raise
         subscribed = None
     if subscribed is not None:
-        return Wanted.of(subscribed.expression_type, subscribed.sub_string)
+        return GroupFilter.of(subscribed.expression_type, subscribed.sub_string)
     known = (source.subscriptions.found.get(GroupTopic(group, queue.topic)) for source in sources)
-    return next((one.wanted for one in known if one is not None), Wanted())
+    return next((one.wanted for one in known if one is not None), GroupFilter())

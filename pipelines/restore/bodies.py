@@ -27,7 +27,7 @@ _BATCH_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Bodies:
+class BodySource:
     """The location of bodies, and the rule for missing ones.
 
     Attributes:
@@ -47,7 +47,7 @@ _NO_BODY = (
 )
 
 
-def place_bodies(bodies: Bodies, records: Records, packs: Sequence[str], out: Array, base: int) -> dict[int, str]:
+def place_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out: Array, base: int) -> dict[int, str]:
     """Copy the bodies of records into a segment and check their CRC.
 
     Args:
@@ -87,7 +87,7 @@ def place_bodies(bodies: Bodies, records: Records, packs: Sequence[str], out: Ar
     return lost
 
 
-def _place_pack(bodies: Bodies, records: Records, rows: Array, pack: str, out: Array, base: int) -> dict[int, str]:
+def _place_pack(bodies: BodySource, records: Records, rows: Array, pack: str, out: Array, base: int) -> dict[int, str]:
     lost: dict[int, str] = {}
     cache = FrameCache(1)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, read_store_config
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.verify.observed_delays import archived_levels
 from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
@@ -48,7 +48,7 @@ class KnownConfig:
             topic for topic, each in attributes.items() if isinstance(each, dict) and each.get(_POLICY) == _COMPACTION
         )
 
-    def complete(self, wanted: Wanted) -> Wanted:
+    def complete(self, wanted: RequestedSettings) -> RequestedSettings:
         """Return settings, filled in from the lake where the user gave none."""
         return replace(
             wanted,

@@ -29,7 +29,7 @@ from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
 from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.restore.config import (
     DELIVERY_MS,
     GroupOffsets,
@@ -52,7 +52,7 @@ from commitlake.pipelines.restore.rows import (
 )
 from commitlake.pipelines.restore.segment import SegmentRestored
 from commitlake.pipelines.restore.sizes import find_segment_size
-from commitlake.pipelines.restore.source import Source, restore_from
+from commitlake.pipelines.restore.source import LakeVersion, restore_from
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
@@ -116,7 +116,7 @@ def restore_store(
     out: Path,
     chosen: Chosen,
     *,
-    settings: Wanted | None = None,
+    settings: RequestedSettings | None = None,
     segment_size: int | None = None,
     offsets: Table | None = None,
     skip: bool = False,
@@ -156,7 +156,7 @@ def restore_store(
         chosen = replace(chosen, broker=_only_broker(table))
     plan = RestorePlan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip)
     known = read_known_config(lake, chosen.broker, chosen.end)
-    settings = known.complete(settings or Wanted())
+    settings = known.complete(settings or RequestedSettings())
     find_settings(out, settings, ROCKETMQ)  # refuses settings that no broker accepts
     segment_size = segment_size or known.segment_size
     if is_begun:
@@ -167,7 +167,7 @@ def restore_store(
     check_disk(plan)
     if not is_begun:
         plan.write()
-    source = Source(lake, table.version(), location, skip, threads, uuid.uuid4().hex)
+    source = LakeVersion(lake, table.version(), location, skip, threads, uuid.uuid4().hex)
     done = _restore_log(plan, source, begin, runner or HERE)
     ends = queue_ends(table, chosen.broker, plan.log)
     fitting = _write_config(plan, table, settings, offsets, ends, known)
@@ -209,7 +209,7 @@ def _only_broker(table: DeltaTable) -> str:
     return found[0]
 
 
-def _restore_log(plan: RestorePlan, source: Source, begin: Begin | None, runner: Runner) -> list[SegmentRestored]:
+def _restore_log(plan: RestorePlan, source: LakeVersion, begin: Begin | None, runner: Runner) -> list[SegmentRestored]:
     """Write the segments that do not exist yet, and return the results of all."""
     advance = begin(plan.log.bytes) if begin is not None else None
     known = {base: restored for base in plan.bases if (restored := plan.read_done(base)) is not None}
@@ -237,7 +237,7 @@ def _restore_log(plan: RestorePlan, source: Source, begin: Begin | None, runner:
 
 
 def _with_times(
-    plan: RestorePlan, source: Source, known: Mapping[int, SegmentRestored], new: AbstractSet[int]
+    plan: RestorePlan, source: LakeVersion, known: Mapping[int, SegmentRestored], new: AbstractSet[int]
 ) -> list[SegmentRestored]:
     """Write new segments without a record again, with the time of the previous record in their fillers."""
     done: list[SegmentRestored] = []
@@ -256,7 +256,7 @@ def _with_times(
 def _write_config(
     plan: RestorePlan,
     table: DeltaTable,
-    settings: Wanted,
+    settings: RequestedSettings,
     offsets: Table | None,
     ends: Mapping[tuple[str, int], int],
     known: KnownConfig,
@@ -275,7 +275,7 @@ def _write_config(
     return fitting
 
 
-def _rebuild(plan: RestorePlan, settings: Wanted, runner: Runner, known: KnownConfig) -> Rebuilt:
+def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, known: KnownConfig) -> Rebuilt:
     """Rebuild indexes and small files from the restored log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
         for name in ROCKETMQ.rebuilt_files:  # from a run that was interrupted after its rebuild

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.whole_files import write_sized
 from commitlake.pipelines.restore import stretches
-from commitlake.pipelines.restore.bodies import Bodies, place_bodies
+from commitlake.pipelines.restore.bodies import BodySource, place_bodies
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.found import Records, Refusal
 from commitlake.pipelines.restore.records import RecordWriter
@@ -101,7 +101,7 @@ class SegmentRestored:
     last_time: int
 
 
-def restore_segment(table: DeltaTable, bodies: Bodies, task: SegmentTask) -> SegmentRestored:
+def restore_segment(table: DeltaTable, bodies: BodySource, task: SegmentTask) -> SegmentRestored:
     """Restore one segment.
 
     Args:
@@ -118,7 +118,7 @@ def restore_segment(table: DeltaTable, bodies: Bodies, task: SegmentTask) -> Seg
         return _write(descriptor, table, bodies, task)
 
 
-def _write(descriptor: int, table: DeltaTable, bodies: Bodies, task: SegmentTask) -> SegmentRestored:
+def _write(descriptor: int, table: DeltaTable, bodies: BodySource, task: SegmentTask) -> SegmentRestored:
     batches = rows_of_segment(table, task.broker, max(task.start, task.base), min(task.end, task.base + task.size))
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
@@ -143,7 +143,7 @@ def _write(descriptor: int, table: DeltaTable, bodies: Bodies, task: SegmentTask
     return restored
 
 
-def _complete(out: Array, records: Records, packs: list[str], bodies: Bodies, task: SegmentTask) -> SegmentRestored:
+def _complete(out: Array, records: Records, packs: list[str], bodies: BodySource, task: SegmentTask) -> SegmentRestored:
     """Add bodies and fillers to a segment."""
     lost = [
         Lost(int(records.starts[row]), int(records.sizes[row]), Refusal(int(records.refusals[row])).text, False)

@@ -11,12 +11,12 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.message_keys.opening import open_messages
-from commitlake.pipelines.restore.bodies import Bodies
+from commitlake.pipelines.restore.bodies import BodySource
 from commitlake.pipelines.restore.segment import SegmentRestored, SegmentTask, restore_segment
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LakeVersion:
     """One version of a lake.
 
     Attributes:
@@ -36,14 +36,14 @@ class Source:
     run: str
 
 
-def restore_from(source: Source, task: SegmentTask) -> SegmentRestored:
+def restore_from(source: LakeVersion, task: SegmentTask) -> SegmentRestored:
     """Restore one segment; see `segment.restore_segment`."""
-    bodies = Bodies(open_store(source.packs), source.skip, source.threads)
+    bodies = BodySource(open_store(source.packs), source.skip, source.threads)
     return restore_segment(_table(source), bodies, task)
 
 
 @lru_cache(1)
-def _table(source: Source) -> DeltaTable:
+def _table(source: LakeVersion) -> DeltaTable:
     """Open `messages` once for all segments of a run in a process."""
     table = open_messages(source.lake)
     if table.version() != source.version:

@@ -18,7 +18,7 @@ from commitlake.pipelines.retention.rules import Rules
 from commitlake.pipelines.retention.segments import Archived, StoredSegment, growth, read_segments
 
 
-class Verdict(StrEnum):
+class SegmentVerdict(StrEnum):
     """Guard's verdict on a segment."""
 
     ARCHIVED = "archived"
@@ -35,7 +35,7 @@ class WatchedSegment:
     """A segment with its forecast and verdict."""
 
     fate: Forecast
-    verdict: Verdict
+    verdict: SegmentVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class WatchedStore:
     lost: tuple[int, int] | None = None
     replaced: str = ""
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: SegmentVerdict) -> int:
         """Return the number of segments with a verdict."""
         return sum(segment.verdict is verdict for segment in self.segments)
 
@@ -148,11 +148,11 @@ def _judge(one: _Seen, filled: Mapping[int, float], now: datetime.datetime, with
     return WatchedStore(broker, root, one.rules, segments, disks, one.growth, one.lost, one.replaced)
 
 
-def _verdict(fate: Forecast, until: datetime.datetime) -> Verdict:
+def _verdict(fate: Forecast, until: datetime.datetime) -> SegmentVerdict:
     if not fate.segment.begun:
-        return Verdict.UNUSED
+        return SegmentVerdict.UNUSED
     if fate.segment.archived is Archived.YES:
-        return Verdict.ARCHIVED
+        return SegmentVerdict.ARCHIVED
     if fate.deleted_at is not None and fate.deleted_at <= until:
-        return Verdict.AT_RISK
-    return Verdict.WAITS
+        return SegmentVerdict.AT_RISK
+    return SegmentVerdict.WAITS

@@ -24,7 +24,7 @@ from commitlake.connectors.formats.engine.errors import SegmentCutError
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.walk import End, Step, walk
+from commitlake.connectors.formats.engine.walk import End, WalkStep, walk
 from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST
 from commitlake.connectors.whole_files import write_sized
 from commitlake.pipelines.salvage.fillers import MIN_FILLER_BYTES, fillers
@@ -253,7 +253,7 @@ class _Writer:
             written += os.pwrite(self._descriptor, data[written:], position + written)
 
 
-def _pieces(step: Step) -> Iterator[_Stretch]:
+def _pieces(step: WalkStep) -> Iterator[_Stretch]:
     """Yield the consecutive records of a step, and its bad ranges, in order."""
     starts = step.origin + step.parts[h.START]
     ends = step.origin + step.parts[h.PROPERTIES] + step.parts[h.PROPERTIES_LENGTH]
@@ -269,7 +269,7 @@ def _pieces(step: Step) -> Iterator[_Stretch]:
             yield _Stretch(bad.start, bad.end, bad.fault)
 
 
-def _store_time(step: Step, row: int) -> int:
+def _store_time(step: WalkStep, row: int) -> int:
     at = int(step.parts[STORE_HOST, row]) - STORED.size
     time: int = STORED.unpack(step.window[at : at + STORED.size].tobytes())[0]
     return time

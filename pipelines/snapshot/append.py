@@ -27,7 +27,7 @@ from commitlake.connectors.lake.snapshot_tables import (
     open_snapshots,
     version_of,
 )
-from commitlake.pipelines.snapshot.progress import OffsetKind, Position, Progress, Subscription
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 HEARTBEAT = datetime.timedelta(minutes=10)
@@ -69,7 +69,7 @@ class Appended:
     is_old: bool
 
 
-def append_progress(lake: LakePaths, progress: Progress) -> Appended:
+def append_progress(lake: LakePaths, progress: StoreSnapshot) -> Appended:
     """Add the changes of a snapshot.
 
     Args:
@@ -96,7 +96,7 @@ def append_progress(lake: LakePaths, progress: Progress) -> Appended:
 
 
 def _append(
-    lake: LakePaths, name: str, progress: Progress, rows_of: Callable[[Progress, list[Row]], list[Row] | None]
+    lake: LakePaths, name: str, progress: StoreSnapshot, rows_of: Callable[[StoreSnapshot, list[Row]], list[Row] | None]
 ) -> tuple[int, bool]:
     """Return the number of rows for changes, and whether the table already had a newer snapshot."""
     for _ in range(_MAX_TRIES):
@@ -123,14 +123,14 @@ def _known(table: DeltaTable | None, name: str, broker: str) -> list[Row]:
     return rows
 
 
-def _offset_rows(progress: Progress, known: list[Row]) -> list[Row] | None:
+def _offset_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
     """Return the rows to add; None if no kind of the snapshot is newer than the table."""
     last = {row["kind"]: row["as_of"] for row in known if row["topic"] is None}
     newer = {kind: as_of for kind, as_of in progress.taken.items() if kind not in last or as_of > last[kind]}
     if progress.taken and not newer:
         return None
     before = {
-        Position(row["kind"], row["group"] or "", row["topic"], row["queue_id"]): row["offset"]
+        OffsetOwner(row["kind"], row["group"] or "", row["topic"], row["queue_id"]): row["offset"]
         for row in known
         if row["topic"] is not None and row["offset"] is not None
     }
@@ -148,12 +148,12 @@ def _offset_rows(progress: Progress, known: list[Row]) -> list[Row] | None:
             moved = {}  # it moves every second, with or without timers
         if moved or kind not in last or as_of - last[kind] >= HEARTBEAT:
             whole = {"topic": None, "queue_id": None, "log_end": progress.log_end, "log_start": progress.log_start}
-            rows.append(_offset_row(progress, as_of, Position(kind, "", "", 0), None) | whole)
+            rows.append(_offset_row(progress, as_of, OffsetOwner(kind, "", "", 0), None) | whole)
         rows += [_offset_row(progress, as_of, position, offset) for position, offset in sorted(moved.items())]
     return rows
 
 
-def _offset_row(progress: Progress, as_of: datetime.datetime, position: Position, offset: int | None) -> Row:
+def _offset_row(progress: StoreSnapshot, as_of: datetime.datetime, position: OffsetOwner, offset: int | None) -> Row:
     return {
         "broker": progress.broker,
         "as_of": as_of,
@@ -166,7 +166,7 @@ def _offset_row(progress: Progress, as_of: datetime.datetime, position: Position
     }
 
 
-def _subscription_rows(progress: Progress, known: list[Row]) -> list[Row] | None:
+def _subscription_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
     """Return the rows to add; None if the snapshot is not newer than the table's rows from the same source."""
     as_of = progress.subscribed_as_of
     if as_of is None:
@@ -201,7 +201,7 @@ def _values(row: Row) -> Row:
 
 
 def _subscription_row(
-    progress: Progress, as_of: datetime.datetime, group: str | None, topic: str | None, values: Row
+    progress: StoreSnapshot, as_of: datetime.datetime, group: str | None, topic: str | None, values: Row
 ) -> Row:
     return {
         "broker": progress.broker, "as_of": as_of, "source": str(progress.source), "group": group, "topic": topic,

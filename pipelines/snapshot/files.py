@@ -15,7 +15,14 @@ from pathlib import Path
 
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.small_files import SmallFiles
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
+from commitlake.pipelines.snapshot.progress import (
+    GroupTopic,
+    OffsetKind,
+    OffsetOwner,
+    SnapshotSource,
+    StoreSnapshot,
+    Subscription,
+)
 from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER
 from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES
 from commitlake.schemas.times import EPOCH, MILLISECOND
@@ -54,7 +61,7 @@ class _Unreadable:
 
 def read_store_progress(
     store: Store, now: datetime.datetime, wait: Callable[[float], object] = time.sleep
-) -> Progress | None:
+) -> StoreSnapshot | None:
     """Read a snapshot of a store.
 
     Args:
@@ -103,22 +110,22 @@ def _has_backup(root: Path, name: str) -> bool:
 
 def _progress(
     store: Store, files: SmallFiles, unreadable: _Unreadable, written: dict[str, datetime.datetime]
-) -> Progress:
+) -> StoreSnapshot:
     taken: dict[OffsetKind, datetime.datetime] = {}
-    offsets: dict[Position, int] = {}
+    offsets: dict[OffsetOwner, int] = {}
     if files.offsets_file in written and files.offsets_file not in unreadable.files:
         taken[OffsetKind.GROUP] = written[files.offsets_file]
         for one in files.group_offsets:
-            offsets[Position(OffsetKind.GROUP, one.group, one.topic, one.queue_id)] = one.offset
+            offsets[OffsetOwner(OffsetKind.GROUP, one.group, one.topic, one.queue_id)] = one.offset
     if store.format.has_delay_levels and _DELAYS in written and _DELAYS not in unreadable.files:
         taken[OffsetKind.DELAY] = written[_DELAYS]
         topic = store.format.dialect_of(store).schedule_topic
         for level, offset in files.delay_offsets.items():
-            offsets[Position(OffsetKind.DELAY, "", topic, level - 1)] = offset
+            offsets[OffsetOwner(OffsetKind.DELAY, "", topic, level - 1)] = offset
     if files.timers is not None and _TIMERS in written:
         taken[OffsetKind.TIMER] = taken[OffsetKind.TIMER_TIME] = written[_TIMERS]
-        offsets[Position(OffsetKind.TIMER, "", files.timers.topic, 0)] = files.timers.next_offset
-        offsets[Position(OffsetKind.TIMER_TIME, "", files.timers.topic, 0)] = files.timers.delivered_until_ms
+        offsets[OffsetOwner(OffsetKind.TIMER, "", files.timers.topic, 0)] = files.timers.next_offset
+        offsets[OffsetOwner(OffsetKind.TIMER_TIME, "", files.timers.topic, 0)] = files.timers.delivered_until_ms
     subscriptions = {
         GroupTopic(one.group, one.topic): Subscription(one.expression_type, one.expression, one.subscribed_at_ms)
         for one in files.group_filters
@@ -127,9 +134,9 @@ def _progress(
     note = ""
     if OffsetKind.GROUP not in taken and not unreadable.files:
         note = f"{root / files.offsets_file}: no such file, so no offsets of groups are known"
-    return Progress(
+    return StoreSnapshot(
         broker=store.broker,
-        source=Source.FILE,
+        source=SnapshotSource.FILE,
         taken=taken,
         offsets=offsets,
         subscribed_as_of=written.get(_FILTERS),

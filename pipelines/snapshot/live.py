@@ -15,9 +15,9 @@ from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
     OffsetKind,
-    Position,
-    Progress,
-    Source,
+    OffsetOwner,
+    SnapshotSource,
+    StoreSnapshot,
     Subscription,
 )
 from commitlake.schemas.counts import count_text
@@ -36,7 +36,7 @@ GROUPS_SECONDS = 600.0
 
 def ask_progress(
     admin: Admin, broker_name: str, name: str | None = None, *, clock: Callable[[], float] = time.monotonic
-) -> Progress:
+) -> StoreSnapshot:
     """Take a snapshot of a live broker.
 
     Args:
@@ -48,19 +48,19 @@ def ask_progress(
     Raises:
         RocketMQError: The broker does not answer in time, refuses, or answers what cannot be.
     """
-    offsets: dict[Position, int] = {}
+    offsets: dict[OffsetOwner, int] = {}
     asked_at = _now()
     for key, queues in admin.all_group_offsets(broker_name).offset_table.items():
         topic, group = split_offset_key(key)
         for queue_id, offset in queues.items():
             if queue_id < 0:
                 raise _wrong(broker_name, "the offsets of groups", "numbers of queues from 0 on", queue_id)
-            offsets[Position(OffsetKind.GROUP, group, topic, queue_id)] = offset
+            offsets[OffsetOwner(OffsetKind.GROUP, group, topic, queue_id)] = offset
     taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _now()}
     for level, offset in admin.delay_offsets(broker_name).offset_table.items():
         if level < 1:
             raise _wrong(broker_name, "the offsets of delays", "delay levels from 1 on", level)
-        offsets[Position(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
+        offsets[OffsetOwner(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
     groups = {position.group for position in offsets if position.group} | set(admin.groups(broker_name))
     subscriptions: dict[GroupTopic, Subscription] = {}
     deadline = clock() + GROUPS_SECONDS
@@ -74,9 +74,9 @@ def ask_progress(
             )
         subscriptions |= _subscriptions(group, _connections(admin, group, broker_name))
     runtime = _runtime(admin, broker_name)
-    return Progress(
+    return StoreSnapshot(
         broker=name or broker_name,
-        source=Source.BROKER,
+        source=SnapshotSource.BROKER,
         taken=taken,
         offsets=offsets,
         subscribed_as_of=asked_at,  # one time for the whole snapshot, so that subscriptions match offsets

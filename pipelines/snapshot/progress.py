@@ -18,14 +18,14 @@ class OffsetKind(StrEnum):
     TIMER_TIME = "timer_time"
 
 
-class Source(StrEnum):
+class SnapshotSource(StrEnum):
     """Source of a snapshot."""
 
     FILE = "file"
     BROKER = "broker"
 
 
-class Position(NamedTuple):
+class OffsetOwner(NamedTuple):
     """Owner and queue of an offset; `group` is empty if the kind has none."""
 
     kind: OffsetKind
@@ -72,7 +72,7 @@ class GroupTopic(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StoreSnapshot:
     """A snapshot of one store.
 
     Attributes:
@@ -89,9 +89,9 @@ class Progress:
     """
 
     broker: str
-    source: Source
+    source: SnapshotSource
     taken: Mapping[OffsetKind, datetime.datetime] = field(default_factory=dict)
-    offsets: Mapping[Position, int] = field(default_factory=dict)
+    offsets: Mapping[OffsetOwner, int] = field(default_factory=dict)
     subscribed_as_of: datetime.datetime | None = None
     subscriptions: Mapping[GroupTopic, Subscription] = field(default_factory=dict)
     log_end: int | None = None

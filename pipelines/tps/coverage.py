@@ -29,7 +29,7 @@ ALL, PART, NONE = "all", "part", "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """A time range; `end` is exclusive."""
 
     start: datetime.datetime
@@ -45,16 +45,16 @@ class Coverage:
         gaps: by broker, time ranges in which part of the log is missing.
     """
 
-    spans: Mapping[str, Span]
-    gaps: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    spans: Mapping[str, TimeSpan]
+    gaps: Mapping[str, Sequence[TimeSpan]] = field(default_factory=dict)
 
     @property
-    def whole(self) -> Span | None:
+    def whole(self) -> TimeSpan | None:
         """Range from the first minute of any broker to the last one; None if nothing is archived."""
         if not self.spans:
             return None
         spans = self.spans.values()
-        return Span(min(span.start for span in spans), max(span.end for span in spans))
+        return TimeSpan(min(span.start for span in spans), max(span.end for span in spans))
 
     def of_window(self, start: datetime.datetime, end: datetime.datetime) -> str:
         """Return the share of a window that is archived: `all`, `part` or `none`."""
@@ -87,7 +87,7 @@ def read_coverage(lake: LakePaths, brokers: Collection[str] = ()) -> Coverage:
     """
     table = open_table(lake, "topic_minutes")
     spans = {
-        broker: Span(first, last + MINUTE)
+        broker: TimeSpan(first, last + MINUTE)
         for broker, first, last in _first_and_last(table)
         if not brokers or broker in brokers
     }
@@ -113,7 +113,7 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
         yield broker, EPOCH + int(firsts[here].min()) * _MICROSECOND, EPOCH + int(lasts[here].max()) * _MICROSECOND
 
 
-def read_damage(lake: LakePaths, coverage: Coverage) -> Mapping[str, Sequence[Span]]:
+def read_damage(lake: LakePaths, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
     """Find the time ranges, by broker, of ranges of logs that could not be read.
 
     Args:
@@ -123,7 +123,7 @@ def read_damage(lake: LakePaths, coverage: Coverage) -> Mapping[str, Sequence[Sp
     return _times_of(lake, "quarantine", coverage.spans)
 
 
-def _times_of(lake: LakePaths, table: str, spans: Mapping[str, Span]) -> dict[str, Sequence[Span]]:
+def _times_of(lake: LakePaths, table: str, spans: Mapping[str, TimeSpan]) -> dict[str, Sequence[TimeSpan]]:
     """Return the time ranges of the ranges of logs in a table."""
     stretches = _stretches(lake, table, spans)
     return {broker: _times(lake, broker, spans[broker], found) for broker, found in stretches.items()}
@@ -143,7 +143,7 @@ def _stretches(lake: LakePaths, name: str, brokers: Collection[str]) -> dict[str
     return found
 
 
-def _times(lake: LakePaths, broker: str, span: Span, gaps: Sequence[tuple[int, int]]) -> list[Span]:
+def _times(lake: LakePaths, broker: str, span: TimeSpan, gaps: Sequence[tuple[int, int]]) -> list[TimeSpan]:
     """Return the time ranges of ranges of a log: from the last minute before each to the first minute after it."""
     answer = run_sql(
         open_table(lake, "topic_minutes"),
@@ -158,5 +158,5 @@ def _times(lake: LakePaths, broker: str, span: Span, gaps: Sequence[tuple[int, i
         before, after = np.flatnonzero(firsts < start), np.flatnonzero(lasts >= end)
         first = minutes[before[-1]] if len(before) else span.start
         last = minutes[after[0]] + MINUTE if len(after) else span.end
-        found.append(Span(first, max(first, last)))
+        found.append(TimeSpan(first, max(first, last)))
     return found

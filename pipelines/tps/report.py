@@ -13,7 +13,7 @@ from typing import Any
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.sql import Engine
-from commitlake.pipelines.tps.coverage import NONE, Coverage, Span, read_damage
+from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damage
 from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.schemas.time_windows import TimeWindows
@@ -62,7 +62,7 @@ class RatesReport:
     lines: Mapping[Key, Sequence[Row]]
     has_percentiles: bool
     sketches: int
-    damage: Mapping[str, Sequence[Span]]
+    damage: Mapping[str, Sequence[TimeSpan]]
 
     def key_of(self, row: Mapping[str, Any]) -> Key:
         """Return the group of a row."""

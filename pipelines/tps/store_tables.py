@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges, take_snapshot
 from commitlake.connectors.formats.engine.read_plan import plan_snapshot
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
@@ -40,7 +40,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS as MINUTES_COLUMNS
-from commitlake.pipelines.tps.coverage import Coverage, Span
+from commitlake.pipelines.tps.coverage import Coverage, TimeSpan
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -63,7 +63,7 @@ _ANY_STEP_MS = 1 << 45  # larger than any clock step, so that every segment has 
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogSelection:
     """Messages of a log to read.
 
     Attributes:
@@ -151,8 +151,8 @@ class StoreLogs:
         CommitLogError: if a store cannot be read.
     """
 
-    def __init__(self, stores: Sequence[Store], wanted: Wanted) -> None:
-        options = Options(
+    def __init__(self, stores: Sequence[Store], wanted: LogSelection) -> None:
+        options = ReadOptions(
             path="",
             mode=Mode.PERMISSIVE,
             topics=frozenset(wanted.topics) or None,
@@ -203,7 +203,7 @@ class StoreLogs:
             open_or_create(lake.messages, MESSAGES)
         return StoreTables(self._coverage(dict(_read_spans(lake, table))), damaged)
 
-    def _coverage(self, read: Mapping[str, Span]) -> Coverage:
+    def _coverage(self, read: Mapping[str, TimeSpan]) -> Coverage:
         times = {store.broker: _log_times(store, self._ranges.ranges[store.broker]) for store in self._stores}
         spans = {
             broker: span
@@ -244,11 +244,11 @@ def _with_date(rows: pa.Table) -> pa.Table:
     return rows.append_column(STORE_DATE.name, rows.column("store_timestamp").cast(pa.date32()))
 
 
-def _log_times(store: Store, store_range: StoreRange) -> tuple[Span | None, list[Span]]:
+def _log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | None, list[TimeSpan]]:
     """Return the time range from a log's first record to its last one, and the time ranges of its missing segments."""
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     found = [
-        Span(_minute(bounds.low + _ANY_STEP_MS), _minute(bounds.high - _ANY_STEP_MS) + MINUTE)
+        TimeSpan(_minute(bounds.low + _ANY_STEP_MS), _minute(bounds.high - _ANY_STEP_MS) + MINUTE)
         if bounds.low is not None and bounds.high is not None
         else None
         for bounds in time_bounds(wholes, store_range.last_record, _ANY_STEP_MS, DEFAULT_MAX_RECORD_BYTES)
@@ -262,16 +262,16 @@ def _minute(time_ms: int) -> datetime.datetime:
     return EPOCH + time_ms * MILLISECOND // MINUTE * MINUTE
 
 
-def _united(spans: Iterable[Span]) -> Span | None:
+def _united(spans: Iterable[TimeSpan]) -> TimeSpan | None:
     spans = list(spans)
-    return Span(min(span.start for span in spans), max(span.end for span in spans)) if spans else None
+    return TimeSpan(min(span.start for span in spans), max(span.end for span in spans)) if spans else None
 
 
-def _read_spans(lake: LakePaths, table: CountedTable) -> Iterator[tuple[str, Span]]:
+def _read_spans(lake: LakePaths, table: CountedTable) -> Iterator[tuple[str, TimeSpan]]:
     """Yield the time range of the messages that were read from each store."""
     sql = (
         f"SELECT broker, min({table.time}) AS first, max({table.time}) AS last FROM {table.name} "
         f"WHERE {table.time} IS NOT NULL GROUP BY broker"
     )
     for row in run_sql(open_table(lake, table.name), table.name, sql).read_all().to_pylist():
-        yield row["broker"], Span(_minute(epoch_ms(row["first"])), _minute(epoch_ms(row["last"])) + MINUTE)
+        yield row["broker"], TimeSpan(_minute(epoch_ms(row["first"])), _minute(epoch_ms(row["last"])) + MINUTE)

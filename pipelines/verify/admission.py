@@ -34,7 +34,7 @@ DEFAULT_PARTITION_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class VerifyOptions:
     """Options of a verification.
 
     Attributes:
@@ -73,7 +73,7 @@ class Admitted:
     queues: list[tuple[str, int]]
 
 
-def admit(store: Store, options: Options) -> Admitted:
+def admit(store: Store, options: VerifyOptions) -> Admitted:
     """Check everything but the log. Small files come first, because a running broker keeps changing them.
 
     Raises:

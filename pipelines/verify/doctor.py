@@ -14,7 +14,7 @@ from commitlake.connectors.formats.small_files import CheckedLog
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.verify import index_files
-from commitlake.pipelines.verify.admission import Admitted, Options, admit
+from commitlake.pipelines.verify.admission import Admitted, VerifyOptions, admit
 from commitlake.pipelines.verify.batch_ends import BatchEnds
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import check_chains
@@ -84,7 +84,7 @@ class _StoreInProgress:
 
 def verify_stores(
     stores: Sequence[Store],
-    options: Options,
+    options: VerifyOptions,
     *,
     runner: Runner = HERE,
     advance: Advance | None = None,
@@ -127,7 +127,7 @@ def _run(task: Task) -> LogReport | Findings:
     return check_range(view, what) if isinstance(what, Split) else check_chains(view, what)
 
 
-def _splits(admitted: Admitted, options: Options) -> list[Split]:
+def _splits(admitted: Admitted, options: VerifyOptions) -> list[Split]:
     view = admitted.view
     return [
         split

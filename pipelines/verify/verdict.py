@@ -10,7 +10,7 @@ from commitlake.schemas.counts import count_text
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StoresVerdict:
     """The verdict on all stores of a run.
 
     Attributes:
@@ -24,12 +24,12 @@ class Verdict:
     is_damage: bool
 
 
-def verdict_of(findings: Findings, stores: int) -> Verdict:
+def verdict_of(findings: Findings, stores: int) -> StoresVerdict:
     """Return the verdict on the findings of all stores."""
     of = count_text(stores, "store")
     worst = findings.worst
     if worst is None:
-        return Verdict(f"{of}: sound, nothing found", "good", False)
+        return StoresVerdict(f"{of}: sound, nothing found", "good", False)
     counts = ", ".join(f"{findings.count(severity):,} {severity}" for severity in Severity if findings.count(severity))
     is_damage = any(findings.count(severity) for severity in Severity if severity is not Severity.INFO)
-    return Verdict(f"{of}: {'not sound' if is_damage else 'sound'}, {counts}", str(worst), is_damage)
+    return StoresVerdict(f"{of}: {'not sound' if is_damage else 'sound'}, {counts}", str(worst), is_damage)

@@ -106,7 +106,7 @@ class LockBatchResult(NamedTuple):
     lock_ok_mq_set: Annotated[tuple[MessageQueue, ...], Key("lockOKMQSet")] = ()
 
 
-class Connection(NamedTuple):
+class ClientConnection(NamedTuple):
     """Connection of a client, as a broker reports it."""
 
     client_id: str
@@ -118,7 +118,7 @@ class Connection(NamedTuple):
 class ConsumerConnection(NamedTuple):
     """Body of the answer to 203."""
 
-    connection_set: tuple[Connection, ...] = ()
+    connection_set: tuple[ClientConnection, ...] = ()
     subscription_table: dict[str, SubscriptionData] = {}  # noqa: RUF012
     consume_type: str | None = None
     message_model: str | None = None
@@ -128,4 +128,4 @@ class ConsumerConnection(NamedTuple):
 class ProducerConnection(NamedTuple):
     """Body of the answer to 204."""
 
-    connection_set: tuple[Connection, ...] = ()
+    connection_set: tuple[ClientConnection, ...] = ()

@@ -59,7 +59,7 @@ class AbsentReason(StrEnum):
     """The producer was told that its message was not stored."""
 
 
-class Outcome(StrEnum):
+class StepOutcome(StrEnum):
     """The outcome of a step."""
 
     COMMITTED = "committed"

@@ -17,9 +17,9 @@ from __future__ import annotations
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from commitlake.schemas.tables.columns import column
-from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, Outcome
+from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
 
-__all__ = ["EDGES", "LINK_DAYS", "AbsentReason", "EdgeKind", "Outcome"]
+__all__ = ["EDGES", "LINK_DAYS", "AbsentReason", "EdgeKind", "StepOutcome"]
 
 LINK_DAYS = 7
 """Days within which a copy must follow its predecessor if only the unique key links them, or follow its due time."""

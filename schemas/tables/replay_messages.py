@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType, Tim
 from commitlake.schemas.tables.columns import column
 
 
-class Outcome(StrEnum):
+class SendOutcome(StrEnum):
     """The outcome of a message of a replay."""
 
     SENT = "sent"

@@ -26,8 +26,8 @@ from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.lookups import Wanted, look_up, read_all
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.lookups import MessageConditions, look_up, read_all
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.runtime.spark_runner import SparkRunner
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             append(uri, rows)
         spark = open_session("benchmark")
         with HBase(Path(folder) / "hbase", heap_mb=arguments.heap_mb, jvm=FAST_JVM) as server:
-            options = Options(host="127.0.0.1", port=server.thrift_port)
+            options = HBaseOptions(host="127.0.0.1", port=server.thrift_port)
             for connections in _numbers(arguments.connections):
                 for batch_rows in _numbers(arguments.batch_rows):
                     chosen = replace(options, batch_rows=batch_rows, connections=connections)
@@ -78,22 +78,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _time_look_ups(options: Options, messages: int) -> None:
+def _time_look_ups(options: HBaseOptions, messages: int) -> None:
     chance = random.Random(1)
     seconds = messages // 3 * 0.04
     with Client(options) as client:
 
-        def by_key() -> Wanted:
-            return Wanted(keys=[f"order-{chance.randrange(messages // 4)}"])
+        def by_key() -> MessageConditions:
+            return MessageConditions(keys=[f"order-{chance.randrange(messages // 4)}"])
 
-        def by_id() -> Wanted:
-            return Wanted(message_id=f"0A00000100002A9F{1000 * chance.randrange(messages // 2):016X}")
+        def by_id() -> MessageConditions:
+            return MessageConditions(message_id=f"0A00000100002A9F{1000 * chance.randrange(messages // 2):016X}")
 
-        def by_topic() -> Wanted:
+        def by_topic() -> MessageConditions:
             start = START + datetime.timedelta(seconds=chance.uniform(0, seconds))
-            return Wanted(topics=["orders"], start=start, end=start + datetime.timedelta(minutes=20))
+            return MessageConditions(topics=["orders"], start=start, end=start + datetime.timedelta(minutes=20))
 
-        ways: list[tuple[str, Callable[[], Wanted], int]] = [
+        ways: list[tuple[str, Callable[[], MessageConditions], int]] = [
             ("business key", by_key, LOOK_UPS),
             ("offset message id", by_id, LOOK_UPS),
             ("topic and 20 minutes, first 100", by_topic, RANGE_LOOK_UPS),

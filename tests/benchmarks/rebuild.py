@@ -23,7 +23,7 @@ from pathlib import Path
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY as INDEX_ENTRY
 from commitlake.schemas.layouts.rocketmq.indexfile import geometry_of, parse_header
@@ -88,7 +88,7 @@ def rebuild_once(store: Path, out: Path) -> tuple[float, Rebuilt]:
     shutil.rmtree(out, ignore_errors=True)
     (found,) = find_stores(str(store), "a")
     begun = time.perf_counter()
-    rebuilt = rebuild_store(found, out, Wanted(), runner=ThreadRunner())
+    rebuilt = rebuild_store(found, out, RequestedSettings(), runner=ThreadRunner())
     return time.perf_counter() - begun, rebuilt
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.pipelines.rebuild.run import rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.salvage.run import salvage_store
 from tests.servers.rocketmq import FAST_JVM, BrokerOptions, RocketMQ
 
@@ -46,7 +46,7 @@ def serve(damaged: Path, intact: Array, work: Path) -> Served:
     (store,) = find_stores(str(damaged), "a")
     clean = salvage_store(store, work / "clean").out
     (store,) = find_stores(str(clean), "a")
-    rebuild_store(store, clean, Wanted(close_heads=True))
+    rebuild_store(store, clean, RequestedSettings(close_heads=True))
     topics = sorted(path.name for path in (clean / "consumequeue").iterdir())
     segment = max(path.stat().st_size for path in (damaged / "commitlog").iterdir())
     salvaged = np.isin(_pulled(clean, topics, segment, work / "on-clean"), intact).sum()
@@ -63,7 +63,7 @@ def _pulled(store: Path, topics: list[str], segment_bytes: int, folder: Path) ->
     found: list[int] = []
     with (
         RocketMQ(VERSION, folder, store=store, options=options, jvm=FAST_JVM) as servers,
-        Puller("salvage", Options(servers.name_server_address)) as puller,
+        Puller("salvage", ClientOptions(servers.name_server_address)) as puller,
     ):
         for topic in topics:
             for queue in puller.queues(topic):

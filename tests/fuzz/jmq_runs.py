@@ -19,7 +19,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.pipelines.rebuild.run import rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.rows import Chosen
 from commitlake.pipelines.restore.run import restore_store
@@ -90,7 +90,7 @@ class PlantedJmq(PlantedStores):
         with step("verify"):
             assert verify(root).records == int(found)
         with step("rebuild"):
-            wanted = Wanted(queue_file_size=OPTIONS.queue_file_size_bytes)
+            wanted = RequestedSettings(queue_file_size=OPTIONS.queue_file_size_bytes)
             rebuilt = rebuild_store(store, folder / "rebuilt", wanted)
             assert rebuilt.totals.records == int(found)
         with step("salvage"):

@@ -16,9 +16,14 @@ from commitlake.schemas.layouts.jmq.checkpoint import (
     parse_journal_checkpoint,
     serialize_journal_checkpoint,
 )
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome, parse_consumption, serialize_consumption
+from commitlake.schemas.layouts.jmq.consumption import (
+    Consumption,
+    DeliveryOutcome,
+    parse_consumption,
+    serialize_consumption,
+)
 from commitlake.schemas.layouts.jmq.message_id import MessagePlace
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile
 from commitlake.schemas.layouts.rocketmq.checkpoint import parse_checkpoint
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
@@ -93,11 +98,11 @@ class JmqLayouts(Parsed):
 
     def __init__(self, chance: random.Random) -> None:
         sent = journals.records(journals.messages(12, max_body=600))
-        queue = b"".join(jmq_queue.serialize_entry(jmq_queue.Entry(number * 100, 100)) for number in range(4))
+        queue = b"".join(jmq_queue.serialize_entry(jmq_queue.JmqQueueEntry(number * 100, 100)) for number in range(4))
         consumed = serialize_consumption(
-            Consumption("orders", 1, 2, 3, "mail", Outcome.FAILED, journals.SENT_MS, 1, journals.CLIENT)
+            Consumption("orders", 1, 2, 3, "mail", DeliveryOutcome.FAILED, journals.SENT_MS, 1, journals.CLIENT)
         )
-        offsets = serialize_offsets({ConsumedQueue("orders", "mail", 1): Position(3, 5, journals.SENT_MS)}, 1)
+        offsets = serialize_offsets({ConsumedQueue("orders", "mail", 1): ConsumerPosition(3, 5, journals.SENT_MS)}, 1)
         checkpoint = serialize_journal_checkpoint(JournalCheckpoint(100, 50, journals.SENT_MS, 2))
         words = (b"\x12\x34", b"=", b"\\", b"\n", b'"')
         cases: list[tuple[Mutator, Parse]] = [

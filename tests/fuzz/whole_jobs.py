@@ -25,7 +25,7 @@ from commitlake.pipelines.archive.staged import staging
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 
 _FIRST_BATCH, _LARGEST_BATCH = 250, 250_000
@@ -106,5 +106,5 @@ def ask(lake: LakePaths, *arguments: str) -> list[str]:
 def verify(root: Path) -> StoreReport:
     """Verify a store."""
     (store,) = find_stores(str(root), "a", all_formats())
-    (report,) = verify_stores([store], Options())
+    (report,) = verify_stores([store], VerifyOptions())
     return report

@@ -20,7 +20,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.rebuild.run import rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.rows import Chosen
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.pipelines.salvage.run import salvage_store
@@ -45,7 +45,7 @@ OPTIONS = StoreOptions(
     index_entries=20_000,
     max_message_size_bytes=1 << 17,
 )
-_WANTED = Wanted(
+_WANTED = RequestedSettings(
     queue_file_size=OPTIONS.consume_queue_file_size_bytes,
     index_slots=OPTIONS.index_slots,
     index_entries=OPTIONS.index_entries,

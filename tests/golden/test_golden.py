@@ -20,7 +20,7 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message, serialize_message
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, SegmentScanner, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.tables.messages import SOURCE
 
 FOLDER = Path(__file__).parent
@@ -171,7 +171,7 @@ def test_one_damaged_record_costs_that_record_only(golden: Slice, tmp_path: Path
 def test_slice_cut_anywhere_keeps_its_whole_records(golden: Slice) -> None:
     ends = [row["physical_offset"] + row["size"] for row in golden.decoded]
     for length in range(0, len(golden.data), 97):
-        bounds = Bounds(golden.base_offset + SEGMENT_BYTES, golden.start + length)
+        bounds = SizeLimits(golden.base_offset + SEGMENT_BYTES, golden.start + length)
         spans = list(SegmentScanner(golden.start, bounds).feed(golden.data[:length]))
         kept = [span.end for span in spans if span.kind is SpanKind.RECORD]
         assert kept == [end for end in ends if end <= golden.start + length]

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.body import compress_body, original_body
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome, parse_consumption, serialize_consumption
+from commitlake.schemas.layouts.jmq.consumption import (
+    Consumption,
+    DeliveryOutcome,
+    parse_consumption,
+    serialize_consumption,
+)
 from commitlake.schemas.layouts.jmq.journal import (
     NewJournalMessage,
     delay_of,
@@ -20,12 +25,12 @@ from commitlake.schemas.layouts.jmq.journal import (
     serialize_message,
 )
 from commitlake.schemas.layouts.jmq.message_id import MessagePlace, parse_message_id, serialize_message_id
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
 from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
-from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, count_valid, parse_entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, count_valid, parse_entry, serialize_entry
 from commitlake.schemas.layouts.jmq.scan import JournalScanner
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Span, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import Fault, SegmentSpan, SizeLimits, SpanKind
 from tests.support.hypothesis_profiles import load
 from tests.support.logs import damage
 
@@ -59,7 +64,7 @@ CONSUMPTIONS = st.builds(
     queue_offset=LONG,
     journal_offset=LONG,
     app=TEXTS,
-    outcome=st.sampled_from(Outcome),
+    outcome=st.sampled_from(DeliveryOutcome),
     consume_timestamp=SIGNED,
     attempt=SHORT,
     client_address=HOSTS,
@@ -163,18 +168,18 @@ def test_any_consumption_is_read_as_it_was_written(consumption: Consumption) -> 
     assert parse_consumption(record) == (consumption, len(record))
 
 
-@given(st.builds(Entry, LONG, st.integers(0, (1 << 32) - 1), SHORT))
-def test_any_entry_is_read_as_it_was_written(entry: Entry) -> None:
+@given(st.builds(JmqQueueEntry, LONG, st.integers(0, (1 << 32) - 1), SHORT))
+def test_any_entry_is_read_as_it_was_written(entry: JmqQueueEntry) -> None:
     assert parse_entry(serialize_entry(entry)) == entry
 
 
 @given(
     st.dictionaries(
         st.builds(ConsumedQueue, TEXTS, TEXTS, BYTE),
-        st.builds(lambda a, b, c: Position(min(a, b), max(a, b), c), *[st.integers(0, (1 << 63) - 1)] * 3),
+        st.builds(lambda a, b, c: ConsumerPosition(min(a, b), max(a, b), c), *[st.integers(0, (1 << 63) - 1)] * 3),
     )
 )
-def test_any_positions_are_read_as_they_were_written(positions: dict[ConsumedQueue, Position]) -> None:
+def test_any_positions_are_read_as_they_were_written(positions: dict[ConsumedQueue, ConsumerPosition]) -> None:
     assert parse_offsets(serialize_offsets(positions, 1)) == (positions, 1)
 
 
@@ -211,9 +216,9 @@ def serialized(new: NewJournalMessage, offset: int, number: int) -> bytes:
     )
 
 
-def scan(data: bytes, window: int) -> list[Span]:
+def scan(data: bytes, window: int) -> list[SegmentSpan]:
     """All spans of a file, read in windows of a size."""
-    scanner, spans, size = JournalScanner(0, Bounds(SIZE, len(data))), list[Span](), window
+    scanner, spans, size = JournalScanner(0, SizeLimits(SIZE, len(data))), list[SegmentSpan](), window
     while not scanner.done:
         position = scanner.position
         spans += list(scanner.feed(data[position : position + size]))

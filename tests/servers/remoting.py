@@ -10,8 +10,8 @@ import time
 from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.errors import RocketMQError
-from commitlake.connectors.rocketmq.network import Answer, Network
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.network import Network, PeerAnswer
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.ext_fields import Long
 from commitlake.schemas.remoting.headers import MaxOffsetRequest, OffsetResponse
@@ -71,7 +71,7 @@ def pop_and_forget(broker_address: str, topic: str, group: str, invisible_ms: in
     ask(broker_address, RequestCode.POP_MESSAGE, request)
 
 
-def ask(address: str, code: int, header: NamedTuple | None = None, body: bytes = b"") -> Answer:
+def ask(address: str, code: int, header: NamedTuple | None = None, body: bytes = b"") -> PeerAnswer:
     """Send one request, over a connection of its own, and return the answer.
 
     Args:
@@ -84,7 +84,7 @@ def ask(address: str, code: int, header: NamedTuple | None = None, body: bytes =
         RefusedError: The answer's code is not 0.
         UnreachableError: The server did not answer.
     """
-    network = Network(Options(address, request_seconds=ANSWER_SECONDS))
+    network = Network(ClientOptions(address, request_seconds=ANSWER_SECONDS))
     try:
         return network.call(address, code, header, body)
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from commitlake.connectors.rocketmq import Options, Puller
+from commitlake.connectors.rocketmq import ClientOptions, Puller
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import RequestCode
@@ -20,7 +20,7 @@ class FailingGroup:
         puller: of the group.
     """
 
-    def __init__(self, group: str, options: Options) -> None:
+    def __init__(self, group: str, options: ClientOptions) -> None:
         self.puller = Puller(group, options)
         self._group = group
         self._network = Network(options)
@@ -53,7 +53,7 @@ class FailingGroup:
 @contextmanager
 def failing_group(group: str, name_servers: str) -> Iterator[FailingGroup]:
     """Open a group, and close it."""
-    made = FailingGroup(group, Options(name_servers))
+    made = FailingGroup(group, ClientOptions(name_servers))
     try:
         yield made
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 import happybase
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_salt
 from commitlake.connectors.hbase.tables import open_table
 from commitlake.schemas.tables.messages import MESSAGES
@@ -16,7 +16,7 @@ from tests.support.hbase_tables import by_place
 Cells = dict[bytes, dict[bytes, tuple[bytes, int]]]
 
 
-def all_cells(options: Options) -> Cells:
+def all_cells(options: HBaseOptions) -> Cells:
     """Return every cell of the table's messages and entries, with its timestamp."""
     connection = happybase.Connection(options.host, options.port, timeout=90_000)
     try:
@@ -26,7 +26,7 @@ def all_cells(options: Options) -> Cells:
         connection.close()
 
 
-def hbase_rows(options: Options) -> list[dict[str, Any]]:
+def hbase_rows(options: HBaseOptions) -> list[dict[str, Any]]:
     """Return all messages, in the order of their primary key."""
     with Client(options) as client:
         batches = [

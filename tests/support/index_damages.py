@@ -13,12 +13,12 @@ def index_paths(root: Path) -> list[Path]:
     return sorted((root / "index").iterdir())
 
 
-def index_entry(path: Path, number: int) -> indexfile.Entry:
+def index_entry(path: Path, number: int) -> indexfile.IndexFileEntry:
     """Return an entry of an index file."""
     return indexfile.parse_entry(path.read_bytes(), indexfile.geometry_of(path.stat().st_size).entry_position(number))
 
 
-def put_index_entry(path: Path, number: int, value: indexfile.Entry) -> None:
+def put_index_entry(path: Path, number: int, value: indexfile.IndexFileEntry) -> None:
     """Overwrite an entry of an index file."""
     position = indexfile.geometry_of(path.stat().st_size).entry_position(number)
     patch(path, position, indexfile.serialize_entry(value))

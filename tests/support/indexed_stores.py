@@ -13,10 +13,10 @@ from commitlake.connectors.formats.engine import index_answer, splits
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.filters import Filters, narrow
 from commitlake.connectors.formats.engine.listed import walk_listed
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.read_plan import ReadPlan, plan_read
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split
-from commitlake.connectors.formats.engine.walk import End, Step, walk
+from commitlake.connectors.formats.engine.walk import End, WalkStep, walk
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
@@ -86,7 +86,7 @@ def without_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plan_of(root: Path | str, **options: object) -> ReadPlan:
     """Return the plan of a read with these options."""
-    parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     return plan_read(parsed, narrow(parsed))
 
 
@@ -110,7 +110,7 @@ def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterat
     for split in planned:
         assert not split.missing, split
         with OpenSegment(split.path) as file:
-            steps: Iterator[Step]
+            steps: Iterator[WalkStep]
             if isinstance(split, ListedSplit):
                 steps = walk_listed(file, split, window_bytes, 1 << 20)
             else:
@@ -125,11 +125,11 @@ def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterat
 
 def read_by_plan(root: Path | str, **options: object) -> list[Message]:
     """Return the result of a read with these options by its plan."""
-    parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     return wanted(read_splits(plan_of(root, **options).splits), narrow(parsed).filters)
 
 
 def read_by_scan(root: Path | str, **options: object) -> list[Message]:
     """Return the expected result: all records, filtered."""
-    parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     return wanted(read_splits(plan_of(root).splits), narrow(parsed).filters)

@@ -10,7 +10,7 @@ from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq import ArchiveView
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
+from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
@@ -71,6 +71,6 @@ def consumptions(store: JmqStore) -> list[Consumption]:
     return ArchiveView(store.journal).consumed(0, 1 << 20)[0]
 
 
-def outcomes(store: JmqStore) -> list[tuple[int, Outcome, int]]:
+def outcomes(store: JmqStore) -> list[tuple[int, DeliveryOutcome, int]]:
     """Return queue offset, outcome and delivery number of every consumption."""
     return [(one.queue_offset, one.outcome, one.attempt) for one in consumptions(store)]

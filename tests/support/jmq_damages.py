@@ -10,12 +10,12 @@ from commitlake.schemas.layouts.jmq.checkpoint import (
     parse_journal_checkpoint,
     serialize_journal_checkpoint,
 )
-from commitlake.schemas.layouts.jmq.queue import Entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, serialize_entry
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.store_damages import JMQ
 
 
-def add_queue(root: Path, *entries: Entry) -> None:
+def add_queue(root: Path, *entries: JmqQueueEntry) -> None:
     """Create a queue of another topic."""
     path = root / "queue" / "another" / "0" / segment_name(0)
     path.parent.mkdir(parents=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalPutResult, JournalStore
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage, parse_message
-from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry
+from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.small_stores import queue_bytes, records_in
 
@@ -52,7 +52,7 @@ def journal_records(root: Path) -> Iterator[JournalMessage]:
     return records_in(root / "journal", parse_message, lambda record: record.journal_offset)
 
 
-def queue_entries(root: Path, topic: str = "orders", queue_id: int = 0) -> list[Entry]:
+def queue_entries(root: Path, topic: str = "orders", queue_id: int = 0) -> list[JmqQueueEntry]:
     """Return the used entries of a queue's files."""
     data = queue_bytes(root / "queue", topic, queue_id)
     entries = [parse_entry(data, position) for position in range(0, len(data), ENTRY.size)]

@@ -10,7 +10,7 @@ from typing import Any
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.jmq.scan import JournalScanner
 from commitlake.schemas.layouts.rocketmq import commitlog
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, SegmentScanner, Span
+from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, SegmentSpan, SizeLimits
 from tests.support import journal_vectors, journals, logs, record_vectors
 
 
@@ -34,7 +34,7 @@ class LogFormat:
     new_message: Callable[..., Any]
     records: Callable[..., list[bytes]]
     serialize_filler: Callable[[int], bytes]
-    scanner: Callable[[int, Bounds], SegmentScanner]
+    scanner: Callable[[int, SizeLimits], SegmentScanner]
     body_start: int
     min_record_size: int
     parse: Callable[..., tuple[Any, int] | None]
@@ -56,9 +56,9 @@ class LogFormat:
 
     def scan(
         self, data: bytes, window: int = 1 << 20, start: int = 0, segment_end: int | None = None, **bounds: int
-    ) -> list[Span]:
+    ) -> list[SegmentSpan]:
         """Return all spans of a segment, read in windows that are doubled where no span ends in one."""
-        limits = Bounds(start + len(data) if segment_end is None else segment_end, start + len(data), **bounds)
+        limits = SizeLimits(start + len(data) if segment_end is None else segment_end, start + len(data), **bounds)
         scanner, spans, size = self.scanner(start, limits), [], window
         while not scanner.done:
             position = scanner.position
@@ -68,7 +68,7 @@ class LogFormat:
         return spans
 
 
-def kinds(spans: list[Span]) -> list[str]:
+def kinds(spans: list[SegmentSpan]) -> list[str]:
     """Return the kind of each span, or its fault."""
     return [str(span.fault or span.kind) for span in spans]
 

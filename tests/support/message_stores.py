@@ -7,7 +7,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult, StoreOptions
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
-from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, Entry, parse_entry
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, ConsumeQueueEntry, parse_entry
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.small_stores import queue_bytes, records_in
 
@@ -52,7 +52,7 @@ def log_records(root: Path) -> Iterator[Message]:
     return records_in(root / "commitlog", parse_message, lambda record: record.physical_offset)
 
 
-def queue_entries(root: Path, topic: str = "orders", queue_id: int = 0) -> list[Entry]:
+def queue_entries(root: Path, topic: str = "orders", queue_id: int = 0) -> list[ConsumeQueueEntry]:
     """Return the used entries of a queue's files."""
     data = queue_bytes(root / "consumequeue", topic, queue_id)
     entries = [parse_entry(data, position) for position in range(0, len(data), ENTRY.size)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.pipelines.quality.merging import merge_profiles
-from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SUMS, Parts
+from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SUMS, WindowParts
 from commitlake.pipelines.quality.profile import profile_rows
 from commitlake.pipelines.quality.rows import COLUMNS
 from commitlake.schemas.tables.messages import MESSAGES
@@ -114,7 +114,7 @@ def many_windows(windows: range, *, broker: str = "a", topics: int = 100, queues
     values["checksum"] = np.random.default_rng(7).integers(-(1 << 62), 1 << 62, count)
     runs = [values[name] for name in (FIRST[1], LAST[1], FIRST[0], LAST[0])]
     names = pa.array([f"topic-{number:06d}" for number in range(topics)])
-    return Parts(
+    return WindowParts(
         keys=[
             pa.array([broker]).take(pa.array(np.zeros(count, np.int64))),
             names.take(pa.array(queue // queues)),

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.from_broker.planning import BrokerWork, find_broker_work
 from commitlake.pipelines.archive.from_broker.source import BrokerSource
@@ -35,7 +35,7 @@ class PulledLake:
     @property
     def config(self) -> Config:
         """Return the configuration of a run that pulls everything."""
-        source = BrokerSource(Options(self.cluster.address, request_seconds=3.0), retry_seconds=0.2)
+        source = BrokerSource(ClientOptions(self.cluster.address, request_seconds=3.0), retry_seconds=0.2)
         return Config("", str(self.folder), source=source, keys=False, quality=False)
 
     def plan(self, **changes: Any) -> BrokerWork:

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.rocketmq import Admin, Options, Producer, ProducerOptions, Puller
+from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, ProducerOptions, Puller
 from commitlake.jobs.replay.command import main as replay
 from commitlake.pipelines.replay.parts import COLUMNS
 from commitlake.pipelines.replay.sending import TargetClient
@@ -53,7 +53,7 @@ def rows_of(properties: list[Mapping[str, str]], flags: list[int] | None = None,
 @contextmanager
 def target_client(name_servers: str) -> Iterator[TargetClient]:
     """Open clients of a target."""
-    options = Options(name_servers, request_seconds=10)
+    options = ClientOptions(name_servers, request_seconds=10)
     with (
         Producer("Replays", options, ProducerOptions(send_seconds=10)) as producer,
         Puller("Replays", options) as puller,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.engine.records import Found, walk_store
+from commitlake.connectors.formats.engine.records import FoundRecord, walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.restore.run import Restored
@@ -26,7 +26,7 @@ def segments(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((root / "commitlog").iterdir())}
 
 
-def walked(root: Path, segment_bytes: int) -> list[Found]:
+def walked(root: Path, segment_bytes: int) -> list[FoundRecord]:
     """Return everything in a log, by the plain reader."""
     (store,) = find_stores(str(root), BROKER)
     return list(walk_store(store, segment_bytes))

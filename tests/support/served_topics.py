@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller
+from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -55,7 +55,7 @@ class ServedTopic:
         """Send messages to each queue, and return a time before the first of them and after all earlier ones."""
         let_pass(0.003, "what was sent before was stored in an earlier millisecond")
         first_ms = None
-        with Producer("Served", Options(self.name_servers)) as producer:
+        with Producer("Served", ClientOptions(self.name_servers)) as producer:
             for number in range(count):
                 for queue in self.queues:
                     producer.send(OutgoingMessage(self.topic, b"x", keys=(f"{prefix}{number}",)), queue=queue)
@@ -90,5 +90,5 @@ class ServedTopic:
 
 def offset_client_of(name_servers: str) -> OffsetClient:
     """Open clients of a broker, which the caller closes."""
-    options = Options(name_servers, request_seconds=10)
+    options = ClientOptions(name_servers, request_seconds=10)
     return OffsetClient(Admin(options), Puller("Served", options))

@@ -22,9 +22,9 @@ from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
     OffsetKind,
-    Position,
-    Progress,
-    Source,
+    OffsetOwner,
+    SnapshotSource,
+    StoreSnapshot,
     Subscription,
 )
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -99,7 +99,7 @@ def _add_stretch(growing: GrowingLake, name: str, minute: int, rows: list[dict[s
     append_rows(getattr(growing.lake, name), schema, added)
 
 
-def _progress(minute: int, ends: dict[tuple[str, int], list[datetime.datetime]]) -> Progress:
+def _progress(minute: int, ends: dict[tuple[str, int], list[datetime.datetime]]) -> StoreSnapshot:
     now = MIDNIGHT + minute * MINUTE
     behind = {  # minutes that a group is behind
         ("mailer", "payments"): 0,
@@ -114,7 +114,7 @@ def _progress(minute: int, ends: dict[tuple[str, int], list[datetime.datetime]])
         until = now - minutes * MINUTE
         for queue_id in range(QUEUES):
             stored = ends.get((topic, queue_id), [])
-            offsets[Position(OffsetKind.GROUP, group, topic, queue_id)] = sum(time <= until for time in stored)
+            offsets[OffsetOwner(OffsetKind.GROUP, group, topic, queue_id)] = sum(time <= until for time in stored)
     member = (Member("10.0.0.9@1", "10.0.0.9:4711", "JAVA", 473, "V5_5_0"),)
     subscriptions = {
         GroupTopic(group, topic): Subscription(
@@ -122,9 +122,9 @@ def _progress(minute: int, ends: dict[tuple[str, int], list[datetime.datetime]])
         )
         for group, topic in behind
     }
-    return Progress(
+    return StoreSnapshot(
         broker="broker-a",
-        source=Source.BROKER,
+        source=SnapshotSource.BROKER,
         taken={OffsetKind.GROUP: now},
         offsets=offsets,
         subscribed_as_of=now,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 
 
 def report_of(root: Path, **options: int) -> StoreReport:
     """Return the report on the only store of a folder, which is called `a` there."""
     (store,) = find_stores(str(root), "a", all_formats())
-    (report,) = verify_stores([store], Options(**options))  # type: ignore[arg-type]
+    (report,) = verify_stores([store], VerifyOptions(**options))  # type: ignore[arg-type]
     return report

@@ -33,7 +33,7 @@ from commitlake.connectors.formats.format import Format, RecordRules
 from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles
 from commitlake.connectors.formats.small_files import Claim, Problems, RebuiltLog, SmallFiles, read_checkpoint_file
 from commitlake.schemas.layouts.base import Field, Layout
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Finding, Rules, SegmentScanner, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import Fault, Rules, ScanFinding, SegmentScanner, SizeLimits, SpanKind
 
 HEAD = struct.Struct(">i2sqqqB")
 RECORD, FILLER = b"TY", b"TF"
@@ -70,28 +70,28 @@ def _parse(data: memoryview) -> tuple[ToyMessage, int] | None:
     return ToyMessage(size, offset, time, number, text[:length].decode(), text[length:]), size
 
 
-def _examine(window: memoryview, position: int, offset: int, bounds: Bounds) -> Finding:  # noqa: PLR0911
+def _examine(window: memoryview, position: int, offset: int, bounds: SizeLimits) -> ScanFinding:  # noqa: PLR0911
     left = bounds.file_end - offset
     if len(window) - position < min(HEAD.size, left):
-        return Finding(SpanKind.MORE)
+        return ScanFinding(SpanKind.MORE)
     if left < HEAD.size:
-        return Finding(SpanKind.UNWRITTEN if not any(window[position:]) else SpanKind.FAULT, 0, Fault.CUT)
+        return ScanFinding(SpanKind.UNWRITTEN if not any(window[position:]) else SpanKind.FAULT, 0, Fault.CUT)
     size, magic, own_offset, *_ = HEAD.unpack_from(window, position)
     if magic == FILLER and size == bounds.segment_end - offset:
-        return Finding(SpanKind.BLANK, size)
+        return ScanFinding(SpanKind.BLANK, size)
     if (size, magic) == (0, bytes(2)):
-        return Finding(SpanKind.UNWRITTEN)
+        return ScanFinding(SpanKind.UNWRITTEN)
     if magic != RECORD:
-        return Finding(SpanKind.FAULT, 0, Fault.MAGIC, "TY", magic.hex())
+        return ScanFinding(SpanKind.FAULT, 0, Fault.MAGIC, "TY", magic.hex())
     if own_offset != offset:
-        return Finding(SpanKind.FAULT, 0, Fault.PHYSICAL_OFFSET, f"{offset}", f"{own_offset}")
+        return ScanFinding(SpanKind.FAULT, 0, Fault.PHYSICAL_OFFSET, f"{offset}", f"{own_offset}")
     if not HEAD.size <= size <= left:
-        return Finding(SpanKind.FAULT, 0, Fault.SIZE, f"{HEAD.size} to {left} bytes", f"{size}")
-    return Finding(SpanKind.RECORD if size <= len(window) - position else SpanKind.MORE, size)
+        return ScanFinding(SpanKind.FAULT, 0, Fault.SIZE, f"{HEAD.size} to {left} bytes", f"{size}")
+    return ScanFinding(SpanKind.RECORD if size <= len(window) - position else SpanKind.MORE, size)
 
 
 class _Scanner(SegmentScanner):
-    def __init__(self, start: int, bounds: Bounds) -> None:
+    def __init__(self, start: int, bounds: SizeLimits) -> None:
         super().__init__(start, bounds, Rules(_examine, re.compile(rb"T[YF]"), 4, 2))
 
 
@@ -117,7 +117,7 @@ def _hop(*arguments_and_results: Any) -> None:
     """Walk over records; see `kernel.hop.hop`. A window must hold all of a bad range, as in a log of some KiB."""
     *arguments, state, parts, faults = arguments_and_results
     at = HopArguments(*arguments)
-    view, bounds = at.window.data[: at.length], Bounds(at.segment_end, at.file_end, at.max_record_bytes)
+    view, bounds = at.window.data[: at.length], SizeLimits(at.segment_end, at.file_end, at.max_record_bytes)
     state[h.STOP] = -1
     while state[h.STOP] < 0:
         offset = int(state[h.POSITION])
@@ -130,7 +130,7 @@ def _hop(*arguments_and_results: Any) -> None:
 
 
 def _step(
-    view: memoryview, at: HopArguments, bounds: Bounds, offset: int, state: Array, parts: Array, faults: Array
+    view: memoryview, at: HopArguments, bounds: SizeLimits, offset: int, state: Array, parts: Array, faults: Array
 ) -> None:
     position = offset - at.origin
     finding = _examine(view, position, offset, bounds)
@@ -166,7 +166,7 @@ def _step(
         state[h.POSITION] = end
 
 
-def _next_record(view: memoryview, at: HopArguments, bounds: Bounds, offset: int) -> int:
+def _next_record(view: memoryview, at: HopArguments, bounds: SizeLimits, offset: int) -> int:
     while offset < at.limit and _examine(view, offset - at.origin, offset, bounds).kind is not SpanKind.RECORD:
         offset += 1
     return offset

@@ -1,7 +1,7 @@
 """Errors of a store.
 
     StoreError
-    ├── OptionError            invalid settings
+    ├── StoreOptionError       invalid settings
     ├── StoreLockedError       the folder is open elsewhere
     ├── StoreFilesError        files that neither this store nor RocketMQ could have written
     │   └── FileSizeError      files of another size than the options say
@@ -25,7 +25,7 @@ class StoreError(CommitLakeError):
     """Base class of the errors of a store."""
 
 
-class OptionError(StoreError, ValueError):
+class StoreOptionError(StoreError, ValueError):
     """Error for invalid settings."""
 
 

@@ -19,7 +19,7 @@ from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.log_writer import LogWriter
 from commitlake.broker_lite.stores.engine.options import FlushMode
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 
 QUEUE_FLUSH_INTERVAL_SECONDS = 1.0
 CONFIG_SAVE_INTERVAL_SECONDS = 5.0
@@ -104,7 +104,7 @@ class LogFlusher:
         if error.errno not in _NO_DESCRIPTORS:
             self._writer.failure = error
 
-    def _note_synced_log(self, progress: Progress) -> None:
+    def _note_synced_log(self, progress: LogProgress) -> None:
         """Record how far the log is flushed; the guard is held."""
 
     def sync_rest(self) -> None:

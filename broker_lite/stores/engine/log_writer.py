@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 
 
 class LogWriter:
@@ -19,7 +19,7 @@ class LogWriter:
         arrived: (topic, queue id) pairs that have received messages since the set was last emptied.
     """
 
-    def __init__(self, last: Progress) -> None:
+    def __init__(self, last: LogProgress) -> None:
         self.lock = threading.RLock()
         self.failure: BaseException | None = None
         self.is_closed = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from commitlake.broker_lite.stores.engine.errors import OptionError
+from commitlake.broker_lite.stores.engine.errors import StoreOptionError
 
 
 class FlushMode(StrEnum):
@@ -39,22 +39,22 @@ class RetentionOptions:
         """Check the values of all options.
 
         Raises:
-            OptionError: if an option's value is invalid.
+            StoreOptionError: if an option's value is invalid.
         """
         if self.file_reserved_hours < 0:
-            raise OptionError(f"file_reserved_hours: expected 0 or more, found {self.file_reserved_hours}")
+            raise StoreOptionError(f"file_reserved_hours: expected 0 or more, found {self.file_reserved_hours}")
         if not all(0 <= hour < 24 for hour in self.delete_hours):
-            raise OptionError(f"delete_hours: expected hours from 0 to 23, found {self.delete_hours}")
+            raise StoreOptionError(f"delete_hours: expected hours from 0 to 23, found {self.delete_hours}")
         for name in ("disk_max_used_percent", "clean_forcibly_percent", "warning_percent"):
             if not 0 < (percent := getattr(self, name)) <= 100:
-                raise OptionError(f"{name}: expected 1 to 100, found {percent}")
+                raise StoreOptionError(f"{name}: expected 1 to 100, found {percent}")
 
 
 def check_range(name: str, value: int, minimum: int, maximum: int) -> None:
     """Check that an option's value is within its range.
 
     Raises:
-        OptionError: if it is not.
+        StoreOptionError: if it is not.
     """
     if not minimum <= value <= maximum:
-        raise OptionError(f"{name}: expected {minimum} to {maximum}, found {value}")
+        raise StoreOptionError(f"{name}: expected {minimum} to {maximum}, found {value}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Progress(NamedTuple):
+class LogProgress(NamedTuple):
     """Progress of the log, as needed for flushes and checkpoints.
 
     Attributes:

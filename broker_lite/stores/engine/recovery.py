@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 from commitlake.schemas.errors import CommitLakeError
 
 
@@ -29,7 +29,7 @@ class RecoveryReport:
     crashed: bool
     start: int = 0
     records: int = 0
-    progress: Progress = field(default_factory=Progress)
+    progress: LogProgress = field(default_factory=LogProgress)
     stopped_by: str = "no log"
     lost_bytes: int = 0
 

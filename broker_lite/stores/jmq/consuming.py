@@ -21,15 +21,15 @@ from typing import NamedTuple
 from commitlake.broker_lite.stores.engine.errors import StoreError
 from commitlake.broker_lite.stores.jmq.retry import Retry, RetryStatus, RetryStore
 from commitlake.broker_lite.stores.jmq.store import JournalStore
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome, serialize_consumption
+from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 _OUTCOMES = {
-    RetryStatus.SUCCEEDED: Outcome.CONSUMED,
-    RetryStatus.RETRYING: Outcome.FAILED,
-    RetryStatus.DEAD: Outcome.GIVEN_UP,
+    RetryStatus.SUCCEEDED: DeliveryOutcome.CONSUMED,
+    RetryStatus.RETRYING: DeliveryOutcome.FAILED,
+    RetryStatus.DEAD: DeliveryOutcome.GIVEN_UP,
 }
 
 
@@ -122,7 +122,7 @@ class Consuming:
             del self._batches[batch.place]
 
     def _first_delivery(self, batch: Batch, message: JournalMessage, failures: Mapping[int, str]) -> Consumption:
-        outcome = Outcome.FAILED if message.queue_offset in failures else Outcome.CONSUMED
+        outcome = DeliveryOutcome.FAILED if message.queue_offset in failures else DeliveryOutcome.CONSUMED
         return _consumption(message, batch.place.app, outcome, self._store.clock(), 1, batch.client)
 
     def _check(self, batch: Batch) -> None:
@@ -186,11 +186,11 @@ class Consuming:
 
 def _check_consumer(topic: str, app: str, client: Host) -> None:
     """Check in advance that a consumption can be recorded."""
-    serialize_consumption(Consumption(topic, 0, 0, 0, app, Outcome.CONSUMED, 0, 1, client))
+    serialize_consumption(Consumption(topic, 0, 0, 0, app, DeliveryOutcome.CONSUMED, 0, 1, client))
 
 
 def _consumption(
-    message: JournalMessage, app: str, outcome: Outcome, now: int, attempt: int, client: Host
+    message: JournalMessage, app: str, outcome: DeliveryOutcome, now: int, attempt: int, client: Host
 ) -> Consumption:
     return Consumption(
         topic=message.topic,

@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.jmq.journal import (
     serialize_filler,
 )
 from commitlake.schemas.layouts.jmq.scan import JournalScanner
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import SizeLimits, SpanKind
 
 _SEARCH_BYTES = 1 << 20
 _logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class Journal(MessageLog[JournalMessage]):
     def _behind_damage(self, position: int) -> int | None:
         """Return the offset of the next valid record in this file, or of the next file, or None."""
         end = self.files.file_end(position)
-        scanner, size = JournalScanner(position, Bounds(end, end)), _SEARCH_BYTES
+        scanner, size = JournalScanner(position, SizeLimits(end, end)), _SEARCH_BYTES
         while not scanner.done:
             before = scanner.position
             memory, at = self.files.locate(before)

@@ -15,14 +15,14 @@ from commitlake.schemas.layouts.jmq.offsets import (
     FILE_NAME,
     FOLDER,
     ConsumedQueue,
-    Position,
+    ConsumerPosition,
     Positions,
     parse_offsets,
     serialize_offsets,
 )
 
 _logger = logging.getLogger(__name__)
-_START = Position(0, 0, 0)
+_START = ConsumerPosition(0, 0, 0)
 
 
 class OffsetFile(SavedTable):
@@ -48,11 +48,11 @@ class OffsetFile(SavedTable):
         with self._guard:
             return dict(self._positions)
 
-    def get(self, place: ConsumedQueue) -> Position:
+    def get(self, place: ConsumedQueue) -> ConsumerPosition:
         """Return a position; for a new application, the start of the queue."""
         return self._positions.get(place, _START)
 
-    def find(self, place: ConsumedQueue) -> Position | None:
+    def find(self, place: ConsumedQueue) -> ConsumerPosition | None:
         """Return a position, or None for a new application."""
         return self._positions.get(place)
 
@@ -75,13 +75,13 @@ class OffsetFile(SavedTable):
         with self._guard:
             position = self.get(place)
             ack = max(following, position.ack)
-            self._positions[place] = Position(ack, max(ack, position.pull), max(0, self._clock()))
+            self._positions[place] = ConsumerPosition(ack, max(ack, position.pull), max(0, self._clock()))
             self.is_changed = True
 
     def set_back(self, place: ConsumedQueue, queue_offset: int) -> None:
         """Set the position of an application, backward or forward."""
         with self._guard:
-            self._positions[place] = Position(queue_offset, queue_offset, max(0, self._clock()))
+            self._positions[place] = ConsumerPosition(queue_offset, queue_offset, max(0, self._clock()))
             self.is_changed = True
 
     def clamp(self, max_offset_of: Callable[[str, int], int]) -> None:

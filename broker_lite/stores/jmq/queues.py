@@ -21,7 +21,7 @@ from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE, JournalMessage
-from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, ENTRY, FOLDER, Entry, count_valid, parse_entry
+from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, ENTRY, FOLDER, JmqQueueEntry, count_valid, parse_entry
 from commitlake.schemas.layouts.segments import max_entry_number
 
 _MAX_QUEUE_OFFSET = max_entry_number(ENTRY.size)
@@ -45,7 +45,7 @@ class JournalQueue(NumberedQueue):
     def _count_valid(data: bytes) -> int:
         return count_valid(data)
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> JmqQueueEntry:
         """Return the entry at a queue offset from `first_number` to `max_offset` - 1.
 
         Raises:

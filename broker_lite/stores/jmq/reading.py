@@ -15,7 +15,7 @@ from commitlake.broker_lite.stores.jmq.queues import JournalQueue
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.message_id import parse_message_id
-from commitlake.schemas.layouts.jmq.queue import Entry
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry
 
 Form = Callable[[JournalMessage], bytes | None]
 """Function that converts a message to the form in which it is delivered; None for an unwanted message."""
@@ -80,7 +80,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
         return PullResult(status, records, number, where.min_offset, where.max_offset, is_cut)
 
-    def _message_of(self, entry: Entry, name: str) -> JournalMessage:
+    def _message_of(self, entry: JmqQueueEntry, name: str) -> JournalMessage:
         try:
             message = self._journal.parse_at(entry.journal_offset)
         except LayoutError as error:
@@ -89,7 +89,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
             raise StoreFilesError(f"{name}: expected a record of {entry.size} bytes, found {message.size}")
         return message
 
-    def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, Entry]]:
+    def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, JmqQueueEntry]]:
         """Return the entries of a queue in a range of offsets, with their offsets, without those of lost messages."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 from commitlake.broker_lite.stores.engine.recovery import QueueGapError, RecoveryReport
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.schemas.layouts.errors import LayoutError
@@ -38,31 +38,31 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
         queues.recover(known.log_end)
         if files.checkpoint.value is None or queues.entries != files.checkpoint.value.entries:
             _logger.warning("rebuilding all queues: they do not match the count in the checkpoint")
-            known = Progress()
+            known = LogProgress()
     try:
         report = _read(files, crashed, known)
     except QueueGapError as error:
         _logger.warning("rebuilding all queues: %s", error)
-        report = _read(files, crashed, Progress())
+        report = _read(files, crashed, LogProgress())
     journal.files.truncate(report.end)
     return report
 
 
-def _known_progress(files: JournalFiles) -> Progress:
+def _known_progress(files: JournalFiles) -> LogProgress:
     """Return the progress that the checkpoint confirms; zeros if it is missing or belongs to another journal."""
     checkpoint, journal = files.checkpoint.value, files.journal
     if checkpoint is None or not journal.start < checkpoint.journal_end <= journal.end:
-        return Progress()
+        return LogProgress()
     last = journal.message_at(checkpoint.last_record, verify_crc=False)
     if last is None or last.journal_offset + last.size != checkpoint.journal_end:
-        return Progress()
-    return Progress(checkpoint.journal_end, last.store_timestamp, last.journal_offset)
+        return LogProgress()
+    return LogProgress(checkpoint.journal_end, last.store_timestamp, last.journal_offset)
 
 
-def _read(files: JournalFiles, crashed: bool, known: Progress) -> RecoveryReport:
+def _read(files: JournalFiles, crashed: bool, known: LogProgress) -> RecoveryReport:
     journal, queues = files.journal, files.queues
     is_from_start = not known.log_end
-    last = Progress(journal.start) if is_from_start else known
+    last = LogProgress(journal.start) if is_from_start else known
     start = last.log_end
     if is_from_start:
         queues.recover(start)
@@ -73,5 +73,5 @@ def _read(files: JournalFiles, crashed: bool, known: Progress) -> RecoveryReport
         except LayoutError as error:
             return RecoveryReport(crashed, start, records, last, str(error), journal.lost_bytes)
         queues.dispatch_again(message, from_journal_start=is_from_start, journal_start=journal.start)
-        last = Progress(message.journal_offset + message.size, message.store_timestamp, message.journal_offset)
+        last = LogProgress(message.journal_offset + message.size, message.store_timestamp, message.journal_offset)
         records += 1

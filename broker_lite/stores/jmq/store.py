@@ -31,7 +31,7 @@ from commitlake.broker_lite.stores.jmq.routing import Routing
 from commitlake.broker_lite.stores.jmq.writing import JournalPutResult, JournalWriter
 from commitlake.schemas.layouts.jmq.consumption import Consumption, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
-from commitlake.schemas.layouts.jmq.queue import Entry
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 
@@ -181,7 +181,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         with self._reading() as reader:
             return reader.pull(topic, queue_id, queue_offset, limits, form)
 
-    def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, Entry]]:
+    def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, JmqQueueEntry]]:
         """Return the entries of a queue in a range of offsets, with their offsets, as far as they exist."""
         with self._reading() as reader:
             return reader.entries(topic, queue_id, numbers)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
 from commitlake.broker_lite.stores.engine.log_writer import LogWriter
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.prepared import PreparedMessage
@@ -48,7 +48,9 @@ class JournalPutResult(NamedTuple):
 class JournalWriter(LogWriter):
     """Writer of messages to a store in JMQ's layout."""
 
-    def __init__(self, options: JournalOptions, clock: Callable[[], int], files: JournalFiles, last: Progress) -> None:
+    def __init__(
+        self, options: JournalOptions, clock: Callable[[], int], files: JournalFiles, last: LogProgress
+    ) -> None:
         super().__init__(last)
         self._broker = options.broker_name
         self._clock = clock
@@ -98,5 +100,5 @@ class JournalWriter(LogWriter):
         except BaseException as error:
             raise self.fail(error, f"the message at {first} is in the journal, but not in its queue") from error
         recorded = messages[-1].recorded_timestamp(store_timestamp)
-        self.last = Progress(journal.end, recorded, results[-1].journal_offset)
+        self.last = LogProgress(journal.end, recorded, results[-1].journal_offset)
         return results

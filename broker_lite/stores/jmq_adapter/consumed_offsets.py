@@ -19,7 +19,7 @@ from commitlake.broker_lite.stores.engine.errors import UnsupportedError
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
 from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
+from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
@@ -143,12 +143,14 @@ class ConsumedOffsets:
         queue = retry_queue_of(topic)
         if queue is not None:
             for letter in self._failures.dead_letters(queue.app, numbers):
-                self._failures.record(letter, group, Outcome.CONSUMED, 1, client)
+                self._failures.record(letter, group, DeliveryOutcome.CONSUMED, 1, client)
             return
         failed = self._failures.queues.take_failed(place, numbers.start, numbers.stop)
         self._journal.log_consumption(
             [
-                Consumption(topic, queue_id, number, entry.journal_offset, group, Outcome.CONSUMED, time_ms, 1, client)
+                Consumption(
+                    topic, queue_id, number, entry.journal_offset, group, DeliveryOutcome.CONSUMED, time_ms, 1, client
+                )
                 for number, entry in self._journal.entries(topic, queue_id, numbers)
                 if number not in failed
             ]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from commitlake.broker_lite.delivery.errors import SendBackError
 from commitlake.broker_lite.stores.jmq import JournalStore, Retry, RetryStatus, RetryStore
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, RetryQueues, retry_queue_of, topic_of
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
+from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 MAX_ENTERED = 500
-_OUTCOMES = {RetryStatus.RETRYING: Outcome.FAILED, RetryStatus.DEAD: Outcome.GIVEN_UP}
+_OUTCOMES = {RetryStatus.RETRYING: DeliveryOutcome.FAILED, RetryStatus.DEAD: DeliveryOutcome.GIVEN_UP}
 
 
 class FailedMessages:
@@ -120,9 +120,9 @@ class FailedMessages:
     def acknowledge(self, group: str, queue_offset: int, client: Host) -> None:
         """Record that a group has consumed all of its retries before an offset that it has not sent back."""
         for retry in self.queues.acknowledge(group, queue_offset):
-            self.record(retry, group, Outcome.CONSUMED, retry.attempt, client)
+            self.record(retry, group, DeliveryOutcome.CONSUMED, retry.attempt, client)
 
-    def record(self, retry: Retry, group: str, outcome: Outcome, attempt: int, client: Host) -> None:
+    def record(self, retry: Retry, group: str, outcome: DeliveryOutcome, attempt: int, client: Host) -> None:
         """Write a record of one delivery."""
         message = retry.message
         self._journal.log_consumption(

@@ -18,7 +18,7 @@ from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MA
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
-from commitlake.schemas.layouts.rocketmq.consumequeue import Entry, tags_code
+from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry, tags_code
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 
 _logger = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class JmqQueries:
             return self._bounds(topic, queue_id).start
         return self._journal.offset_by_time(topic, queue_id, timestamp_ms)
 
-    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
+    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
         """Return the position of a queue's message in the journal, or None if there is no message at that offset."""
         if retry_queue_of(topic) is not None:
             found = self._failures.get(topic, queue_id, queue_offset, 1)
@@ -134,7 +134,9 @@ class JmqQueries:
         else:
             messages = self._journal.get(topic, queue_id, queue_offset, 1).messages
         for message in messages:
-            return Entry(message.journal_offset, message.size, tags_code(message.properties.get(props.TAGS)))
+            return ConsumeQueueEntry(
+                message.journal_offset, message.size, tags_code(message.properties.get(props.TAGS))
+            )
         return None
 
     def get_at(self, physical_offset: int) -> Message | None:

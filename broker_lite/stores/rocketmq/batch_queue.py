@@ -22,8 +22,13 @@ from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.entry_queue import CommitLogQueue, QueueUnit
-from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, NO_COMPACTED_OFFSET, Entry, parse_entry
-from commitlake.schemas.layouts.rocketmq.consumequeue import Entry as SimpleEntry
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import (
+    ENTRY,
+    NO_COMPACTED_OFFSET,
+    BatchQueueEntry,
+    parse_entry,
+)
+from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry as SimpleEntry
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 
 FOLDER = "batchconsumequeue"
@@ -45,7 +50,7 @@ class BatchConsumeQueue(CommitLogQueue):
         self.max_offset = 0
         super().__init__(topic, queue_id, files)
 
-    def _entry(self, place: int) -> Entry:
+    def _entry(self, place: int) -> BatchQueueEntry:
         return parse_entry(*self.files.locate(place * ENTRY.size))
 
     def min_offset(self, min_physical_offset: int) -> int:
@@ -74,20 +79,20 @@ class BatchConsumeQueue(CommitLogQueue):
         self, physical_offset: int, size: int, tags_code: int, store_timestamp: int, message_count: int = 1
     ) -> None:
         """Append the entry of a record that contains the next messages."""
-        self._append(Entry(physical_offset, size, tags_code, store_timestamp, self.max_offset, message_count))
+        self._append(BatchQueueEntry(physical_offset, size, tags_code, store_timestamp, self.max_offset, message_count))
 
     def append_all(self, entries: Sequence[tuple[int, int, int]], store_timestamp: int) -> None:
         """Append entries of records with one message each: physical offset, size and tag hash."""
         for entry in entries:
             self.append(*entry, store_timestamp)
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: BatchQueueEntry) -> None:
         memory, position = self.files.reserve()
         _pack_entry(memory, position, *entry)
         self.files.end += ENTRY.size
         self._note_last(entry)
 
-    def _note_last(self, entry: Entry) -> None:
+    def _note_last(self, entry: BatchQueueEntry) -> None:
         self.last_record = entry.physical_offset
         self.max_physical_offset = entry.physical_offset + entry.size
         self.max_offset = entry.message_base_offset + entry.batch_size
@@ -111,7 +116,7 @@ class BatchConsumeQueue(CommitLogQueue):
                 raise QueueGapError(found)
             _logger.warning("%s", found)  # messages of this queue are missing in the log itself
         self._append(
-            Entry(
+            BatchQueueEntry(
                 record.physical_offset,
                 record.size,
                 record.tags_code,

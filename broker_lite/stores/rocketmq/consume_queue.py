@@ -19,7 +19,13 @@ from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.entry_queue import CommitLogQueue, QueueUnit
-from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, Entry, parse_entry, serialize_entry
+from commitlake.schemas.layouts.rocketmq.consumequeue import (
+    ENTRY,
+    PRE_BLANK,
+    ConsumeQueueEntry,
+    parse_entry,
+    serialize_entry,
+)
 from commitlake.schemas.layouts.segments import max_entry_number
 
 FOLDER = "consumequeue"
@@ -33,7 +39,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
 
     entry_size = ENTRY.size
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> ConsumeQueueEntry:
         """Return the entry at a queue offset from `first_number` to `max_offset` - 1."""
         return parse_entry(*self.files.locate(number * ENTRY.size))
 

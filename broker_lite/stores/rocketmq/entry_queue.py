@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.stores.engine.entry_queue import EntryQueue
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
+from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
 
 FILES_READ_ON_RECOVERY = 3
 """Number of last files of a queue in which its end is searched; the files before them are full."""
@@ -21,7 +21,7 @@ class QueueUnit(NamedTuple):
         following: queue offset after its last message.
     """
 
-    entry: Entry
+    entry: ConsumeQueueEntry
     first_number: int
     following: int
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commitlake.broker_lite.stores.engine.flushing import LogFlusher
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.writing import Writer
@@ -20,7 +20,7 @@ class Flusher(LogFlusher):
         self._timers = files.timers
         self._log_synced = writer.last
 
-    def _note_synced_log(self, progress: Progress) -> None:
+    def _note_synced_log(self, progress: LogProgress) -> None:
         self._log_synced = progress
         if progress.store_timestamp:
             self._checkpoint.update(physic_msg_timestamp=progress.store_timestamp)

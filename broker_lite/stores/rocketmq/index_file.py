@@ -16,9 +16,9 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
     HEADER,
     SLOT,
-    Entry,
     Geometry,
     Header,
+    IndexFileEntry,
     parse_entry,
     parse_header,
     time_diff_seconds,
@@ -155,7 +155,7 @@ class IndexFile:
                 yield None
             number, above = entry.previous_entry, number
 
-    def _may_be_within(self, number: int, entry: Entry, begin_ms: int, end_ms: int) -> bool:
+    def _may_be_within(self, number: int, entry: IndexFileEntry, begin_ms: int, end_ms: int) -> bool:
         time = self.header.begin_timestamp
         if number > 1:
             # The first entry's time is relative to the previous file.

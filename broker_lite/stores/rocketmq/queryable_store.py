@@ -13,7 +13,7 @@ from commitlake.broker_lite.stores.rocketmq.pulling import for_clients, low_bits
 from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, Reader
 from commitlake.broker_lite.stores.rocketmq.writing import Writer
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
+from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
 
 _NO_LIMIT = 1 << 63
 
@@ -50,7 +50,7 @@ class QueryableStore(OpenStore[Message, Reader]):
         with self._reading():
             return pull_records(self._files, topic, queue_id, queue_offset, limits, codes, accepts_record)
 
-    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
+    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
         """Return the ConsumeQueue entry of a message, or None if the queue has none or only filler."""
         with self._reading() as reader:
             return reader.entry_at(topic, queue_id, queue_offset)

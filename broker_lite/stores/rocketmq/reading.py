@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, Entry
+from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, ConsumeQueueEntry
 from commitlake.schemas.layouts.rocketmq.indexfile import tags_key
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
@@ -33,7 +33,7 @@ class Reader(QueueReader[Message, AnyQueue]):
         super().__init__(files.log, files.queues)
         self._index = files.index
 
-    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
+    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
         """Return the entry of a message, or None if the queue has none or only filler."""
         queue = self._queues.find(topic, queue_id)
         unit = next(queue.units_from(queue_offset), None) if queue is not None else None

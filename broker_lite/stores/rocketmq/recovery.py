@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 from commitlake.broker_lite.stores.engine.recovery import QueueGapError, RecoveryReport
 from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
@@ -89,7 +89,7 @@ class Recovery:
 
     def _read(self, start: int, crashed: bool) -> RecoveryReport:
         from_log_start = start == self._log.start
-        records, last = 0, Progress(start)
+        records, last = 0, LogProgress(start)
         self._queues.start_reading()
         while True:
             position = last.log_end
@@ -105,7 +105,7 @@ class Recovery:
             self._queues.dispatch_again(dispatch, from_log_start=from_log_start)
             if self._index is not None:
                 self._index.put_again(dispatch)
-            last = Progress(position + message.size, message.store_timestamp, position)
+            last = LogProgress(position + message.size, message.store_timestamp, position)
             records += 1
 
     def _next_segment(self, position: int) -> int | None:

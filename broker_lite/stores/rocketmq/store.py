@@ -15,7 +15,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, holding
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, ConfigFiles
 from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
@@ -172,7 +172,7 @@ class MessageStore(QueryableStore):
         with self._reading():
             self._files.queues.delete(topic)
 
-    def cut_log(self, progress: Progress) -> None:
+    def cut_log(self, progress: LogProgress) -> None:
         """Truncate the log to the end of its last valid record; no queue may point after it."""
         with self._flusher.paused(), self._reading():
             self._files.log.cut(progress.log_end)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.stores.engine.errors import MessageRefusedError, StoreUnusableError
 from commitlake.broker_lite.stores.engine.log_writer import LogWriter
-from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.progress import LogProgress
 from commitlake.broker_lite.stores.rocketmq.checks import check_batch
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
@@ -83,7 +83,7 @@ class Writer(LogWriter):
         preparing: prepares records of messages.
     """
 
-    def __init__(self, options: StoreOptions, clock: Callable[[], int], files: StoreFiles, last: Progress) -> None:
+    def __init__(self, options: StoreOptions, clock: Callable[[], int], files: StoreFiles, last: LogProgress) -> None:
         super().__init__(last)
         self._options = options
         self._clock = clock
@@ -182,7 +182,7 @@ class Writer(LogWriter):
                     index.put(topic, ((index_keys, offset),), store_timestamp)
             except BaseException as error:
                 raise self._fail(offset, error) from error
-            self.last = Progress(log.end, store_timestamp, offset)
+            self.last = LogProgress(log.end, store_timestamp, offset)
             self._topics.ensure(topic, queue_id)
             self.arrived.add((topic, queue_id))
         return PutResult(offset, size, queue_offset, store_timestamp, self._options.store_host)
@@ -209,7 +209,7 @@ class Writer(LogWriter):
             results = self._dispatch(queue, messages, offset, store_timestamp)
         except BaseException as error:
             raise self._fail(offset, error) from error
-        self.last = Progress(self._log.end, store_timestamp, results[-1].physical_offset)
+        self.last = LogProgress(self._log.end, store_timestamp, results[-1].physical_offset)
         return results
 
     @staticmethod

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.index_answer import Answer, IndexUnusable, splits_of
+from commitlake.connectors.formats.engine.index_answer import IndexAnswer, IndexUnusable, splits_of
 from commitlake.connectors.formats.engine.indexed import open_indexes
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
 from commitlake.connectors.formats.engine.queue_index import QueueIndex
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split
@@ -33,12 +33,12 @@ class EntryPlan:
         splits: Ranges and records that are read.
     """
 
-    entries: Answer | None
+    entries: IndexAnswer | None
     splits: tuple[Split, ...]
 
 
 def plan_entries(
-    store: Store, store_range: StoreRange, options: Options, by_entry: Collection[str], until_ms: int | None
+    store: Store, store_range: StoreRange, options: ReadOptions, by_entry: Collection[str], until_ms: int | None
 ) -> Iterator[EntryPlan]:
     """Plan a read of one store, segment by segment.
 
@@ -68,7 +68,7 @@ def plan_entries(
 
 
 def _by_entries(
-    whole: Split, queues: QueueIndex, options: Options, by_entry: Collection[str], by_record: Collection[str]
+    whole: Split, queues: QueueIndex, options: ReadOptions, by_entry: Collection[str], by_record: Collection[str]
 ) -> EntryPlan | None:
     """Return the plan for a segment from its queues; None if it must be scanned."""
     try:
@@ -79,7 +79,7 @@ def _by_entries(
     return EntryPlan(answer.of_topics(by_entry), tuple(splits))
 
 
-def in_log_order(plan: EntryPlan) -> Iterator[Answer | Split]:
+def in_log_order(plan: EntryPlan) -> Iterator[IndexAnswer | Split]:
     """Yield the parts of a segment's plan so that entries and ranges are in the order of the log."""
     entries = plan.entries
     for split in plan.splits:

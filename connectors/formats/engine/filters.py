@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.splits import Split
 
 
@@ -58,7 +58,7 @@ class Narrowing:
         )
 
 
-def narrow(options: Options) -> Narrowing:
+def narrow(options: ReadOptions) -> Narrowing:
     """Return the filters in the options of a batch."""
     return Narrowing(
         Filters(
@@ -73,6 +73,6 @@ def narrow(options: Options) -> Narrowing:
     )
 
 
-def narrow_stream(options: Options) -> Narrowing:
+def narrow_stream(options: ReadOptions) -> Narrowing:
     """Return the filters in the options of a stream; its start is not one of them."""
     return narrow(replace(options, starting_timestamp=None, starting_offset=None))

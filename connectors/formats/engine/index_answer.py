@@ -16,7 +16,7 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.plan import divide
 from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split, groups
@@ -37,7 +37,7 @@ class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanne
 
 
 @dataclass
-class Answer:
+class IndexAnswer:
     """Answer of an index about one range.
 
     Attributes:
@@ -56,11 +56,11 @@ class Answer:
     queue_numbers: Array = field(default_factory=lambda: np.empty(0, np.int32))
     queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def of_topics(self, topics: Collection[str]) -> Answer:
+    def of_topics(self, topics: Collection[str]) -> IndexAnswer:
         """Return the answer for some topics; unknown ranges stay unknown."""
         return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
 
-    def part(self, rows: Array | slice) -> Answer:
+    def part(self, rows: Array | slice) -> IndexAnswer:
         """Return the answer for some of the records; unknown ranges stay unknown."""
         return replace(
             self,
@@ -76,7 +76,7 @@ class Index(Protocol):
 
     name: str
 
-    def answer(self, whole: Split) -> Answer:
+    def answer(self, whole: Split) -> IndexAnswer:
         """Return the answer for a segment's range.
 
         Raises:
@@ -114,7 +114,7 @@ def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int
         raise IndexUnusable("a scan is faster, because the wanted records are close together")
 
 
-def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) -> list[Split]:
+def splits_of(answer: IndexAnswer, whole: Split, options: ReadOptions, filters: Filters) -> list[Split]:
     """Return the splits for the listed records and the unknown ranges of an answer.
 
     Raises:
@@ -163,7 +163,7 @@ def _ranges_to_scan(
         yield start, end
 
 
-def _listed(answer: Answer, kept: Array, whole: Split, max_bytes: int) -> Iterator[ListedSplit]:
+def _listed(answer: IndexAnswer, kept: Array, whole: Split, max_bytes: int) -> Iterator[ListedSplit]:
     ends = np.cumsum(answer.sizes[kept])
     first = 0
     while first < len(kept):

@@ -9,7 +9,7 @@ from typing import Any
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.index_answer import Index, IndexUnusable
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
 from commitlake.connectors.formats.engine.queue_index import QueueIndex
 from commitlake.connectors.formats.engine.single_records import message_at
@@ -26,7 +26,7 @@ class Indexes:
     reasons: tuple[str, ...] = ()
 
 
-def open_indexes(store: Store, store_range: StoreRange, options: Options, filters: Filters) -> Indexes:
+def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, filters: Filters) -> Indexes:
     """Open the indexes beside a store's log that can answer a read; none for a read of all topics."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
     kernel = store.format.kernel

@@ -21,7 +21,7 @@ from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.splits import ListedSplit, groups
-from commitlake.connectors.formats.engine.walk import BadRange, Step
+from commitlake.connectors.formats.engine.walk import BadRange, WalkStep
 from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 
@@ -29,7 +29,7 @@ _WINDOW_SPAN = 64 << 20
 _STEP_RECORDS = 8192
 
 
-def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[Step]:
+def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[WalkStep]:
     """Yield the listed records, in order, with the damaged ones among them.
 
     Args:
@@ -48,10 +48,10 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
         buffer = np.empty(int(reader.ends[last - 1]) - origin + PADDING, np.uint8)
         reader.fill(buffer, file, first, last)
         parts, bad = reader.examine(buffer, first, last)
-        yield Step(buffer, origin, parts, bad)
+        yield WalkStep(buffer, origin, parts, bad)
 
 
-def wanted_parts(step: Step, filters: Filters, log_format: Format) -> Array:
+def wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
     """Return the parts of those records of a step that pass the filters by topic, queue, offset and time."""
     parts, kernel = step.parts, log_format.kernel
     starts = parts[hop.START]

@@ -90,7 +90,7 @@ class Content(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReadOptions:
     """Options of one read; see the module's tables.
 
     Attributes:
@@ -125,7 +125,7 @@ class Options:
     given: frozenset[str] = frozenset()
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], layout: FormatChoice = _DEFAULT_CHOICE) -> Options:
+    def parse(cls, given: Mapping[str, str], layout: FormatChoice = _DEFAULT_CHOICE) -> ReadOptions:
         """Parse options from Spark: strings, with names in any case.
 
         Args:
@@ -172,7 +172,7 @@ class Options:
             given=frozenset(values),
         )
 
-    def for_batch(self) -> Options:
+    def for_batch(self) -> ReadOptions:
         """Check that no option is only for streams, and return the options.
 
         Raises:
@@ -188,7 +188,7 @@ class Options:
             )
         return self
 
-    def for_stream(self) -> Options:
+    def for_stream(self) -> ReadOptions:
         """Check that no option is only for batches, and return the options.
 
         Raises:

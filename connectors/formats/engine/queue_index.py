@@ -21,7 +21,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.index_answer import Answer, IndexUnusable, check_that_it_pays
+from commitlake.connectors.formats.engine.index_answer import IndexAnswer, IndexUnusable, check_that_it_pays
 from commitlake.connectors.formats.engine.queue_format import BEHIND_ALL, QueueFormat
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
@@ -78,7 +78,7 @@ class QueueIndex:
         order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (whole.end if high is None else high))]
         check_that_it_pays(offsets[order], sizes[order], (), whole)
 
-    def answer(self, whole: Split) -> Answer:
+    def answer(self, whole: Split) -> IndexAnswer:
         """Return the wanted records of a segment's range, and the ranges that no entry covers.
 
         Raises:
@@ -86,7 +86,7 @@ class QueueIndex:
         """
         return self._answer(whole, must_pay=True)
 
-    def list_entries(self, whole: Split) -> Answer:
+    def list_entries(self, whole: Split) -> IndexAnswer:
         """Return the same for a caller that only needs entries, of which there may be many.
 
         Raises:
@@ -94,7 +94,7 @@ class QueueIndex:
         """
         return self._answer(whole, must_pay=False)
 
-    def _answer(self, whole: Split, *, must_pay: bool) -> Answer:
+    def _answer(self, whole: Split, *, must_pay: bool) -> IndexAnswer:
         try:
             found = {number: self._queues[number].between(whole.start, whole.end) for number in self._wanted_first}
             if must_pay:
@@ -114,7 +114,7 @@ class QueueIndex:
         unknown = _unclaimed(offsets, sizes, whole, (self._format.min_record_size, self._max_record_bytes))
         wanted = self._wanted[numbers]
         places = np.cumsum(self._wanted, dtype=np.int32) - 1
-        return Answer(
+        return IndexAnswer(
             offsets[wanted],
             sizes[wanted],
             unknown,

@@ -25,7 +25,7 @@ from enum import StrEnum
 from commitlake.connectors.formats.engine.filters import Narrowing
 from commitlake.connectors.formats.engine.index_answer import IndexUnusable, splits_of
 from commitlake.connectors.formats.engine.indexed import Indexes, open_indexes
-from commitlake.connectors.formats.engine.options import BY_SIZE, Options
+from commitlake.connectors.formats.engine.options import BY_SIZE, ReadOptions
 from commitlake.connectors.formats.engine.plan import (
     Snapshot,
     StoreRange,
@@ -177,7 +177,7 @@ class ReadPlan:
         return [split for store in self.stores for split in store.splits]
 
 
-def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
+def plan_read(options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
     """Return the plan for a read.
 
     Args:
@@ -198,7 +198,7 @@ def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
     return plan_snapshot(stores, snapshot, options, narrowing)
 
 
-def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: Options, narrowing: Narrowing) -> ReadPlan:
+def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
     """Return the plan for a read of a snapshot of these stores, or of some of them."""
     if options.max_partition_bytes == BY_SIZE:
         options = replace(options, max_partition_bytes=partition_bytes(snapshot.size, os.cpu_count() or 1))
@@ -220,7 +220,7 @@ def partition_bytes(size: int, cores: int) -> int:
 class _Planner:
     """Planner that decides store by store, segment by segment."""
 
-    def __init__(self, options: Options, narrowing: Narrowing) -> None:
+    def __init__(self, options: ReadOptions, narrowing: Narrowing) -> None:
         self._options = options
         self._narrowing = narrowing
         self._filters = narrowing.filters

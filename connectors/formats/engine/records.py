@@ -16,22 +16,22 @@ from commitlake.connectors.formats.engine.errors import no_progress
 from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.stores import Segment, Store, own_size
 from commitlake.connectors.formats.format import Format
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Span, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import Fault, SegmentSpan, SizeLimits, SpanKind
 from commitlake.schemas.layouts.segments import segment_name
 
 _WINDOW_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecord:
     """Span of a store with its content: a message of its format, or the description in the span."""
 
     segment: str
-    span: Span
+    span: SegmentSpan
     message: Any = None
 
 
-def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
+def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
     """Yield everything in a store, in physical order; the spans are contiguous up to the last.
 
     Zeros with a later segment behind them are the fault HOLE, a name that is not there the fault MISSING_SEGMENT. The
@@ -41,7 +41,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
         store: from `find_stores`.
         segment_bytes: the size of the store's segments, of nearly all of them; see `stores.own_size`.
     """
-    zeros: Found | None = None
+    zeros: FoundRecord | None = None
     torn = False
     reached = expected = store.segments[0].base_offset
     behind = [segment.base_offset for segment in store.segments[1:]]
@@ -65,7 +65,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
         yield zeros
 
 
-def _between(zeros: Found | None, reached: int, expected: int, base: int) -> Iterator[Found]:
+def _between(zeros: FoundRecord | None, reached: int, expected: int, base: int) -> Iterator[FoundRecord]:
     """Describe what is wrong between the last data and a segment that begins at `base`."""
     if zeros is not None:
         start = zeros.span.start
@@ -89,19 +89,19 @@ def _between(zeros: Found | None, reached: int, expected: int, base: int) -> Ite
         yield _fault(name, reached, base, Fault.MISSING_SEGMENT, f"the segment {name}", "no such file")
 
 
-def _fault(segment: str, start: int, end: int, fault: Fault, expected: str, found: str) -> Found:
-    return Found(segment, Span(SpanKind.FAULT, start, end, fault, expected, found))
+def _fault(segment: str, start: int, end: int, fault: Fault, expected: str, found: str) -> FoundRecord:
+    return FoundRecord(segment, SegmentSpan(SpanKind.FAULT, start, end, fault, expected, found))
 
 
-def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes: int) -> Iterator[Found]:
+def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes: int) -> Iterator[FoundRecord]:
     with OpenSegment(segment.path) as file:
         base = segment.base_offset
         file_end = base + segment.file_size
         if isinstance(file, LocalFile) and file.next_data(0) is None:
-            yield Found(name, Span(SpanKind.UNWRITTEN, base, file_end))
+            yield FoundRecord(name, SegmentSpan(SpanKind.UNWRITTEN, base, file_end))
             return
         rules = log_format.rules
-        scanner = rules.scanner(base, Bounds(base + segment_bytes, file_end))
+        scanner = rules.scanner(base, SizeLimits(base + segment_bytes, file_end))
         size = _WINDOW_BYTES
         while not scanner.done:
             origin = scanner.position
@@ -109,7 +109,7 @@ def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes
             for span in scanner.feed(window):
                 is_record = span.kind is SpanKind.RECORD
                 parsed = rules.parse(window[span.start - origin :]) if is_record else None
-                yield Found(name, span, parsed[0] if parsed else None)
+                yield FoundRecord(name, span, parsed[0] if parsed else None)
             if scanner.position == origin:
                 if len(window) < min(size, file_end - origin):
                     yield _fault(

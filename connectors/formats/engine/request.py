@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.options import BodyForm, Mode, Options
+from commitlake.connectors.formats.engine.options import BodyForm, Mode, ReadOptions
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 
@@ -44,7 +44,7 @@ class Request:
         return self.mode is Mode.PERMISSIVE and (self.keeps_bad_ranges or not self.filters.by_content)
 
     @classmethod
-    def of(cls, options: Options, filters: Filters, schema: pa.Schema) -> Request:
+    def of(cls, options: ReadOptions, filters: Filters, schema: pa.Schema) -> Request:
         """Return the request for options and the columns of a schema."""
         return cls(
             schema=schema,

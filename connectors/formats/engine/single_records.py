@@ -8,12 +8,12 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.files import SegmentFile
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.schemas.layouts.rocketmq.scan import Finding, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SpanKind
 
 _FIRST_READ_BYTES = 4096
 
 
-def examine_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[Finding, memoryview]:
+def examine_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[ScanFinding, memoryview]:
     """Return the finding at a physical offset, and the bytes from there on, for a record all of them.
 
     Args:

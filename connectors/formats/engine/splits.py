@@ -8,7 +8,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.format import Format
-from commitlake.schemas.layouts.rocketmq.scan import Bounds
+from commitlake.schemas.layouts.rocketmq.scan import SizeLimits
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Split:
         """Size of the range in bytes."""
         return self.end - self.start
 
-    def bounds(self, max_record_bytes: int) -> Bounds:
+    def bounds(self, max_record_bytes: int) -> SizeLimits:
         """Return the limits for sizes in this segment."""
-        return Bounds(self.segment_end, self.file_end, max_record_bytes)
+        return SizeLimits(self.segment_end, self.file_end, max_record_bytes)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.single_records import message_at
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.walk import End, Step, walk
+from commitlake.connectors.formats.engine.walk import End, WalkStep, walk
 from commitlake.connectors.formats.format import Format
 
 _READERS = 16  # on remote filesystems each read is a request, so several run in parallel
@@ -140,7 +140,7 @@ def _extremes(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int
     return found
 
 
-def store_times(step: Step, log_format: Format) -> Array:
+def store_times(step: WalkStep, log_format: Format) -> Array:
     """Return the store times of a step's records, in ms."""
     return log_format.kernel.store_times(step.window, step.parts)
 

@@ -37,7 +37,7 @@ class BadRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WalkStep:
     """Findings of the kernel in one step.
 
     Attributes:
@@ -92,7 +92,7 @@ def walk(
     *,
     verify: bool = True,
     hop: Hop | None = None,
-) -> Iterator[Step]:
+) -> Iterator[WalkStep]:
     """Yield the records and bad ranges of a range of a segment, in order.
 
     A file that has been cut since it was planned ends the walk with a bad range, up to the range's end.
@@ -145,7 +145,7 @@ def walk(
                     windows.only_read()
                     break
                 if parts.shape[1] or state[kernel.FAULTS]:
-                    yield Step(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
+                    yield WalkStep(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
                     if opened.was_cut:
                         raise SegmentCutError(f"{split.path} was truncated while it was read: read it again")
             else:
@@ -158,7 +158,7 @@ def walk(
     end.position = int(state[kernel.UNWRITTEN_START if end.stop == kernel.STOP_UNWRITTEN else kernel.POSITION])
     if end.stop == kernel.STOP_LIMIT and limit < split.end:
         start = max(limit, split.start)
-        yield Step(
+        yield WalkStep(
             np.empty(0, np.uint8),
             start,
             np.empty((split.format.kernel.part_count, 0), np.int64),

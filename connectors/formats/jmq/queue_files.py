@@ -15,14 +15,14 @@ from commitlake.connectors.formats.queue_walking import (
     walk_queue_folders,
 )
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, Entry, parse_entry
+from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, JmqQueueEntry, parse_entry
 from commitlake.schemas.segment_files import files_by_start
 from commitlake.schemas.store_files import open_file
 
 
 def walk_queue_files(
     journal_folder: Path, damage: Callable[[str], None], topic: str | None = None, queue_id: int | None = None
-) -> Iterator[QueueEntry[Entry]]:
+) -> Iterator[QueueEntry[JmqQueueEntry]]:
     """Yield every valid entry of a store's queues, in order of topic, queue and offset.
 
     A broker ends a queue at the first entry that is not sound. This function continues after it, because each entry has
@@ -43,7 +43,7 @@ def walk_queue_files(
             yield from _walk_queue(queue, damage)
 
 
-def _walk_queue(queue: QueueFolder, damage: Callable[[str], None]) -> Iterator[QueueEntry[Entry]]:
+def _walk_queue(queue: QueueFolder, damage: Callable[[str], None]) -> Iterator[QueueEntry[JmqQueueEntry]]:
     folder, following = queue.path, None
     for base, name in files_by_start(folder, below=folder.parent.parent).items():
         for number, entry in _walk_file(folder / name, base // ENTRY.size, damage):
@@ -54,7 +54,7 @@ def _walk_queue(queue: QueueFolder, damage: Callable[[str], None]) -> Iterator[Q
                 yield QueueEntry(queue.topic, queue.queue_id, number, entry)
 
 
-def _walk_file(path: Path, first: int, damage: Callable[[str], None]) -> Iterator[tuple[int, Entry | None]]:
+def _walk_file(path: Path, first: int, damage: Callable[[str], None]) -> Iterator[tuple[int, JmqQueueEntry | None]]:
     """Yield the written entries of a file, each with its number; None for an invalid one."""
     number = first
     with os.fdopen(open_file(path, below=path.parents[2]), "rb") as file:

@@ -7,10 +7,10 @@ from pathlib import Path
 from commitlake.connectors.formats.small_files import (
     CheckedLog,
     Claim,
-    GroupOffset,
     Problems,
     RebuiltLog,
     SmallFiles,
+    StoredOffset,
     read_checkpoint_file,
 )
 from commitlake.schemas.layouts.errors import LayoutError
@@ -62,7 +62,7 @@ def _read_checkpoint(root: Path, problems: Problems, *, is_live: bool) -> Journa
     return checkpoint
 
 
-def _read_offsets(root: Path, problems: Problems) -> tuple[GroupOffset, ...]:
+def _read_offsets(root: Path, problems: Problems) -> tuple[StoredOffset, ...]:
     """Return the acknowledged offsets of applications, except retries and dead letters, which have no queue files."""
     try:
         positions, _ = jmq_offsets.parse_offsets(read_file(root / OFFSETS, below=root))
@@ -77,7 +77,7 @@ def _read_offsets(root: Path, problems: Problems) -> tuple[GroupOffset, ...]:
         problems.note("offsets_unreadable", OFFSETS, error.offset, found=found, expected=expected)
         return ()
     return tuple(
-        GroupOffset(place.topic, place.app, place.queue_id, position.ack)
+        StoredOffset(place.topic, place.app, place.queue_id, position.ack)
         for place, position in positions.items()
         if not place.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
     )

@@ -30,12 +30,12 @@ class IndexEntry:
     number: int
     slot: int
     store_timestamp: int
-    entry: indexfile.Entry
+    entry: indexfile.IndexFileEntry
 
 
 def walk_consume_queues(
     store_root: Path, topic: str | None = None, queue_id: int | None = None
-) -> Iterator[QueueEntry[consumequeue.Entry]]:
+) -> Iterator[QueueEntry[consumequeue.ConsumeQueueEntry]]:
     """Yield every written entry of a store's queues, in order of topic, queue and offset.
 
     An entry that the broker would not take ends its queue; fillers that stand for no message are passed over.
@@ -54,7 +54,7 @@ def _folder(store_root: Path, name: str) -> Path:
     return index_folder(root, name, made_from="the CommitLog when it starts")
 
 
-def _walk_queue(queue: QueueFolder, root: Path) -> Iterator[QueueEntry[consumequeue.Entry]]:
+def _walk_queue(queue: QueueFolder, root: Path) -> Iterator[QueueEntry[consumequeue.ConsumeQueueEntry]]:
     size = consumequeue.ENTRY.size
     for base, name in files_by_start(queue.path, below=root).items():
         with os.fdopen(open_file(queue.path / name, below=root), "rb") as file:

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.index_answer import Answer, IndexUnusable
+from commitlake.connectors.formats.engine.index_answer import IndexAnswer, IndexUnusable
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import properties as props
@@ -35,8 +35,8 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
     HEADER,
     SLOT,
-    Entry,
     Geometry,
+    IndexFileEntry,
     geometry_of,
     key_hash,
     parse_entry,
@@ -135,7 +135,7 @@ class IndexFiles:
         if unknown:
             raise IndexUnusable(f"it does not contain {unknown[0]}, but contains messages of a batch under another id")
 
-    def answer(self, whole: Split) -> Answer:
+    def answer(self, whole: Split) -> IndexAnswer:
         """Return the records of entries in a segment's range, and the ranges that no file answers for."""
         unknown = list(self._unknown(whole.start, whole.end))
         listed = {
@@ -151,7 +151,7 @@ class IndexFiles:
                 open_ranges.append((start, end))
         offsets = sorted(listed)
         sizes = [listed[offset] for offset in offsets]
-        return Answer(np.array(offsets, np.int64), np.array(sizes, np.int64), open_ranges)
+        return IndexAnswer(np.array(offsets, np.int64), np.array(sizes, np.int64), open_ranges)
 
     def _size_at(self, offset: int) -> int:
         message = self._message_at(offset)
@@ -302,7 +302,7 @@ class _IndexFile:
             between = self._entry(middle).physical_offset
             todo += [(middle, between, last, end), (first, begin, middle, between)]
 
-    def _entry(self, number: int) -> Entry:
+    def _entry(self, number: int) -> IndexFileEntry:
         data = os.pread(self._descriptor, ENTRY.size, self._geometry.entry_position(number))
         if len(data) < ENTRY.size:
             raise _FileUnusable(f"ends before entry {number}")

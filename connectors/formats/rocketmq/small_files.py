@@ -12,10 +12,10 @@ from commitlake.connectors.formats.rocketmq.consumer_filters import read_consume
 from commitlake.connectors.formats.small_files import (
     CHECKPOINT,
     Claim,
-    GroupOffset,
     Problems,
     RebuiltLog,
     SmallFiles,
+    StoredOffset,
     TimerProgress,
     read_checkpoint_file,
 )
@@ -53,7 +53,7 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
             problems.note("checkpoint_unreadable", CHECKPOINT, 0, found=error.found, expected=error.expected)
     offsets_file = f"{CONFIG}/{newest_file(root / CONFIG, OFFSETS_FILES)}"
     groups = tuple(
-        GroupOffset(*split_offset_key(str(name)), int(queue), int(offset))
+        StoredOffset(*split_offset_key(str(name)), int(queue), int(offset))
         for name, offsets in _table(root, offsets_file, problems, _are_offsets).items()
         for queue, offset in offsets.items()
     )

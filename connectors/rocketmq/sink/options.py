@@ -32,7 +32,7 @@ from commitlake.connectors.formats.engine.options import BodyForm
 from commitlake.connectors.option_names import known_options
 from commitlake.connectors.rocketmq.errors import InvalidMessageError
 from commitlake.connectors.rocketmq.messages import DEFAULT_MAX_BODY_BYTES, check_group, check_topic
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
 from commitlake.connectors.rocketmq.sink.rows import RowSettings, system_topic_problem
 from commitlake.connectors.rocketmq.sink.sender import DEFAULT_GROUP, RowSender, SendSettings
@@ -58,7 +58,7 @@ class SinkOptions:
         credentials_provider: see `spark_options.credentials_of`.
     """
 
-    client: Options
+    client: ClientOptions
     settings: SendSettings
     credentials_provider: str | None = None
 

@@ -1,6 +1,6 @@
 """Sending of rows with a bounded number of requests, retries, and the order of each queue.
 
-    with RowSender(Options("127.0.0.1:9876")) as sender:
+    with RowSender(ClientOptions("127.0.0.1:9876")) as sender:
         outcomes = sender.send(rows)        # a row for each row; see `outcomes` and `rows`
 
 Rows with a target queue keep their order there: a request waits for the answer to the one before it, and where one
@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError, UnreachableError
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.connectors.rocketmq.sending import Stored
@@ -70,7 +70,7 @@ class RowSender(Closable):
     """A sender of rows, used by one thread at a time; see the module's docstring."""
 
     def __init__(
-        self, options: Options, settings: SendSettings | None = None, credentials: Credentials | None = None
+        self, options: ClientOptions, settings: SendSettings | None = None, credentials: Credentials | None = None
     ) -> None:
         """Create the sender without connecting.
 
@@ -81,7 +81,7 @@ class RowSender(Closable):
 
         Raises:
             InvalidMessageError: if the group's name cannot be one.
-            OptionError: if the keys, or the settings of TLS, cannot be used.
+            ClientOptionError: if the keys, or the settings of TLS, cannot be used.
         """
         self._settings = settings or SendSettings()
         sending = ProducerOptions(send_seconds=self._settings.answer_seconds, tries=1)

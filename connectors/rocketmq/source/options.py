@@ -47,10 +47,10 @@ from commitlake.connectors.formats.engine.options import BodyForm, Mode
 from commitlake.connectors.option_names import known_options
 from commitlake.connectors.rocketmq.errors import InvalidMessageError
 from commitlake.connectors.rocketmq.messages import check_group
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import ALL_MESSAGES, MessageFilter
-from commitlake.connectors.rocketmq.source.positions import Edge, Position, parse_by_queue, parse_offsets
+from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition, parse_by_queue, parse_offsets
 from commitlake.connectors.rocketmq.spark_options import (
     SHARED,
     client_options,
@@ -80,10 +80,10 @@ class SourceOptions:
         given: the names of the options that were given.
     """
 
-    client: Options
+    client: ClientOptions
     topics: tuple[str, ...]
-    start: Position
-    end: Position
+    start: ReadPosition
+    end: ReadPosition
     group: str = TOOLS_GROUP
     min_partitions: int = 1
     max_offsets_per_trigger: int | None = None
@@ -155,10 +155,10 @@ class SourceOptions:
         return self
 
     @property
-    def stream_start(self) -> Position:
+    def stream_start(self) -> ReadPosition:
         """Return the position at which a new stream begins."""
         is_given = {"startingOffsets", "startingTimestamp"} & self.given
-        return self.start if is_given else Position("startingOffsets", Edge.LATEST)
+        return self.start if is_given else ReadPosition("startingOffsets", Edge.LATEST)
 
     def open_puller(self) -> Puller:
         """Create a client in this process.
@@ -187,16 +187,16 @@ def _filter(values: Mapping[str, str]) -> MessageFilter:
     return ALL_MESSAGES
 
 
-def _position(values: Mapping[str, str], read: OptionValues, prefix: str, edge: Edge) -> Position:
+def _position(values: Mapping[str, str], read: OptionValues, prefix: str, edge: Edge) -> ReadPosition:
     by_offset, by_time = f"{prefix}Offsets", f"{prefix}Timestamp"
     if {by_offset, by_time} <= values.keys():
         raise OptionError(f"options {by_offset} and {by_time}: expected one of them, found both")
     if by_offset in values:
         parsed = parse_offsets(by_offset, values[by_offset])
         if isinstance(parsed, Edge):
-            return Position(by_offset, parsed)
-        return Position(by_offset, edge, offsets=parsed)
+            return ReadPosition(by_offset, parsed)
+        return ReadPosition(by_offset, edge, offsets=parsed)
     if by_time in values and values[by_time].lstrip().startswith("{"):
         expected = 'a time, or JSON of ms since 1970 such as {"orders": {"broker-a": {"0": 1795183200000}}}'
-        return Position(by_time, edge, times=parse_by_queue(by_time, values[by_time], 0, expected))
-    return Position(by_time if by_time in values else by_offset, edge, time_ms=read.time(by_time))
+        return ReadPosition(by_time, edge, times=parse_by_queue(by_time, values[by_time], 0, expected))
+    return ReadPosition(by_time if by_time in values else by_offset, edge, time_ms=read.time(by_time))

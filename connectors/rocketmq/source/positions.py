@@ -34,7 +34,7 @@ class Edge(StrEnum):
     LATEST = "latest"
 
 
-class Bounds(NamedTuple):
+class QueueBounds(NamedTuple):
     """The content of a queue: its first offset, and the offset of its next message."""
 
     first: int
@@ -42,7 +42,7 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ReadPosition:
     """The position at which a read begins or ends.
 
     Attributes:
@@ -72,7 +72,7 @@ class Position:
                     f"one of the {len(known)} queues of the topics"
                 )
 
-    def resolve(self, puller: Puller, queue: MessageQueue, bounds: Bounds) -> int:
+    def resolve(self, puller: Puller, queue: MessageQueue, bounds: QueueBounds) -> int:
         """Return the offset of the position in a queue; a given offset is not checked.
 
         Args:
@@ -154,7 +154,7 @@ def _numbers(tree: Any, least: int) -> list[tuple[MessageQueue, int]]:
 
 
 def check_within(
-    queue: MessageQueue, begin: int, end: int, bounds: Bounds, position: Position, *, is_begin: bool
+    queue: MessageQueue, begin: int, end: int, bounds: QueueBounds, position: ReadPosition, *, is_begin: bool
 ) -> str | None:
     """Return a sentence about offsets of an option that are outside the queue; None if all are inside.
 

@@ -13,7 +13,7 @@ from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, queue_text
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.rocketmq.source.positions import Bounds, Position, check_within, data_loss
+from commitlake.connectors.rocketmq.source.positions import QueueBounds, ReadPosition, check_within, data_loss
 from commitlake.schemas.remoting.routes import MessageQueue
 
 _T = TypeVar("_T")
@@ -43,16 +43,18 @@ def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
     return sorted(queues)
 
 
-def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Bounds]:
+def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueBounds]:
     """Return the current content of each queue.
 
     Raises:
         RocketMQError: if a broker cannot be asked.
     """
-    return _for_each(queues, lambda queue: Bounds(puller.offsets.first(queue), puller.offsets.next(queue)))
+    return _for_each(queues, lambda queue: QueueBounds(puller.offsets.first(queue), puller.offsets.next(queue)))
 
 
-def resolve(puller: Puller, position: Position, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+def resolve(
+    puller: Puller, position: ReadPosition, bounds: Mapping[MessageQueue, QueueBounds]
+) -> dict[MessageQueue, int]:
     """Return the offset of a position in each queue.
 
     Raises:

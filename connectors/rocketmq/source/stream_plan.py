@@ -15,7 +15,7 @@ from commitlake.connectors.rocketmq.errors import NoRouteError, UnreachableError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.rocketmq.source.positions import Bounds
+from commitlake.connectors.rocketmq.source.positions import QueueBounds
 from commitlake.connectors.rocketmq.source.ranges import ask_bounds, list_queues, report_loss, resolve
 from commitlake.connectors.rocketmq.source.stream_offsets import Offsets, StreamPosition
 from commitlake.connectors.sources.stream_shares import fair_shares
@@ -104,7 +104,7 @@ class StreamPlanner:
             return start
         return StreamPosition(ends, begins)
 
-    def _begin(self, queue: MessageQueue, start: StreamPosition, bounds: Bounds) -> int | None:
+    def _begin(self, queue: MessageQueue, start: StreamPosition, bounds: QueueBounds) -> int | None:
         """Return the next offset of a queue to read; None if nothing of it is to be read."""
         known = start.offsets.get(queue)
         if known is None:
@@ -126,7 +126,7 @@ class StreamPlanner:
             )
         return bounds.first
 
-    def _bounds(self) -> dict[MessageQueue, Bounds]:
+    def _bounds(self) -> dict[MessageQueue, QueueBounds]:
         """Return the content of the queues that can be asked now.
 
         Raises:
@@ -138,8 +138,8 @@ class StreamPlanner:
         queues = list_queues(self._puller, self._options.topics)
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-stream") as pool:
             answers = dict(zip(queues, pool.map(self._ask, queues), strict=True))
-        found = {queue: bounds for queue, bounds in answers.items() if isinstance(bounds, Bounds)}
-        problems = {queue: error for queue, error in answers.items() if not isinstance(error, Bounds)}
+        found = {queue: bounds for queue, bounds in answers.items() if isinstance(bounds, QueueBounds)}
+        problems = {queue: error for queue, error in answers.items() if not isinstance(error, QueueBounds)}
         if problems and not found:
             raise next(iter(problems.values()))
         for queue, error in problems.items():
@@ -148,9 +148,9 @@ class StreamPlanner:
         self._silent = set(problems)
         return found
 
-    def _ask(self, queue: MessageQueue) -> Bounds | UnreachableError | NoRouteError:
+    def _ask(self, queue: MessageQueue) -> QueueBounds | UnreachableError | NoRouteError:
         try:
-            return Bounds(self._puller.offsets.first(queue), self._puller.offsets.next(queue))
+            return QueueBounds(self._puller.offsets.first(queue), self._puller.offsets.next(queue))
         except (UnreachableError, NoRouteError) as error:
             return error
 

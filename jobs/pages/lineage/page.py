@@ -13,7 +13,7 @@ from commitlake.jobs.pages.lineage.overview import overview
 from commitlake.jobs.pages.lineage.rows import Rows, rows_of
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.output import time_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, badge, made_now
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, StepKind, Story
@@ -81,21 +81,21 @@ def lineage_page(story: Story, facts: Sequence[tuple[str, str]]) -> Page:
     return Page(TITLE, verdict_of(story), facts, sections, made_now("lineage"))
 
 
-def verdict_of(story: Story) -> Verdict:
+def verdict_of(story: Story) -> PageVerdict:
     """Return a sentence that sums up a story."""
     asked = _cut(story.asked)
     if not story.steps:
-        return Verdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")
+        return PageVerdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")
     if not story.outcomes:
-        return Verdict(Kind.INFO, f"{asked}: {count_text(len(story.steps), 'step')}; the outcome is not known.")
+        return PageVerdict(Kind.INFO, f"{asked}: {count_text(len(story.steps), 'step')}; the outcome is not known.")
     worst = min(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     kind, word = _KINDS[worst.state], _WORDS[worst.state].capitalize()
     text = _cut(worst.text).rstrip(".")
     if len(story.outcomes) == 1:
-        return Verdict(kind, f"{asked}: {text}.", word)
+        return PageVerdict(kind, f"{asked}: {text}.", word)
     counts = Counter(outcome.state for outcome in story.outcomes)
     counted = ", ".join(_counted(state, counts[state]) for state in _WORST_FIRST if counts[state])
-    return Verdict(kind, f"{asked}: {counted}. {text[:1].upper()}{text[1:]}.", word)
+    return PageVerdict(kind, f"{asked}: {counted}. {text[:1].upper()}{text[1:]}.", word)
 
 
 def _picture(story: Story, rows: Rows) -> tuple[Html, int]:

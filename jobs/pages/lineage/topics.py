@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.output import time_text
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, made_now
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_now
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
@@ -55,16 +55,16 @@ _MEANING = (
 )
 
 
-def _verdict(graph: TopicGraph) -> Verdict:
+def _verdict(graph: TopicGraph) -> PageVerdict:
     if not graph.links:
-        return Verdict(Kind.INFO, "No key passes from one topic to another in this time.")
+        return PageVerdict(Kind.INFO, "No key passes from one topic to another in this time.")
     most = graph.links[0]
     text = (
         f"{count_text(len(graph.links) + graph.not_shown, 'link')} between {count_text(len(graph.topics), 'topic')}. "
         f"Most keys pass from {most.source[:100]} to {most.target[:100]}: {count_text(most.passes, 'time')}, with a "
         f"median of {length_text(most.median)}."
     )
-    return Verdict(Kind.INFO, text)
+    return PageVerdict(Kind.INFO, text)
 
 
 def _picture(graph: TopicGraph) -> Html:

@@ -21,7 +21,7 @@ from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.pipelines.archive.from_broker.planning import BrokerPlan, BrokerWork
-from commitlake.pipelines.archive.outcome import Outcome
+from commitlake.pipelines.archive.outcome import TasksResult
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.gaps import GAPS
@@ -30,7 +30,7 @@ _SHOWN = 5
 _IN_FOUND = 100
 
 
-def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> Outcome:
+def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> TasksResult:
     """Combine the reports of all tasks.
 
     Args:
@@ -57,7 +57,7 @@ def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: LakePath
         lost = [report for report in all_reports if report.lost]
         if lost:
             gaps.append(_gap(plan, lost) | {"run_id": work.commit.run_id, "parser_version": parser_version})
-    return Outcome(replace(work.commit, stores=stores), list(_gap_rows(gaps, work, lake)), notes)
+    return TasksResult(replace(work.commit, stores=stores), list(_gap_rows(gaps, work, lake)), notes)
 
 
 def _progress(work: BrokerWork, plan: BrokerPlan, reports: Sequence[QueueReport]) -> StoreProgress:

@@ -25,7 +25,7 @@ from commitlake.pipelines.archive.from_broker.log_end import LogExtent, log_exte
 from commitlake.pipelines.archive.from_broker.part import PulledPart, PulledRange
 from commitlake.pipelines.archive.from_broker.queues import HeldQueue, HeldQueues, ask_queues
 from commitlake.pipelines.archive.from_broker.source import BrokerSource
-from commitlake.pipelines.archive.outcome import Outcome
+from commitlake.pipelines.archive.outcome import TasksResult
 from commitlake.pipelines.archive.work import ArchiveWork
 
 
@@ -97,7 +97,7 @@ class BrokerWork(ArchiveWork):
         rate = self.source.rate.share(max(1, min(workers, len(parts))))
         return [replace(part, source=replace(part.source, rate=rate)) for part in parts]
 
-    def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> Outcome:
+    def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> TasksResult:
         """See `ArchiveWork`."""
         from commitlake.pipelines.archive.from_broker.outcome import outcome_of  # noqa: PLC0415 (it imports this)
 

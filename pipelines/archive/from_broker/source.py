@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.throttle import Rate
 
@@ -24,7 +24,7 @@ class BrokerSource:
         retry_seconds: time for which requests to a broker that does not answer are retried.
     """
 
-    client: Options
+    client: ClientOptions
     brokers: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     rate: Rate = field(default_factory=Rate)

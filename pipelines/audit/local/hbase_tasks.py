@@ -5,21 +5,21 @@ from __future__ import annotations
 import pyarrow as pa
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_salt
 from commitlake.connectors.hbase.tables import open_table
-from commitlake.pipelines.audit.local.message_rows import Wanted
+from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
 from commitlake.schemas.tables.messages import MESSAGES
 
 
-def salts_of(options: Options) -> range:
+def salts_of(options: HBaseOptions) -> range:
     """Return the salts of a table."""
     with Client(options) as client:
         return range(open_table(client).salts)
 
 
-def count_salt(options: Options, wanted: Wanted, salt: int) -> pa.Table:
+def count_salt(options: HBaseOptions, wanted: RowCriteria, salt: int) -> pa.Table:
     """Count the messages of a salt by window. Returns a table of `AUDIT`."""
     with Client(options.connected()) as client:
         batches = read_salt(client, salt, MESSAGES.names)

@@ -15,7 +15,7 @@ from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
 from commitlake.pipelines.audit.sides import Stretch
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 
 DICTIONARIES = (
     "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "origin_topic",
@@ -27,7 +27,7 @@ _Bounds = Mapping[str, tuple[Array, Array]]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowCriteria:
     """Criteria for the messages to count.
 
     Attributes:
@@ -35,7 +35,7 @@ class Wanted:
         stretches: ranges of the brokers' logs, which do not overlap; None for all.
     """
 
-    span: Span
+    span: AuditSpan
     stretches: Sequence[Stretch] | None = None
 
     def may_hold(self, file: AddedFile) -> bool:
@@ -63,7 +63,7 @@ class Wanted:
         return messages
 
 
-def is_within(span: Span, times: pa.ChunkedArray) -> pa.ChunkedArray:
+def is_within(span: AuditSpan, times: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return whether times are in a time range; null for null."""
     wanted = pc.is_valid(times)
     if span.first is not None:
@@ -111,7 +111,7 @@ class MessageRows:
     """
 
     table: TableRows
-    wanted: Wanted
+    wanted: RowCriteria
 
     def read(self, file: AddedFile) -> Iterator[pa.Table]:
         """Yield the wanted rows of a data file."""

@@ -14,7 +14,7 @@ from commitlake.connectors.lake.versions import AddedFile
 from commitlake.pipelines.audit.local.message_rows import is_within
 from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows
 from commitlake.pipelines.audit.sides import Counted, Stretch
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 
 COLUMNS = pa.schema([*SCHEMA, pa.field("run_id", pa.string())])
 """Columns of `profiles`."""
@@ -49,7 +49,7 @@ class RunProfiles:
         is_later = pc.is_in(rows.column("run_id"), value_set=pa.array(self.later, pa.string()))
         return rows.filter(pc.invert(is_later)) if self.later else rows
 
-    def windows(self, span: Span, file: AddedFile) -> pa.Table:
+    def windows(self, span: AuditSpan, file: AddedFile) -> pa.Table:
         """Return the counts of the runs in a data file, as a table of `AUDIT`."""
         parts = []
         for rows in self.table.read(file):

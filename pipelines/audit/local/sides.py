@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
-from commitlake.connectors.hbase.options import Options as HBaseOptions
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
@@ -29,12 +29,12 @@ from commitlake.connectors.runtime.runner import Runner, Task
 from commitlake.pipelines.audit.erased import Erased
 from commitlake.pipelines.audit.local import body_tasks, run_counts, store_tasks
 from commitlake.pipelines.audit.local.key_rows import different_keys
-from commitlake.pipelines.audit.local.message_rows import DICTIONARIES, MessageRows, Wanted, count_file
+from commitlake.pipelines.audit.local.message_rows import DICTIONARIES, MessageRows, RowCriteria, count_file
 from commitlake.pipelines.audit.local.partition_files import partition_count
 from commitlake.pipelines.audit.local.profile import LocalProfile
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.sides import Bodies, Counted, Sides, Stretch, stretches_of
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.sides import Counted, PackedBodies, Sides, Stretch, stretches_of
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.masking.archiving import masks_of_lake
 from commitlake.pipelines.message_keys.check import keys_of_messages, keys_of_table
 from commitlake.schemas.tables.messages import MESSAGES
@@ -76,7 +76,7 @@ class LocalSides(Sides):
         return run_counts.counted_of(runs, taken, self.moment.commit.sequence, has_expired=has_expired)
 
     @contextmanager
-    def with_bodies(self, kept_since: datetime.date | None) -> Iterator[Bodies]:
+    def with_bodies(self, kept_since: datetime.date | None) -> Iterator[PackedBodies]:
         """Read the bodies; see `Sides.with_bodies`."""
         rows, files = self._message_rows(pa.schema([_MESSAGES.field(name) for name in body_tasks.COLUMNS]))
         partitions = partition_count(sum(file.rows or 0 for file in files))
@@ -95,7 +95,7 @@ class LocalSides(Sides):
             for _, (windows, broken) in self.runner.run(check, range(partitions if paths else 0)):
                 found.add(windows)
                 errors += broken
-            yield Bodies(messages, found, body_tasks.error_sentences(errors))
+            yield PackedBodies(messages, found, body_tasks.error_sentences(errors))
 
     def store(
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
@@ -103,14 +103,14 @@ class LocalSides(Sides):
         """Profile the stores; see `Sides.store`."""
         splits = store_tasks.splits_of(path, broker, ranges, layout, _SPLIT_BYTES)
         masks = masks_of_lake(self.moment.commit.masks, os.environ)
-        return self._profile(partial(store_tasks.count_split, Wanted(self.span), masks), splits)
+        return self._profile(partial(store_tasks.count_split, RowCriteria(self.span), masks), splits)
 
     def hbase(self, options: HBaseOptions) -> LocalProfile:
         """Profile HBase; see `Sides.hbase`."""
         from commitlake.pipelines.audit.local import hbase_tasks  # noqa: PLC0415 (happybase, only where it is wanted)
 
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
-        wanted = Wanted(self.span, stretches_of(ends))
+        wanted = RowCriteria(self.span, stretches_of(ends))
         return self._profile(partial(hbase_tasks.count_salt, options, wanted), hbase_tasks.salts_of(options))
 
     def different_keys(self, version: int) -> tuple[int, Sequence[str]]:
@@ -134,7 +134,7 @@ class LocalSides(Sides):
         self, columns: pa.Schema, within: Sequence[Stretch] | None = None
     ) -> tuple[MessageRows, Sequence[AddedFile]]:
         """Return a reader of the wanted messages, and the data files that may have some."""
-        wanted = Wanted(self.span, within)
+        wanted = RowCriteria(self.span, within)
         table, files = self._table(self.lake.messages, columns, self.moment.version, DICTIONARIES)
         return MessageRows(table, wanted), [file for file in files if wanted.may_hold(file)]
 
@@ -158,7 +158,7 @@ def _all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
 
 @contextmanager
 def local_sides(
-    runner: Runner, lake: LakePaths, bodies: str, span: Span, moment: Moment, erased: Erased
+    runner: Runner, lake: LakePaths, bodies: str, span: AuditSpan, moment: Moment, erased: Erased
 ) -> Iterator[LocalSides]:
     """Open the sides of a lake, with a folder for data that does not fit into memory; it is deleted at the end.
 

@@ -10,14 +10,14 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.pipelines.archive.rows import join_rows
-from commitlake.pipelines.audit.local.message_rows import Wanted
+from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
@@ -40,11 +40,11 @@ def splits_of(
         split_bytes: maximum size of a split.
     """
     given = {"path": path, "snapshot": Snapshot(ranges).to_json(), "maxPartitionBytes": str(split_bytes)}
-    options = Options.parse(given | ({} if broker is None else {"broker": broker}), layout)
+    options = ReadOptions.parse(given | ({} if broker is None else {"broker": broker}), layout)
     return plan_read(options, narrow(options)).splits
 
 
-def count_split(wanted: Wanted, masks: ArchiveMasks | None, split: Split) -> pa.Table:
+def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, split: Split) -> pa.Table:
     """Count the messages of a split by window, without bad ranges. Returns a table of `AUDIT`.
 
     Args:

@@ -60,7 +60,7 @@ MAX_ATTEMPT = 0xFFFF
 assert (HEAD.size, CRC_POSITION, MIN_RECORD_SIZE) == (42, 38, 44)
 
 
-class Outcome(IntEnum):
+class DeliveryOutcome(IntEnum):
     """Result of a delivery."""
 
     CONSUMED = 1
@@ -77,7 +77,7 @@ class Consumption:
     queue_offset: int
     journal_offset: int
     app: str
-    outcome: Outcome
+    outcome: DeliveryOutcome
     consume_timestamp: int
     attempt: int
     client_address: Host
@@ -110,7 +110,7 @@ def parse_consumption(buffer: ReadableBuffer, offset: int = 0) -> tuple[Consumpt
     record = memoryview(buffer)[offset : offset + total_size]
     if (found := _crc_of(record)) != values[-1]:
         raise LayoutError("record_crc", offset + CRC_POSITION, f"{found} for these bytes", f"{values[-1]}")
-    if outcome not in Outcome._value2member_map_:
+    if outcome not in DeliveryOutcome._value2member_map_:
         raise LayoutError("outcome", offset + HEAD.offset_of("outcome"), "1 to 3", f"{outcome}")
     topic_end = HEAD.size + 1 + record[HEAD.size]
     if topic_end >= total_size or topic_end + 1 + record[topic_end] != total_size:
@@ -122,7 +122,7 @@ def parse_consumption(buffer: ReadableBuffer, offset: int = 0) -> tuple[Consumpt
         queue_offset=queue_offset,
         journal_offset=journal_offset,
         app=str(record[topic_end + 1 :], "utf-8", "replace"),
-        outcome=Outcome(outcome),
+        outcome=DeliveryOutcome(outcome),
         consume_timestamp=timestamp,
         attempt=attempt,
         client_address=Host(ip.to_bytes(4, "big"), port),

@@ -30,7 +30,7 @@ class ConsumedQueue(NamedTuple):
     queue_id: int
 
 
-class Position(NamedTuple):
+class ConsumerPosition(NamedTuple):
     """Position of an application in a queue; see the module's docstring."""
 
     ack: int
@@ -38,7 +38,7 @@ class Position(NamedTuple):
     time: int
 
 
-Positions = dict[ConsumedQueue, Position]
+Positions = dict[ConsumedQueue, ConsumerPosition]
 
 
 def parse_offsets(data: bytes) -> tuple[Positions, int]:
@@ -76,8 +76,8 @@ def _queue_id(text: str) -> int:
     return number
 
 
-def _position(place: ConsumedQueue, fields: Mapping[str, Any]) -> Position:
-    position = Position(*(_number(name, fields.get(name)) for name in Position._fields))
+def _position(place: ConsumedQueue, fields: Mapping[str, Any]) -> ConsumerPosition:
+    position = ConsumerPosition(*(_number(name, fields.get(name)) for name in ConsumerPosition._fields))
     if position.ack > position.pull:
         raise LayoutError("pull", 0, f"at least ack, {position.ack}, for {tuple(place)}", f"{position.pull}")
     return position
@@ -90,7 +90,7 @@ def _number(name: str, value: Any) -> int:
     return number
 
 
-def serialize_offsets(positions: Mapping[ConsumedQueue, Position], updated: int) -> bytes:
+def serialize_offsets(positions: Mapping[ConsumedQueue, ConsumerPosition], updated: int) -> bytes:
     """Return the whole file.
 
     Args:

@@ -32,7 +32,7 @@ _CRC = Layout(ENTRY.fields[-1])
 assert (CRC_POSITION, _COVERED.size, _CRC.size) == (14, 14, 8)
 
 
-class Entry(NamedTuple):
+class JmqQueueEntry(NamedTuple):
     """Entry of a message in a queue."""
 
     journal_offset: int
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
         return self.size == 0
 
 
-def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> Entry | None:
+def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> JmqQueueEntry | None:
     """Parse the entry at `offset`; return None for zeros, which end the queue. The caller ensures that it has 22 bytes.
 
     Raises:
@@ -53,14 +53,14 @@ def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> Entry | None:
     """
     journal_offset, size, flag, stored = ENTRY.unpack(buffer, offset)
     if stored == zlib.crc32(memoryview(buffer)[offset : offset + CRC_POSITION]):
-        return Entry(journal_offset, size, flag)
+        return JmqQueueEntry(journal_offset, size, flag)
     if not (journal_offset or size or flag or stored):
         return None
     expected = zlib.crc32(memoryview(buffer)[offset : offset + CRC_POSITION])
     raise LayoutError("entry_crc", offset + CRC_POSITION, f"{expected}", f"{stored}")
 
 
-def serialize_entry(entry: Entry) -> bytes:
+def serialize_entry(entry: JmqQueueEntry) -> bytes:
     """Return the entry's 22 bytes."""
     covered = _COVERED.pack(*entry)
     return covered + _CRC.pack(zlib.crc32(covered))

@@ -19,11 +19,11 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import FILLER, HEAD, MIN_RECORD_SIZE, Magic, body_crc, locate_parts
 from commitlake.schemas.layouts.rocketmq.scan import (
     MORE,
-    Bounds,
     Fault,
-    Finding,
     Rules,
+    ScanFinding,
     SegmentScanner,
+    SizeLimits,
     SpanKind,
     fault_finding,
     wrong_size,
@@ -35,7 +35,7 @@ _HIGH_BYTES = 4
 _LANDMARK_SIZE = _AT_OFFSET + _HIGH_BYTES - _AT_MAGIC
 
 
-def examine(window: memoryview, position: int, journal_offset: int, bounds: Bounds) -> Finding:
+def examine(window: memoryview, position: int, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
     """Examine the bytes at a position.
 
     Args:
@@ -54,25 +54,25 @@ def examine(window: memoryview, position: int, journal_offset: int, bounds: Boun
     total_size, magic = FILLER.unpack(window, position)
     if magic == Magic.FILLER:
         if total_size == (expected := bounds.segment_end - journal_offset):
-            return Finding(SpanKind.BLANK, total_size)
+            return ScanFinding(SpanKind.BLANK, total_size)
         return fault_finding(Fault.BLANK_SIZE, f"{expected} bytes left in the file", f"{total_size}")
     if total_size == 0 and magic == 0:
-        return Finding(SpanKind.UNWRITTEN)
+        return ScanFinding(SpanKind.UNWRITTEN)
     if magic != Magic.MESSAGE:
         return fault_finding(Fault.MAGIC, "1234 or BBBB", f"{magic:04X}")
     return _examine_record(window, position, journal_offset, bounds)
 
 
-def _examine_rest(rest: memoryview, journal_offset: int, bounds: Bounds) -> Finding:
+def _examine_rest(rest: memoryview, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
     """Examine the last bytes of a file, which are too few for a FILLER."""
     if any(rest):
         expected = f"a record or a FILLER, {FILLER.size} bytes or more, or zeros"
         return fault_finding(Fault.CUT, expected, f"{len(rest)} bytes left in the file")
     closes_file = journal_offset + len(rest) == bounds.segment_end
-    return Finding(SpanKind.BLANK if closes_file and len(rest) else SpanKind.UNWRITTEN, len(rest))
+    return ScanFinding(SpanKind.BLANK if closes_file and len(rest) else SpanKind.UNWRITTEN, len(rest))
 
 
-def _examine_record(window: memoryview, position: int, journal_offset: int, bounds: Bounds) -> Finding:
+def _examine_record(window: memoryview, position: int, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
     total_size, _ = FILLER.unpack(window, position)
     wrong = wrong_size(total_size, MIN_RECORD_SIZE, len(window) - position, journal_offset, bounds)
     if wrong is not None:
@@ -90,7 +90,7 @@ def _examine_record(window: memoryview, position: int, journal_offset: int, boun
     body = window[parts.body : parts.body + parts.body_length]
     if (crc := body_crc(body)) != stored_crc:
         return fault_finding(Fault.BODY_CRC, f"{stored_crc}", f"{crc} for these {len(body)} bytes", total_size)
-    return Finding(SpanKind.RECORD, total_size)
+    return ScanFinding(SpanKind.RECORD, total_size)
 
 
 def _rules_for(file_end: int, start: int) -> Rules:
@@ -112,6 +112,6 @@ def _rules_for(file_end: int, start: int) -> Rules:
 class JournalScanner(SegmentScanner):
     """Scanner that converts windows of a journal file to spans; see `SegmentScanner`."""
 
-    def __init__(self, start: int, bounds: Bounds) -> None:
+    def __init__(self, start: int, bounds: SizeLimits) -> None:
         """Start at the journal offset `start`, at which a record should begin."""
         super().__init__(start, bounds, _rules_for(bounds.file_end, start))

@@ -28,7 +28,7 @@ ENTRY = Layout(
 assert ENTRY.size == 46
 
 
-class Entry(NamedTuple):
+class BatchQueueEntry(NamedTuple):
     """Entry of a record in a queue."""
 
     physical_offset: int
@@ -46,11 +46,11 @@ class Entry(NamedTuple):
         return self.physical_offset >= 0 and self.size > 0 and self.message_base_offset >= 0 and self.batch_size > 0
 
 
-def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> Entry:
+def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> BatchQueueEntry:
     """Parse the entry at `offset`; the caller ensures that it has 46 bytes."""
-    return Entry(*ENTRY.unpack(buffer, offset))
+    return BatchQueueEntry(*ENTRY.unpack(buffer, offset))
 
 
-def serialize_entry(entry: Entry) -> bytes:
+def serialize_entry(entry: BatchQueueEntry) -> bytes:
     """Return the entry's 46 bytes."""
     return ENTRY.pack(*entry)

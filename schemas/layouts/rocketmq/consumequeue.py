@@ -22,7 +22,7 @@ ENTRY = Layout(
 assert ENTRY.size == 20
 
 
-class Entry(NamedTuple):
+class ConsumeQueueEntry(NamedTuple):
     """Entry of a message in a queue."""
 
     physical_offset: int
@@ -35,16 +35,16 @@ class Entry(NamedTuple):
         return self.physical_offset >= 0 and self.size > 0
 
 
-PRE_BLANK = Entry(0, 0x7FFFFFFF, 0)
+PRE_BLANK = ConsumeQueueEntry(0, 0x7FFFFFFF, 0)
 """Filler of a queue that was first created at an offset above 0; it stands for no message."""
 
 
-def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> Entry:
+def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> ConsumeQueueEntry:
     """Parse the entry at `offset`; the caller ensures that it has 20 bytes."""
-    return Entry(*ENTRY.unpack(buffer, offset))
+    return ConsumeQueueEntry(*ENTRY.unpack(buffer, offset))
 
 
-def serialize_entry(entry: Entry) -> bytes:
+def serialize_entry(entry: ConsumeQueueEntry) -> bytes:
     """Return the entry's 20 bytes."""
     return ENTRY.pack(*entry)
 

@@ -58,7 +58,7 @@ class Header(NamedTuple):
     index_count: int
 
 
-class Entry(NamedTuple):
+class IndexFileEntry(NamedTuple):
     """Entry of a key of a record."""
 
     key_hash: int
@@ -117,9 +117,9 @@ def parse_header(buffer: ReadableBuffer) -> Header:
     return Header(*HEADER.unpack(buffer))
 
 
-def parse_entry(buffer: ReadableBuffer, offset: int) -> Entry:
+def parse_entry(buffer: ReadableBuffer, offset: int) -> IndexFileEntry:
     """Parse the entry at `offset`; the caller ensures that it has 20 bytes."""
-    return Entry(*ENTRY.unpack(buffer, offset))
+    return IndexFileEntry(*ENTRY.unpack(buffer, offset))
 
 
 def serialize_header(header: Header) -> bytes:
@@ -127,7 +127,7 @@ def serialize_header(header: Header) -> bytes:
     return HEADER.pack(*header)
 
 
-def serialize_entry(entry: Entry) -> bytes:
+def serialize_entry(entry: IndexFileEntry) -> bytes:
     """Return the entry's 20 bytes."""
     return ENTRY.pack(*entry)
 

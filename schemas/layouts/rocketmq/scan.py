@@ -75,7 +75,7 @@ class Fault(StrEnum):
     BODY_COMPRESSION = "body_compression"
 
 
-class Finding(NamedTuple):
+class ScanFinding(NamedTuple):
     """Finding at one position; `size` is 0 if it is unknown."""
 
     kind: SpanKind
@@ -85,7 +85,7 @@ class Finding(NamedTuple):
     found: str = ""
 
 
-class Span(NamedTuple):
+class SegmentSpan(NamedTuple):
     """Span of a segment in physical offsets; the last three fields are set for a FAULT."""
 
     kind: SpanKind
@@ -96,7 +96,7 @@ class Span(NamedTuple):
     found: str = ""
 
 
-class Bounds(NamedTuple):
+class SizeLimits(NamedTuple):
     """Limits for sizes.
 
     Attributes:
@@ -110,16 +110,16 @@ class Bounds(NamedTuple):
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
 
 
-MORE = Finding(SpanKind.MORE)
+MORE = ScanFinding(SpanKind.MORE)
 _MAGIC_NAMES = f"{MESSAGE_MAGIC_NAMES}, CBD43194 or CBD431A4"
 
 
-def fault_finding(fault: Fault, expected: str, found: str, size: int = 0) -> Finding:
+def fault_finding(fault: Fault, expected: str, found: str, size: int = 0) -> ScanFinding:
     """Return a finding for a fault, with the size if it is certain."""
-    return Finding(SpanKind.FAULT, size, fault, expected, found)
+    return ScanFinding(SpanKind.FAULT, size, fault, expected, found)
 
 
-def wrong_size(total_size: int, min_size: int, available: int, offset: int, bounds: Bounds) -> Finding | None:
+def wrong_size(total_size: int, min_size: int, available: int, offset: int, bounds: SizeLimits) -> ScanFinding | None:
     """Check the size that a record claims, before any byte after it is examined.
 
     Args:
@@ -141,8 +141,8 @@ def wrong_size(total_size: int, min_size: int, available: int, offset: int, boun
 
 
 def examine(  # noqa: PLR0911 (one return for each state)
-    window: memoryview, position: int, physical_offset: int, bounds: Bounds
-) -> Finding:
+    window: memoryview, position: int, physical_offset: int, bounds: SizeLimits
+) -> ScanFinding:
     """Examine the bytes at a position.
 
     Args:
@@ -161,7 +161,7 @@ def examine(  # noqa: PLR0911 (one return for each state)
             return MORE
         rest = bytes(window[position:])
         if not any(rest):
-            return Finding(SpanKind.UNWRITTEN, len(rest))
+            return ScanFinding(SpanKind.UNWRITTEN, len(rest))
         return fault_finding(
             Fault.CUT, f"a record or a BLANK, {BLANK.size} bytes or more", f"{len(rest)} bytes left in the file"
         )
@@ -169,19 +169,19 @@ def examine(  # noqa: PLR0911 (one return for each state)
     if magic in BLANK_MAGICS:
         return _examine_blank(total_size, bounds.segment_end - physical_offset)
     if total_size == 0 and magic == 0:
-        return Finding(SpanKind.UNWRITTEN)
+        return ScanFinding(SpanKind.UNWRITTEN)
     if magic not in MESSAGE_MAGICS:
         return fault_finding(Fault.MAGIC, _MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
     return _examine_record(window, position, physical_offset, bounds)
 
 
-def _examine_blank(total_size: int, expected: int) -> Finding:
+def _examine_blank(total_size: int, expected: int) -> ScanFinding:
     if total_size == expected:
-        return Finding(SpanKind.BLANK, total_size)
+        return ScanFinding(SpanKind.BLANK, total_size)
     return fault_finding(Fault.BLANK_SIZE, f"{expected} bytes left in the segment", f"{total_size}")
 
 
-def _examine_record(window: memoryview, position: int, physical_offset: int, bounds: Bounds) -> Finding:
+def _examine_record(window: memoryview, position: int, physical_offset: int, bounds: SizeLimits) -> ScanFinding:
     total_size, magic = BLANK.unpack(window, position)
     wrong = wrong_size(total_size, MIN_RECORD_SIZE, len(window) - position, physical_offset, bounds)
     if wrong is not None:
@@ -197,7 +197,7 @@ def _examine_record(window: memoryview, position: int, physical_offset: int, bou
     body = window[parts.body : parts.body + parts.body_length]
     if (crc := DIALECT_BY_MAGIC[magic].body_crc(body)) != head[2]:
         return fault_finding(Fault.BODY_CRC, f"{head[2]}", f"{crc} for these {len(body)} bytes", total_size)
-    return Finding(SpanKind.RECORD, total_size)
+    return ScanFinding(SpanKind.RECORD, total_size)
 
 
 def any_data(view: memoryview) -> bool:
@@ -217,7 +217,7 @@ class Rules(NamedTuple):
         proving: faults with which a record is still certain to be one, because its size is.
     """
 
-    examine: Callable[[memoryview, int, int, Bounds], Finding]
+    examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding]
     landmark: re.Pattern[bytes]
     landmark_position: int
     landmark_size: int
@@ -241,17 +241,17 @@ class SegmentScanner:
     It opens no files, stores no bytes, and needs windows no larger than the largest record.
     """
 
-    def __init__(self, start: int, bounds: Bounds, rules: Rules = COMMITLOG) -> None:
+    def __init__(self, start: int, bounds: SizeLimits, rules: Rules = COMMITLOG) -> None:
         """Start at the physical offset `start`, at which a record should begin."""
         self.position = start
         self.done = start >= bounds.file_end
         self._bounds = bounds
         self._rules = rules
-        self._bad: tuple[int, Finding] | None = None
-        self._blank: Span | None = None
+        self._bad: tuple[int, ScanFinding] | None = None
+        self._blank: SegmentSpan | None = None
         self._all_zeros = False
 
-    def feed(self, window: bytes | memoryview) -> Iterator[Span]:
+    def feed(self, window: bytes | memoryview) -> Iterator[SegmentSpan]:
         """Yield the spans that end in this window.
 
         Args:
@@ -268,7 +268,7 @@ class SegmentScanner:
             yield span
             self.done = self.done or self.position >= self._bounds.file_end
 
-    def _step(self, view: memoryview, origin: int) -> Span | None:
+    def _step(self, view: memoryview, origin: int) -> SegmentSpan | None:
         start = self.position
         finding = self._rules.examine(view, start - origin, start, self._bounds)
         match finding.kind:
@@ -276,19 +276,19 @@ class SegmentScanner:
                 return None
             case SpanKind.RECORD:
                 self.position += finding.size
-                return Span(SpanKind.RECORD, start, self.position)
+                return SegmentSpan(SpanKind.RECORD, start, self.position)
             case SpanKind.BLANK:
-                return Span(SpanKind.BLANK, start, start + finding.size)
+                return SegmentSpan(SpanKind.BLANK, start, start + finding.size)
             case _ if finding.fault is Fault.BODY_CRC:
                 self.position += finding.size
-                return Span(SpanKind.FAULT, start, self.position, *finding[2:])
+                return SegmentSpan(SpanKind.FAULT, start, self.position, *finding[2:])
             case _:
                 self._bad = (start, finding)
                 self._all_zeros = finding.kind is SpanKind.UNWRITTEN
                 self.position += 1
                 return self._search(view, origin)
 
-    def _search(self, view: memoryview, origin: int) -> Span | None:
+    def _search(self, view: memoryview, origin: int) -> SegmentSpan | None:
         """Search for the next valid record; return None if the window ends first."""
         self._all_zeros = self._all_zeros and not any_data(view[self.position - origin :])
         rules = self._rules
@@ -304,7 +304,7 @@ class SegmentScanner:
                 self._blank = None
                 return self._end_bad_range(self.position)
             if finding.kind is SpanKind.BLANK and self._blank is None:
-                self._blank = Span(SpanKind.BLANK, self.position, self.position + finding.size)
+                self._blank = SegmentSpan(SpanKind.BLANK, self.position, self.position + finding.size)
             self.position += 1
         window_end = origin + len(view)
         if window_end >= self._bounds.file_end:
@@ -313,15 +313,15 @@ class SegmentScanner:
         self.position = max(self.position, window_end - rules.landmark_position - rules.landmark_size + 1)
         return None
 
-    def _end_bad_range(self, end: int) -> Span:
+    def _end_bad_range(self, end: int) -> SegmentSpan:
         assert self._bad is not None
         start, finding = self._bad
         self._bad = None
         self.position = end
         if finding.kind is SpanKind.UNWRITTEN:
             if self._all_zeros:
-                return Span(SpanKind.UNWRITTEN, start, end)
-            return Span(
+                return SegmentSpan(SpanKind.UNWRITTEN, start, end)
+            return SegmentSpan(
                 SpanKind.FAULT, start, end, Fault.HOLE, "a record", f"{end - start} bytes without one, zeros first"
             )
-        return Span(SpanKind.FAULT, start, end, *finding[2:])
+        return SegmentSpan(SpanKind.FAULT, start, end, *finding[2:])

@@ -13,7 +13,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
 from commitlake.connectors.rocketmq import OutgoingMessage, Producer
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY
 from tests.servers.broker_lite import SMALL_FILES as LITE_FILES
 from tests.servers.broker_lite import BrokerLite
@@ -50,7 +50,7 @@ def send_batches(servers: RocketMQ | BrokerLite) -> None:
 
 def send_others(servers: RocketMQ | BrokerLite) -> None:
     """Send single messages to the topic of batches, and messages for light queues."""
-    with Producer("others", Options(servers.name_server_address)) as producer:
+    with Producer("others", ClientOptions(servers.name_server_address)) as producer:
         for number in range(20):
             producer.send(OutgoingMessage(TOPIC, b"single %d" % number, tags="single"))
             names = LIGHT if number % 4 == 0 else LIGHT[:1]

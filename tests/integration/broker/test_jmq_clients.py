@@ -11,7 +11,7 @@ import pytest
 
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalOptions, JournalStore
 from commitlake.schemas.layouts.jmq.body import original_body
-from commitlake.schemas.layouts.jmq.consumption import Outcome
+from commitlake.schemas.layouts.jmq.consumption import DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.java_programs import JavaProgramError, run_java
@@ -70,7 +70,11 @@ def test_failed_messages_are_retried_and_become_dead_letters(broker_lite: Broker
     with open_journal(broker_lite) as store:
         told = [one for one in ArchiveView(store).consumed(0, 1 << 20)[0] if one.app == "every-failing"]
     outcomes = Counter((one.outcome, one.attempt) for one in told)
-    assert outcomes == {(Outcome.FAILED, 1): 3, (Outcome.FAILED, 2): 3, (Outcome.GIVEN_UP, 3): 3}
+    assert outcomes == {
+        (DeliveryOutcome.FAILED, 1): 3,
+        (DeliveryOutcome.FAILED, 2): 3,
+        (DeliveryOutcome.GIVEN_UP, 3): 3,
+    }
 
 
 def test_dead_letters_are_consumed_as_a_topic(broker_lite: BrokerLite, client_version: str) -> None:
@@ -120,4 +124,4 @@ def test_mqadmin_is_answered(broker_lite: BrokerLite, client_version: str, tmp_p
     broker_lite.stop()
     with open_journal(broker_lite) as store:
         told, _ = ArchiveView(store).consumed(0, 1 << 20)
-    assert Counter((one.app, one.outcome) for one in told) == {("by-all", Outcome.CONSUMED): VOLUME}
+    assert Counter((one.app, one.outcome) for one in told) == {("by-all", DeliveryOutcome.CONSUMED): VOLUME}

@@ -9,7 +9,7 @@ import pytest
 from commitlake.broker_lite.broker.options import BrokerOptions as LiteOptions
 from commitlake.broker_lite.server.registration import registration_command
 from commitlake.connectors.rocketmq.network import Network
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.name_server_headers import RouteRequest
@@ -71,7 +71,7 @@ def test_the_broker_registers_at_a_real_name_server(
         names = ("Compressed", "Another")
         topics = TopicConfigs({name: TopicConfig(name, 3, 5, attributes={}) for name in names}, DataVersion(1, 1))
         request = registration_command(LiteOptions(), topics)
-        network = Network(Options(real.name_server_address))
+        network = Network(ClientOptions(real.name_server_address))
         network.ask(real.name_server_address, request.code, fields=request.ext_fields, body=bytes(request.body)).result(
             30
         )

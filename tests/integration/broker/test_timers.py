@@ -9,7 +9,7 @@ from pathlib import Path
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.rocketmq import OutgoingMessage, Producer
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
@@ -34,7 +34,7 @@ MARGIN_SECONDS = 3
 
 def send(servers: RocketMQ | BrokerLite, names: Iterable[str], due_seconds: float) -> None:
     """Send timers that are due at a time; tags name them."""
-    with Producer("timers", Options(servers.name_server_address)) as producer:
+    with Producer("timers", ClientOptions(servers.name_server_address)) as producer:
         for name in names:
             producer.send(OutgoingMessage(TOPIC, b"x", tags=name, deliver_at_ms=int(due_seconds * 1000)))
 

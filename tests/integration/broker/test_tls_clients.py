@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.rocketmq import (
     Admin,
-    Options,
+    ClientOptions,
     OutgoingMessage,
     Producer,
     Puller,
@@ -96,7 +96,7 @@ def test_mqadmin_administers_over_tls(enforcing: BrokerLite, java_tls: list[str]
 
 
 def test_this_projects_client_is_served(enforcing: BrokerLite, client_file: str) -> None:
-    options = Options(enforcing.name_server_address, tls_config=client_file)
+    options = ClientOptions(enforcing.name_server_address, tls_config=client_file)
     with Admin(options, ADMIN) as admin:
         make_topic(admin, "OwnClient", 1)
         with Producer("own-producer", options, credentials=SHOP) as producer:
@@ -124,7 +124,7 @@ def test_a_client_that_does_not_fit_is_told_why(
     lines = [f"tls.client.{key}={certificates.path(name)}" for key, name in files.items()]
     path = certificates.write("misfit.properties", certificates.server_properties(*lines, line))
     with (
-        Admin(Options(enforcing.name_server_address, tls_config=str(path))) as admin,
+        Admin(ClientOptions(enforcing.name_server_address, tls_config=str(path))) as admin,
         pytest.raises(UnreachableError, match=f"(?i)({expected})"),
     ):
         admin.clusters()
@@ -138,7 +138,7 @@ def test_a_slave_registers_and_asks_its_master_over_tls_with_the_account_of_a_br
     monkeypatch.setenv(TLS_CONFIG_VARIABLE, client_file)
     monkeypatch.setenv(ACCESS_KEY_VARIABLE, BROKER.access_key)
     monkeypatch.setenv(SECRET_KEY_VARIABLE, BROKER.secret_key)
-    with Admin(Options(enforcing.name_server_address), ADMIN) as admin:
+    with Admin(ClientOptions(enforcing.name_server_address), ADMIN) as admin:
         admin.create_topic("Copied", queues=1)
     name_server = enforcing.name_server_address
     with MemberLite(tmp_path, "--role", "SLAVE", "--tls-config", str(tls), name_server=name_server) as slave:
@@ -153,7 +153,7 @@ def test_a_permissive_server_serves_both(tmp_path: Path, certificates: Certifica
     with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, "--tls-config", str(tls))) as broker:
         rows = run_java("5.5.0", "Signed", [broker.name_server_address, "Both", "an-account", "a-secret"], jvm=java_tls)
         assert [row["event"] for row in rows] == ["sent", "read"]
-        with Producer("in-plain-text", Options(broker.name_server_address)) as producer:
+        with Producer("in-plain-text", ClientOptions(broker.name_server_address)) as producer:
             producer.send(OutgoingMessage("Both", b"readable by everybody"))
 
 

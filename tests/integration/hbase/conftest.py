@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commitlake import register
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from tests.servers.hbase import HBase
 
 _numbers = itertools.count(1)
@@ -23,9 +23,9 @@ def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBase]:
 
 
 @pytest.fixture
-def options(hbase: HBase) -> Options:
+def options(hbase: HBase) -> HBaseOptions:
     """Options for a table that is not there yet; calls are small, so that a few thousand messages are many."""
-    return Options(
+    return HBaseOptions(
         host="127.0.0.1", port=hbase.thrift_port, table=f"messages_{next(_numbers)}", salts=4, batch_rows=200
     )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 
 
 def main(uri: str, port: str, table: str) -> None:
     """Follow, and say when each version is done."""
     print("begins", flush=True)
-    options = Options(host="127.0.0.1", port=int(port), table=table, salts=4, batch_rows=200)
+    options = HBaseOptions(host="127.0.0.1", port=int(port), table=table, salts=4, batch_rows=200)
     follow(None, uri, options, progress=lambda version, rows: print(f"version {version}: {rows}", flush=True))
 
 

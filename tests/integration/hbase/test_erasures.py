@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.keys import BY_KEY, BY_UNIQUE_KEY
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.writer import write_messages
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
@@ -22,12 +22,12 @@ from tests.support.erased_lakes import KEY, MARK, shop_messages
 from tests.support.lakes import GrowingLake
 
 
-def follow(growing: GrowingLake, options: Options) -> None:
+def follow(growing: GrowingLake, options: HBaseOptions) -> None:
     """Archive what is new, and let HBase follow."""
     run_archive(HERE, Config(str(growing.store), growing.lake.root, hbase=options, judge=judge_nothing))
 
 
-def cells(options: Options) -> tuple[str, int]:
+def cells(options: HBaseOptions) -> tuple[str, int]:
     """All that HBase answers, as text, and how many entries by key there are."""
     with Client(options) as client:
         rows = [row for page in client.scan(b"", b"\xff" * 8, page_rows=1000) for row in page]
@@ -36,7 +36,7 @@ def cells(options: Options) -> tuple[str, int]:
 
 
 def test_a_follower_that_writes_what_it_has_read_before_does_not_bring_it_back(
-    options: Options, hbase: HBase, tmp_path: Path
+    options: HBaseOptions, hbase: HBase, tmp_path: Path
 ) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))
@@ -52,7 +52,7 @@ def test_a_follower_that_writes_what_it_has_read_before_does_not_bring_it_back(
 
 @pytest.mark.parametrize("followed_before", [True, False], ids=["follows at once", "follows with the next archive"])
 def test_hbase_answers_nothing_of_an_erased_message(
-    options: Options, hbase: HBase, tmp_path: Path, capsys: pytest.CaptureFixture[str], followed_before: bool
+    options: HBaseOptions, hbase: HBase, tmp_path: Path, capsys: pytest.CaptureFixture[str], followed_before: bool
 ) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(50))

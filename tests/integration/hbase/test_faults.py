@@ -16,9 +16,9 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import UnavailableError
-from commitlake.connectors.hbase.followed import Followed
+from commitlake.connectors.hbase.followed import HBaseUpdate
 from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.tables import open_or_create
 from tests.servers.hbase import HBase
 from tests.support.hbase_cells import all_cells, hbase_rows
@@ -41,9 +41,9 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 class _Following:
     """A follower in a thread."""
 
-    def __init__(self, uri: str, options: Options) -> None:
+    def __init__(self, uri: str, options: HBaseOptions) -> None:
         self._uri, self._options = uri, options
-        self.followed: Followed | None = None
+        self.followed: HBaseUpdate | None = None
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -65,7 +65,7 @@ class _Following:
             wait_until(are_written)
         assert self.followed is None, "the run was over before anything was killed"
 
-    def finish(self) -> Followed:
+    def finish(self) -> HBaseUpdate:
         self._thread.join(300)
         if self.error is not None:
             raise self.error
@@ -73,7 +73,7 @@ class _Following:
         return self.followed
 
 
-def _small_calls(options: Options) -> Options:
+def _small_calls(options: HBaseOptions) -> HBaseOptions:
     """So that a run lasts long enough to be disturbed."""
     return replace(options, batch_rows=10, timeout_ms=30_000)
 
@@ -88,7 +88,7 @@ def _small_calls(options: Options) -> Options:
     ],
 )
 def test_a_server_that_is_killed_while_it_is_written_to(
-    hbase: HBase, uri: str, options: Options, restart: Callable[[HBase], None]
+    hbase: HBase, uri: str, options: HBaseOptions, restart: Callable[[HBase], None]
 ) -> None:
     following = _Following(uri, _small_calls(options))
     following.wait_until_it_writes(500)
@@ -97,7 +97,7 @@ def test_a_server_that_is_killed_while_it_is_written_to(
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_thrift_that_is_down_is_told_and_then_caught_up_with(hbase: HBase, uri: str, options: Options) -> None:
+def test_thrift_that_is_down_is_told_and_then_caught_up_with(hbase: HBase, uri: str, options: HBaseOptions) -> None:
     hbase.kill_thrift()
     try:
         with pytest.raises(UnavailableError, match=r"Thrift server 127\.0\.0\.1:\d+ gave no answer .* within 2 s"):
@@ -108,7 +108,7 @@ def test_thrift_that_is_down_is_told_and_then_caught_up_with(hbase: HBase, uri: 
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_hbase_that_goes_down_is_told_and_then_caught_up_with(hbase: HBase, uri: str, options: Options) -> None:
+def test_hbase_that_goes_down_is_told_and_then_caught_up_with(hbase: HBase, uri: str, options: HBaseOptions) -> None:
     """Its Thrift server stays up, and answers nothing."""
     following = _Following(uri, replace(_small_calls(options), timeout_ms=2000, retry_seconds=5))
     following.wait_until_it_writes(500)
@@ -122,7 +122,7 @@ def test_hbase_that_goes_down_is_told_and_then_caught_up_with(hbase: HBase, uri:
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_a_follower_that_is_killed_at_random_moments(hbase: HBase, options: Options, tmp_path: Path) -> None:
+def test_a_follower_that_is_killed_at_random_moments(hbase: HBase, options: HBaseOptions, tmp_path: Path) -> None:
     """Seeded: each run is killed after a part of the time that an undisturbed one takes."""
     chance = random.Random(SEED)
     uri = str(tmp_path / "messages")
@@ -155,7 +155,7 @@ def test_a_follower_that_is_killed_at_random_moments(hbase: HBase, options: Opti
     assert all_cells(options) == all_cells(undisturbed) == all_cells(anew)
 
 
-def _follow_once(hbase: HBase, uri: str, options: Options) -> list[str]:
+def _follow_once(hbase: HBase, uri: str, options: HBaseOptions) -> list[str]:
     return [sys.executable, "-m", "tests.integration.hbase.follow_once", uri, str(hbase.thrift_port), options.table]
 
 
@@ -163,7 +163,9 @@ def _follow_once(hbase: HBase, uri: str, options: Options) -> list[str]:
 def test_a_region_server_that_dies_and_comes_back(tmp_path: Path, uri: str) -> None:
     """Its regions move to the other one meanwhile, which plays back its log."""
     with HBase(tmp_path / "hbase", heap_mb=384, region_servers=2) as cluster, cluster.thrift2() as thrift2_port:
-        options = Options(host="127.0.0.1", port=cluster.thrift_port, salts=4, regions=4, thrift2_port=thrift2_port)
+        options = HBaseOptions(
+            host="127.0.0.1", port=cluster.thrift_port, salts=4, regions=4, thrift2_port=thrift2_port
+        )
         with Client(options) as client:
             open_or_create(client)
         following = _Following(uri, _small_calls(options))

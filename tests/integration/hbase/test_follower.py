@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, ProgressError, TableError, UnavailableError
 from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.options import Options
-from commitlake.connectors.hbase.progress import Progress, read_progress, write_progress
+from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.connectors.hbase.work import Work, run_in_tasks
 from commitlake.connectors.lake.versions import snapshot_files, table_id
@@ -31,13 +31,13 @@ def uri(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_projection_equals_the_table_row_by_row(uri: str, options: Options) -> None:
+def test_the_projection_equals_the_table_row_by_row(uri: str, options: HBaseOptions) -> None:
     followed = follow(None, uri, options)
     assert (followed.version, followed.versions, followed.rows) == (1, 1, 708)
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_each_version_is_taken_once(uri: str, options: Options) -> None:
+def test_each_version_is_taken_once(uri: str, options: HBaseOptions) -> None:
     seen: list[tuple[int, int]] = []
     follow(None, uri, options)
     append(uri, message_rows(10, first=700))
@@ -49,18 +49,18 @@ def test_each_version_is_taken_once(uri: str, options: Options) -> None:
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_to_write_a_version_again_changes_no_cell(uri: str, options: Options) -> None:
+def test_to_write_a_version_again_changes_no_cell(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     before = all_cells(options)
     with Client(options) as client:
         done = read_progress(client)
         assert done is not None
-        write_progress(client, done, Progress(done.followed, 0))
+        write_progress(client, done, TableProgress(done.followed, 0))
     assert follow(None, uri, options).rows == 8
     assert all_cells(options) == before
 
 
-def test_what_is_put_together_again_is_not_followed_twice(uri: str, options: Options) -> None:
+def test_what_is_put_together_again_is_not_followed_twice(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     append(uri, message_rows(10, first=700))
     follow(None, uri, options)
@@ -69,7 +69,7 @@ def test_what_is_put_together_again_is_not_followed_twice(uri: str, options: Opt
     assert (followed.versions, followed.rows, followed.deleted) == (1, 0, 0)
 
 
-def test_what_a_version_took_away_is_gone_with_its_entries(uri: str, options: Options) -> None:
+def test_what_a_version_took_away_is_gone_with_its_entries(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     table = DeltaTable(uri)
     table.delete("topic = 'orders'")  # rewrites files
@@ -82,27 +82,27 @@ def test_what_a_version_took_away_is_gone_with_its_entries(uri: str, options: Op
     assert all_cells(options) == all_cells(undisturbed)
 
 
-def test_a_first_load_that_was_killed_leaves_nothing_that_was_deleted_since(uri: str, options: Options) -> None:
+def test_a_first_load_that_was_killed_leaves_nothing_that_was_deleted_since(uri: str, options: HBaseOptions) -> None:
     with Client(options) as client:  # what a run does before its first row, and then all of the rows
         open_or_create(client)
-        write_progress(client, None, Progress(table_id(uri), None, snapshot_files(uri).version))
+        write_progress(client, None, TableProgress(table_id(uri), None, snapshot_files(uri).version))
     follow(None, uri, options)
     with Client(options) as client:
         done = read_progress(client)
-        write_progress(client, done, Progress(table_id(uri), None, 1))
+        write_progress(client, done, TableProgress(table_id(uri), None, 1))
     DeltaTable(uri).delete("topic = 'orders'")
     follow(None, uri, options)
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_a_first_run_needs_no_old_log(uri: str, options: Options) -> None:
+def test_a_first_run_needs_no_old_log(uri: str, options: HBaseOptions) -> None:
     DeltaTable(uri).create_checkpoint()
     (Path(uri) / "_delta_log" / f"{0:020d}.json").unlink()
     follow(None, uri, options)
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_a_version_that_is_gone_from_the_log_is_told(uri: str, options: Options) -> None:
+def test_a_version_that_is_gone_from_the_log_is_told(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     append(uri, message_rows(1, first=800))
     append(uri, message_rows(1, first=801))
@@ -112,14 +112,14 @@ def test_a_version_that_is_gone_from_the_log_is_told(uri: str, options: Options)
         follow(None, uri, options)
 
 
-def test_a_table_follows_one_lake_only(uri: str, options: Options, tmp_path: Path) -> None:
+def test_a_table_follows_one_lake_only(uri: str, options: HBaseOptions, tmp_path: Path) -> None:
     follow(None, uri, options)
     append(tmp_path / "other", message_rows(1))
     with pytest.raises(ProgressError, match=r"follows the Delta table .*: expected"):
         follow(None, str(tmp_path / "other"), options)
 
 
-def test_a_dropped_table_is_made_anew(uri: str, options: Options) -> None:
+def test_a_dropped_table_is_made_anew(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     with Client(options) as client:
         client.delete_table()
@@ -127,7 +127,7 @@ def test_a_dropped_table_is_made_anew(uri: str, options: Options) -> None:
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_of_two_runs_one_says_that_the_other_was_first(uri: str, options: Options) -> None:
+def test_of_two_runs_one_says_that_the_other_was_first(uri: str, options: HBaseOptions) -> None:
     append(uri, message_rows(10, first=700))
 
     def other(version: int, rows: int) -> None:  # between two versions of ours, another run does the next one
@@ -143,14 +143,14 @@ def test_of_two_runs_one_says_that_the_other_was_first(uri: str, options: Option
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_somebody_elses_table_is_not_written_to(uri: str, options: Options) -> None:
+def test_somebody_elses_table_is_not_written_to(uri: str, options: HBaseOptions) -> None:
     with Client(options) as client:
         client.create_table([{"name": b"theirs:"}])
     with pytest.raises(TableError, match="Expected a table with the families m and p"):
         follow(None, uri, options)
 
 
-def test_many_rows_go_through_spark_to_the_same_cells(spark: SparkSession, uri: str, options: Options) -> None:
+def test_many_rows_go_through_spark_to_the_same_cells(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     follow(SparkRunner(spark), uri, options, task_rows=1)
     here = replace(options, table=options.table + "_here")
     follow(None, uri, here)
@@ -160,7 +160,7 @@ def test_many_rows_go_through_spark_to_the_same_cells(spark: SparkSession, uri: 
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_what_spark_wrote_and_deleted_is_followed(spark: SparkSession, options: Options, tmp_path: Path) -> None:
+def test_what_spark_wrote_and_deleted_is_followed(spark: SparkSession, options: HBaseOptions, tmp_path: Path) -> None:
     append(tmp_path / "model", message_rows(300))
     uri = str(tmp_path / "messages")
     rows = spark.read.format("delta").load(str(tmp_path / "model"))
@@ -174,7 +174,7 @@ def test_what_spark_wrote_and_deleted_is_followed(spark: SparkSession, options: 
     assert hbase_rows(options) == expected
 
 
-def test_what_ends_a_task_is_told_as_it_was_raised(spark: SparkSession, uri: str, options: Options) -> None:
+def test_what_ends_a_task_is_told_as_it_was_raised(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     work = Work(replace(options, port=1, connect_seconds=1), 4, uri)
     with pytest.raises(UnavailableError, match=r"gave no answer to 'write' .* within 1 s: Could not connect"):
         run_in_tasks(SparkRunner(spark), work, snapshot_files(uri).files)

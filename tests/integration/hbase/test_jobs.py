@@ -12,7 +12,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.hbase.cells import VALUE
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.keys import MESSAGE, end_of
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.query import command as query
@@ -71,7 +71,7 @@ def test_the_audit_sees_one_message_missing_in_hbase(
     arguments = ["--lake", str(place / "lake"), *server, "--no-bodies", "--quiet", "--output", "json"]
     assert audit.main([*arguments, "--local"]) == 0
     capsys.readouterr()
-    with Client(Options(host="127.0.0.1", port=hbase.thrift_port, table=TABLE)) as client:
+    with Client(HBaseOptions(host="127.0.0.1", port=hbase.thrift_port, table=TABLE)) as client:
         pages = (
             page
             for salt in range(16)

@@ -12,8 +12,8 @@ import pytest
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import QuestionError
 from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.lookups import Wanted, look_up, read_all
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.lookups import MessageConditions, look_up, read_all
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.reader import run_sql
 from tests.servers.hbase import HBase
 from tests.support.hbase_tables import SCHEMA, START, append, delta_rows, message_rows, rare_rows
@@ -40,13 +40,13 @@ def rows(uri: str) -> Rows:
 
 @pytest.fixture(scope="module")
 def client(hbase: HBase, uri: str) -> Iterator[Client]:
-    options = Options(host="127.0.0.1", port=hbase.thrift_port, table="lookups", salts=8)
+    options = HBaseOptions(host="127.0.0.1", port=hbase.thrift_port, table="lookups", salts=8)
     follow(None, uri, options)
     with Client(options) as client:
         yield client
 
 
-def _ask(client: Client, wanted: Wanted, limit: int = 0) -> Rows:
+def _ask(client: Client, wanted: MessageConditions, limit: int = 0) -> Rows:
     table = read_all(look_up(client, wanted, limit))
     assert table.schema == SCHEMA
     return [{name: _plain(name, row[name]) for name in sorted(row)} for row in table.to_pylist()]
@@ -59,35 +59,35 @@ def _plain(name: str, value: Any) -> Any:
 def test_an_offset_message_id_gives_its_message(client: Client, rows: Rows) -> None:
     for row in rows[::500]:
         if row["msg_id"] is not None:
-            assert _ask(client, Wanted(message_id=row["msg_id"])) == [row]
-            assert _ask(client, Wanted(message_id=row["msg_id"].lower())) == [row]
+            assert _ask(client, MessageConditions(message_id=row["msg_id"])) == [row]
+            assert _ask(client, MessageConditions(message_id=row["msg_id"].lower())) == [row]
 
 
 def test_brokers_that_have_a_record_at_one_offset_are_told_apart(client: Client, rows: Rows) -> None:
     first, second = (row for row in rows if row["physical_offset"] == 2000)
     assert first["broker"] != second["broker"]
-    assert _ask(client, Wanted(message_id=second["msg_id"])) == [second]
+    assert _ask(client, MessageConditions(message_id=second["msg_id"])) == [second]
 
 
 def test_an_id_that_is_no_offset_is_a_unique_key(client: Client, rows: Rows) -> None:
     wanted = next(row["unique_key"] for row in rows[50:] if row["unique_key"])
     expected = [row for row in rows if row["unique_key"] == wanted]
-    assert _ask(client, Wanted(message_id=wanted)) == expected
-    assert _ask(client, Wanted(unique_key=wanted)) == expected
-    assert len(_ask(client, Wanted(message_id="ü" * 300))) == 1
-    assert _ask(client, Wanted(message_id="nobody's")) == []
+    assert _ask(client, MessageConditions(message_id=wanted)) == expected
+    assert _ask(client, MessageConditions(unique_key=wanted)) == expected
+    assert len(_ask(client, MessageConditions(message_id="ü" * 300))) == 1
+    assert _ask(client, MessageConditions(message_id="nobody's")) == []
 
 
 @pytest.mark.parametrize("keys", [["order-0"], ["order-1", "order-2", "order-1"], ["a"], [""], ["k" * 40_000], ["no"]])
 def test_business_keys_give_their_messages_each_once(client: Client, rows: Rows, keys: list[str]) -> None:
     expected = [row for row in rows if row["keys"] and set(keys) & set(row["keys"])]
-    assert _ask(client, Wanted(keys=keys)) == expected
+    assert _ask(client, MessageConditions(keys=keys)) == expected
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 100, 10_000])
 def test_a_topic_comes_in_the_order_of_time_up_to_the_limit(client: Client, rows: Rows, limit: int) -> None:
     expected = [row for row in rows if row["topic"] == "orders"]
-    assert _ask(client, Wanted(topics=["orders"]), limit) == expected[: limit or None]
+    assert _ask(client, MessageConditions(topics=["orders"]), limit) == expected[: limit or None]
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_times_are_from_the_first_to_before_the_last(
         assert _ask(client, replace(wanted, start=start, end=end)) == expected
 
 
-def _ways() -> list[tuple[Wanted, Callable[[dict[str, Any]], bool]]]:
+def _ways() -> list[tuple[MessageConditions, Callable[[dict[str, Any]], bool]]]:
     topics = ("orders", "Bestellungen-ä", "nobody's")
     return [
-        (Wanted(topics=topics), lambda row: row["topic"] in topics),
-        (Wanted(keys=["order-3"]), lambda row: "order-3" in (row["keys"] or ())),
+        (MessageConditions(topics=topics), lambda row: row["topic"] in topics),
+        (MessageConditions(keys=["order-3"]), lambda row: "order-3" in (row["keys"] or ())),
     ]
 
 
 def test_other_conditions_are_tried_on_what_the_keys_lead_to(client: Client, rows: Rows) -> None:
-    wanted = Wanted(topics=["orders"], queue_id=1, kinds=["normal"], brokers=["broker-b"])
+    wanted = MessageConditions(topics=["orders"], queue_id=1, kinds=["normal"], brokers=["broker-b"])
     expected = [row for row in rows if (row["topic"], row["queue_id"], row["broker"]) == ("orders", 1, "broker-b")]
     assert expected
     assert _ask(client, wanted) == expected
@@ -131,10 +131,10 @@ def test_the_order_is_that_of_the_lakes_own_engine(client: Client, uri: str) -> 
         "ORDER BY store_timestamp ASC NULLS LAST, broker, physical_offset LIMIT 500"
     )
     expected = run_sql(DeltaTable(uri), "messages", sql).read_all().to_pylist()
-    found = _ask(client, Wanted(topics=["orders"]), 500)
+    found = _ask(client, MessageConditions(topics=["orders"]), 500)
     assert [{name: row[name] for name in ("broker", "physical_offset")} for row in found] == expected
 
 
 def test_a_question_that_no_key_answers_is_refused(client: Client) -> None:
     with pytest.raises(QuestionError, match="expected one of them"):
-        _ask(client, Wanted(brokers=["broker-a"]))
+        _ask(client, MessageConditions(brokers=["broker-a"]))

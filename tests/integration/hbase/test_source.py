@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.hbase_tables import append, by_place, delta_rows, message_rows, rare_rows
@@ -25,22 +25,22 @@ def uri(tmp_path: Path) -> str:
     return str(tmp_path / "messages")
 
 
-def _given(options: Options, **more: str) -> dict[str, str]:
+def _given(options: HBaseOptions, **more: str) -> dict[str, str]:
     return {"host": options.host, "port": str(options.port), "table": options.table, **more}
 
 
-def _read(spark: SparkSession, options: Options, **more: str) -> DataFrame:
+def _read(spark: SparkSession, options: HBaseOptions, **more: str) -> DataFrame:
     return spark.read.format("hbase").options(**_given(options, **more)).load()
 
 
-def test_the_projection_is_read_back_row_by_row(spark: SparkSession, uri: str, options: Options) -> None:
+def test_the_projection_is_read_back_row_by_row(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     found = _read(spark, options)
     assert found.schema == MESSAGES
     assert by_place(found.toArrow().to_pylist()) == delta_rows(uri)
 
 
-def test_columns_are_those_asked_for_split_by_salt(spark: SparkSession, uri: str, options: Options) -> None:
+def test_columns_are_those_asked_for_split_by_salt(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     found = _read(spark, options, columns=AUDITED)
     assert ",".join(found.columns) == AUDITED
@@ -54,7 +54,7 @@ def test_columns_are_those_asked_for_split_by_salt(spark: SparkSession, uri: str
     assert by_schema.count() == 508
 
 
-def test_a_dataframe_is_written_and_written_again(spark: SparkSession, uri: str, options: Options) -> None:
+def test_a_dataframe_is_written_and_written_again(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     messages = spark.read.format("delta").load(uri)
     for _ in range(2):
         messages.write.format("hbase").mode("append").options(**_given(options, salts="3")).save()
@@ -63,7 +63,7 @@ def test_a_dataframe_is_written_and_written_again(spark: SparkSession, uri: str,
         assert open_or_create(client).salts == 3
 
 
-def test_a_stream_is_written(spark: SparkSession, uri: str, options: Options, tmp_path: Path) -> None:
+def test_a_stream_is_written(spark: SparkSession, uri: str, options: HBaseOptions, tmp_path: Path) -> None:
     stream = spark.readStream.format("delta").load(uri).writeStream.format("hbase").options(**_given(options))
     for rows in ([], message_rows(20, first=500)):
         if rows:
@@ -81,18 +81,18 @@ def test_a_stream_is_written(spark: SparkSession, uri: str, options: Options, tm
         ({}, "there is no table"),
     ],
 )
-def test_a_wrong_read_is_told(spark: SparkSession, options: Options, more: dict[str, str], message: str) -> None:
+def test_a_wrong_read_is_told(spark: SparkSession, options: HBaseOptions, more: dict[str, str], message: str) -> None:
     with pytest.raises(PySparkException, match=message):
         _read(spark, options, **more).count()
 
 
-def test_to_overwrite_is_refused(spark: SparkSession, uri: str, options: Options) -> None:
+def test_to_overwrite_is_refused(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     messages = spark.read.format("delta").load(uri)
     with pytest.raises(PySparkException, match="mode overwrite: expected append"):
         messages.write.format("hbase").mode("overwrite").options(**_given(options)).save()
 
 
-def test_what_is_no_message_is_not_written(spark: SparkSession, options: Options) -> None:
+def test_what_is_no_message_is_not_written(spark: SparkSession, options: HBaseOptions) -> None:
     frame = spark.createDataFrame([("broker-a", 1)], "broker string, place int")
     with pytest.raises(PySparkException, match="columns place are not of messages"):
         frame.write.format("hbase").mode("append").options(**_given(options)).save()

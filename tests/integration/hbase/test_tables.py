@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import OptionError, RefusedError, TableError, UnavailableError
+from commitlake.connectors.hbase.errors import HBaseOptionError, HBaseRefusedError, TableError, UnavailableError
 from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.options import Options
-from commitlake.connectors.hbase.tables import Layout, open_or_create, open_table, shell_statement
+from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.tables import TableLayout, open_or_create, open_table, shell_statement
 from tests.servers.hbase import HBase
 from tests.support.hbase_cells import hbase_rows
 from tests.support.hbase_tables import append, message_rows
 
 
-def _families(hbase: HBase, options: Options) -> dict[bytes, dict[str, Any]]:
+def _families(hbase: HBase, options: HBaseOptions) -> dict[bytes, dict[str, Any]]:
     connection = hbase.connection()
     try:
         families: dict[bytes, dict[str, Any]] = connection.table(options.table).families()
@@ -28,10 +28,10 @@ def _families(hbase: HBase, options: Options) -> dict[bytes, dict[str, Any]]:
         connection.close()
 
 
-def test_a_table_is_made_with_what_was_asked_for(hbase: HBase, options: Options) -> None:
+def test_a_table_is_made_with_what_was_asked_for(hbase: HBase, options: HBaseOptions) -> None:
     options = replace(options, ttl_seconds=86_400, compression="GZ")
     with Client(options) as client:
-        assert open_or_create(client) == open_table(client) == Layout(salts=4)
+        assert open_or_create(client) == open_table(client) == TableLayout(salts=4)
     families = _families(hbase, options)
     assert set(families) == {b"m", b"p"}
     messages, ours = families[b"m"], families[b"p"]
@@ -40,7 +40,7 @@ def test_a_table_is_made_with_what_was_asked_for(hbase: HBase, options: Options)
     assert ours["time_to_live"] == (1 << 31) - 1  # what the table says of itself does not expire
 
 
-def test_regions_are_made_by_a_thrift_2_server(hbase: HBase, options: Options) -> None:
+def test_regions_are_made_by_a_thrift_2_server(hbase: HBase, options: HBaseOptions) -> None:
     with hbase.thrift2() as port:
         options = replace(options, salts=8, regions=4, thrift2_port=port, ttl_seconds=86_400, compression="GZ")
         with Client(options) as client:
@@ -51,12 +51,15 @@ def test_regions_are_made_by_a_thrift_2_server(hbase: HBase, options: Options) -
     assert (messages["bloom_filter_type"], messages["block_cache_enabled"]) == (b"ROW", True)
 
 
-def test_regions_without_a_thrift_2_server_are_refused_with_what_the_shell_takes(options: Options) -> None:
-    with Client(replace(options, regions=2)) as client, pytest.raises(OptionError, match=r"hbase shell: create 'mess"):
+def test_regions_without_a_thrift_2_server_are_refused_with_what_the_shell_takes(options: HBaseOptions) -> None:
+    with (
+        Client(replace(options, regions=2)) as client,
+        pytest.raises(HBaseOptionError, match=r"hbase shell: create 'mess"),
+    ):
         open_or_create(client)
 
 
-def test_a_thrift_2_server_that_is_not_there_is_told(options: Options) -> None:
+def test_a_thrift_2_server_that_is_not_there_is_told(options: HBaseOptions) -> None:
     with (
         Client(replace(options, regions=2, thrift2_port=1)) as client,
         pytest.raises(UnavailableError, match=r"Thrift 2 server 127\.0\.0\.1:1 did not make the table"),
@@ -65,7 +68,7 @@ def test_a_thrift_2_server_that_is_not_there_is_told(options: Options) -> None:
 
 
 def test_what_the_shell_takes_names_every_option() -> None:
-    options = Options(table="messages", salts=4, regions=2, ttl_seconds=60, compression="ZSTD")
+    options = HBaseOptions(table="messages", salts=4, regions=2, ttl_seconds=60, compression="ZSTD")
     assert shell_statement(options) == (
         "create 'messages', {NAME => 'm', VERSIONS => 1, BLOOMFILTER => 'ROW', COMPRESSION => 'ZSTD', "
         "DATA_BLOCK_ENCODING => 'FAST_DIFF', TTL => 60}, {NAME => 'p', VERSIONS => 1, BLOOMFILTER => 'ROW'}, "
@@ -73,27 +76,27 @@ def test_what_the_shell_takes_names_every_option() -> None:
     )
 
 
-def test_a_codec_that_the_servers_have_not_is_told(options: Options) -> None:
+def test_a_codec_that_the_servers_have_not_is_told(options: HBaseOptions) -> None:
     with (
         Client(replace(options, compression="SNAPPY")) as client,
-        pytest.raises(RefusedError, match=r"refused 'create' of the table .*[Ss]nappy"),
+        pytest.raises(HBaseRefusedError, match=r"refused 'create' of the table .*[Ss]nappy"),
     ):
         open_or_create(client)
 
 
-def test_a_table_that_is_not_there_is_told(options: Options) -> None:
+def test_a_table_that_is_not_there_is_told(options: HBaseOptions) -> None:
     with Client(options) as client, pytest.raises(TableError, match=r"there is no table messages_\d+ at 127"):
         open_table(client)
 
 
-def test_salts_are_the_tables_whatever_a_later_user_says(options: Options) -> None:
+def test_salts_are_the_tables_whatever_a_later_user_says(options: HBaseOptions) -> None:
     with Client(options) as client:
         open_or_create(client)
     with Client(replace(options, salts=9)) as client:
         assert open_or_create(client).salts == 4
 
 
-def test_messages_expire_by_their_own_date(options: Options, tmp_path: Path) -> None:
+def test_messages_expire_by_their_own_date(options: HBaseOptions, tmp_path: Path) -> None:
     """Written today, but of an old day: with a TTL of a day HBase does not show them."""
     rows = message_rows(20)
     today = datetime.datetime.now(datetime.UTC)

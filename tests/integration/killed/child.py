@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.from_broker.source import BrokerSource
@@ -115,7 +115,7 @@ def config_of(store: str, lake: str) -> Config:
     config = Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1")
     if not store.startswith(NAME_SERVER):
         return config
-    return replace(config, store="", source=BrokerSource(Options(store.removeprefix(NAME_SERVER))))
+    return replace(config, store="", source=BrokerSource(ClientOptions(store.removeprefix(NAME_SERVER))))
 
 
 def main() -> None:

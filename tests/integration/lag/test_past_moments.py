@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller
+from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
 from commitlake.pipelines.lag.answer import lag_of_lake
@@ -67,7 +67,7 @@ class World:
     """Sends, consumes, and writes down what is so."""
 
     def __init__(self, servers: RocketMQ, lake: LakePaths, stack: ExitStack) -> None:
-        options = Options(servers.name_server_address)
+        options = ClientOptions(servers.name_server_address)
         self.lake = lake
         self.admin = stack.enter_context(Admin(options))
         make_topic(self.admin, TOPIC, QUEUES)

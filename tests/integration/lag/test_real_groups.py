@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller
+from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main as lag
@@ -53,7 +53,7 @@ class World:
         self.servers = servers
         self.lake = folder / "lake"
         self.sent: list[Sent] = []
-        self.options = Options(servers.name_server_address)
+        self.options = ClientOptions(servers.name_server_address)
 
     def send(self, count: int) -> None:
         """Send messages of all tags and prices, to all queues in turn."""

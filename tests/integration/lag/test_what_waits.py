@@ -15,8 +15,8 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT
 from commitlake.connectors.rocketmq import (
     Admin,
+    ClientOptions,
     Decision,
-    Options,
     OutgoingMessage,
     Producer,
     Puller,
@@ -76,7 +76,7 @@ def stopped(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("waits-")
     lake = folder / "lake"
     with RocketMQ(version, folder / "rocketmq", options=OPTIONS) as servers:
-        options = Options(servers.name_server_address)
+        options = ClientOptions(servers.name_server_address)
         with Admin(options) as admin:
             make_topic(admin, TOPIC, 1)
             for group in (GROUP, "Undertaker", "Radio"):
@@ -106,7 +106,7 @@ def _archive(store: Path, lake: Path) -> None:
     assert archive(["--store", str(store), "--broker", BROKER, "--lake", str(lake), *quick]) == 0
 
 
-def _send(options: Options, *, has_timers: bool) -> int:
+def _send(options: ClientOptions, *, has_timers: bool) -> int:
     """Send messages, delayed ones and timers; some of the latter are soon delivered."""
     with Producer("Waiting", options) as producer, Puller(GROUP, options) as puller:
         for number in range(SENT):
@@ -137,7 +137,7 @@ def _send_halves(producer: TransactionProducer) -> None:
         producer.send_in_transaction(OutgoingMessage(TOPIC, b"half"), lambda _: next(undecided))
 
 
-def _give_back(options: Options, client: Network, address: str) -> None:
+def _give_back(options: ClientOptions, client: Network, address: str) -> None:
     """Let the group fail on five messages: three come again, of which it consumes one, and two are dead."""
     with Puller(GROUP, options) as puller:
         for message, level in zip(_all(puller, 5), (1, 1, 1, -1, -1), strict=True):

@@ -13,7 +13,7 @@ from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.rebuild.run import rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
@@ -33,8 +33,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def test_a_rebuild_on_spark_is_the_same(spark: SparkSession, intact: Path, tmp_path: Path) -> None:
     (store,) = find_stores(str(intact))
-    here = rebuild_store(store, tmp_path / "here", Wanted(), partition_bytes=SEGMENT_BYTES)
-    there = rebuild_store(store, tmp_path / "there", Wanted(), runner=SparkRunner(spark), partition_bytes=SEGMENT_BYTES)
+    here = rebuild_store(store, tmp_path / "here", RequestedSettings(), partition_bytes=SEGMENT_BYTES)
+    there = rebuild_store(
+        store, tmp_path / "there", RequestedSettings(), runner=SparkRunner(spark), partition_bytes=SEGMENT_BYTES
+    )
     assert files_of(here.out) == files_of(there.out)
     assert (here.totals, here.entries, here.queue_files) == (there.totals, there.entries, there.queue_files)
 

@@ -16,13 +16,13 @@ import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.jobs.rebuild.command import main
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.salvage.run import salvage_store
-from commitlake.pipelines.verify.admission import Options as VerifyOptions
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS
@@ -37,9 +37,9 @@ FAULTS = 12
 
 def rebuild(root: Path, out: Path, like: Path | None = None, *, close_heads: bool = False) -> Rebuilt:
     """Rebuild a store; where nothing is left of its indexes, with the settings of another."""
-    found = find_settings(like or root, Wanted(delay_levels_ms=LEVELS), ROCKETMQ)
+    found = find_settings(like or root, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ)
     sizes = found.queue_file_size, found.index_slots, found.index_entries
-    wanted = Wanted(None, *sizes, found.index_tags, LEVELS, close_heads)
+    wanted = RequestedSettings(None, *sizes, found.index_tags, LEVELS, close_heads)
     (store,) = find_stores(str(root), "a")
     return rebuild_store(store, out, wanted, partition_bytes=400_000)
 
@@ -165,7 +165,7 @@ def test_a_broker_serves_every_intact_message_of_a_salvaged_store(
 
 def pulled(servers: RocketMQ, rows: list[Row]) -> Iterator[int]:
     """Physical offsets of all messages of the rows' topics, by our own client."""
-    with Puller("salvage", Options(servers.name_server_address)) as puller:
+    with Puller("salvage", ClientOptions(servers.name_server_address)) as puller:
         for topic in sorted({row["topic"] for row in rows}):
             for queue in puller.queues(topic):
                 for message in puller.read(queue, puller.min_offset(queue), puller.max_offset(queue)):
@@ -203,6 +203,6 @@ def test_inner_batches_are_queued_as_the_broker_queues_them(start_broker: StartB
     run_java(servers, "SendLoad", [servers.name_server_address, "Batched", "batch", "640", "50", "1"])
     servers.stop_broker()
     (found,) = find_stores(str(store), "a")
-    rebuilt = rebuild_store(found, tmp_path / "out", Wanted())
+    rebuilt = rebuild_store(found, tmp_path / "out", RequestedSettings())
     assert_same(store, rebuilt.out)
     assert sum(1 for data in files_of(store / "batchconsumequeue").values() if any(data)) == 2

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.connectors.rocketmq import Admin, Options, Producer, Puller
+from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, Puller
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 
 CLIENT_SERVERS = BrokerOptions(
@@ -30,9 +30,9 @@ def servers(rocketmq_version: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def options(servers: RocketMQ) -> Options:
+def options(servers: RocketMQ) -> ClientOptions:
     """Where they are."""
-    return Options(servers.name_server_address)
+    return ClientOptions(servers.name_server_address)
 
 
 @pytest.fixture
@@ -42,21 +42,21 @@ def topic() -> str:
 
 
 @pytest.fixture
-def producer(options: Options) -> Iterator[Producer]:
+def producer(options: ClientOptions) -> Iterator[Producer]:
     """A producer."""
     with Producer("ClientProducer", options) as made:
         yield made
 
 
 @pytest.fixture
-def puller(options: Options) -> Iterator[Puller]:
+def puller(options: ClientOptions) -> Iterator[Puller]:
     """A puller."""
     with Puller("ClientPuller", options) as made:
         yield made
 
 
 @pytest.fixture
-def admin(options: Options) -> Iterator[Admin]:
+def admin(options: ClientOptions) -> Iterator[Admin]:
     """An administrator."""
     with Admin(options) as made:
         yield made

@@ -14,7 +14,7 @@ from commitlake.connectors.rocketmq import (
     RefusedError,
 )
 from commitlake.pipelines.snapshot.live import ask_progress
-from commitlake.pipelines.snapshot.progress import OffsetKind, Position
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from tests.servers.rocketmq import RocketMQ
 from tests.support.topic_reading import make_topic, read_all, wait_for
@@ -128,7 +128,7 @@ def test_a_snapshot_has_the_offsets_that_a_broker_tells(
     read_all(puller, topic, 5)
     puller.commit(queue, 2)
     progress = ask_progress(admin, BROKER, "in-the-lake")
-    assert progress.offsets[Position(OffsetKind.GROUP, puller.group, topic, queue.queue_id)] == 2
+    assert progress.offsets[OffsetOwner(OffsetKind.GROUP, puller.group, topic, queue.queue_id)] == 2
     assert progress.broker == "in-the-lake"
     assert progress.log_end is None or progress.log_end > 0  # a broker 4.9 that has just started does not tell
     assert not [key for key in progress.subscriptions if key.group == puller.group]  # it sends no heartbeats

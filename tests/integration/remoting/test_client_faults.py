@@ -11,7 +11,7 @@ import pytest
 from commitlake.connectors.rocketmq import (
     Admin,
     AnswerTimeoutError,
-    Options,
+    ClientOptions,
     OutgoingMessage,
     Producer,
     ProducerOptions,
@@ -43,7 +43,7 @@ def test_sends_go_to_another_broker_when_one_dies(
     second._name_server_port = first._name_server_port
     try:
         second.start_broker()
-        options = Options(first.name_server_address)
+        options = ClientOptions(first.name_server_address)
         with Admin(options) as admin, Producer("ClientFaults", options) as producer:
             admin.create_topic("Both", queues=4)
             # A broker that was slow at first is left alone for a while.
@@ -69,7 +69,7 @@ def test_a_broker_that_stands_still_costs_no_more_than_the_time_allowed(
     rocketmq_version: str, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     servers = start_broker(rocketmq_version, tmp_path / "store")
-    options = Options(servers.name_server_address, request_seconds=1)
+    options = ClientOptions(servers.name_server_address, request_seconds=1)
     with Producer("ClientStill", options, ProducerOptions(send_seconds=1)) as producer:
         producer.send(OutgoingMessage("Still", b"x"))
         os.kill(servers.broker.pid, signal.SIGSTOP)
@@ -82,11 +82,14 @@ def test_a_broker_that_stands_still_costs_no_more_than_the_time_allowed(
 
 
 def test_another_name_server_is_asked_where_one_is_away(servers: RocketMQ, topic: str) -> None:
-    options = Options(f"127.0.0.1:{free_ports(1)};{servers.name_server_address}")
+    options = ClientOptions(f"127.0.0.1:{free_ports(1)};{servers.name_server_address}")
     with Producer("ClientServers", options) as producer, Puller("ClientServers", options) as puller:
         producer.send(OutgoingMessage(topic, b"x"))
         assert len(read_all(puller, topic, 1)) == 1
-    with Admin(Options(f"127.0.0.1:{free_ports(1)}")) as admin, pytest.raises(UnreachableError, match="name server"):
+    with (
+        Admin(ClientOptions(f"127.0.0.1:{free_ports(1)}")) as admin,
+        pytest.raises(UnreachableError, match="name server"),
+    ):
         admin.topics()
 
 
@@ -97,7 +100,7 @@ def test_signed_requests_are_accepted_and_others_are_not(start_broker: StartBrok
     conf.mkdir(parents=True)
     (conf / "plain_acl.yml").write_text(ACL)
     servers = start_broker("4.9.7", store, BrokerOptions(extra={"aclEnable": True}))
-    options = Options(servers.name_server_address)
+    options = ClientOptions(servers.name_server_address)
     message = OutgoingMessage("Signed", b"body", keys=("北京",), properties={"Z": "1", "_a": "2"})
     right = Credentials("RocketMQ", "12345678")
     with Producer("ClientSigned", options, credentials=right) as producer:

@@ -11,9 +11,9 @@ import pytest
 
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.rocketmq import (
+    ClientOptions,
     InvalidMessageError,
     NoRouteError,
-    Options,
     OutgoingMessage,
     Producer,
     ProducerOptions,
@@ -75,7 +75,7 @@ def test_sends_that_nobody_waits_for_all_arrive(producer: Producer, puller: Pull
     assert len(keys) == 500
 
 
-def test_closing_waits_for_what_is_under_way(options: Options, puller: Puller, topic: str) -> None:
+def test_closing_waits_for_what_is_under_way(options: ClientOptions, puller: Puller, topic: str) -> None:
     with Producer("ClientClosing", options) as producer:
         results = [producer.send_async(OutgoingMessage(topic, b"x")) for _ in range(100)]
     assert all(result.result(0).status is SendStatus.SEND_OK for result in results)
@@ -105,7 +105,7 @@ def test_a_batch_is_one_run_in_one_queue(producer: Producer, puller: Puller, top
 
 @pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd", "none"])
 def test_large_bodies_are_compressed(
-    servers: RocketMQ, options: Options, puller: Puller, topic: str, codec: str
+    servers: RocketMQ, options: ClientOptions, puller: Puller, topic: str, codec: str
 ) -> None:
     with Producer("ClientCodecs", options, ProducerOptions(compression=codec)) as producer:
         producer.send(OutgoingMessage(topic, TEXT))
@@ -129,15 +129,15 @@ def test_delayed_messages_come_later(producer: Producer, puller: Puller, topic: 
     assert later.store_timestamp - later.born_timestamp >= 1900
 
 
-def test_binary_headers_are_understood(options: Options, puller: Puller, topic: str) -> None:
-    binary = Options(options.name_servers, serialize_type=SerializeType.ROCKETMQ)
+def test_binary_headers_are_understood(options: ClientOptions, puller: Puller, topic: str) -> None:
+    binary = ClientOptions(options.name_servers, serialize_type=SerializeType.ROCKETMQ)
     with Producer("ClientBinary", binary) as producer:
         result = producer.send(OutgoingMessage(topic, b"x", properties={"城市": "北京市"}))
     (stored,) = read_all(puller, topic, 1)
     assert (stored.unique_key, stored.properties["城市"]) == (result.unique_key, "北京市")
 
 
-def test_what_the_broker_will_not_take_is_said_with_its_words(options: Options, topic: str) -> None:
+def test_what_the_broker_will_not_take_is_said_with_its_words(options: ClientOptions, topic: str) -> None:
     # More than this broker's own limit, and not compressible.
     with (
         Producer("ClientRefused", options) as producer,

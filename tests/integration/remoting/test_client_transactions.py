@@ -8,8 +8,8 @@ import pytest
 
 from commitlake.connectors.rocketmq import (
     Admin,
+    ClientOptions,
     Decision,
-    Options,
     OutgoingMessage,
     Puller,
     RefusedError,
@@ -40,7 +40,7 @@ def shop() -> Shop:
 
 
 @pytest.fixture
-def producer(options: Options, shop: Shop) -> Iterator[TransactionProducer]:
+def producer(options: ClientOptions, shop: Shop) -> Iterator[TransactionProducer]:
     with TransactionProducer("ClientTransactions", options, shop.check) as made:
         yield made
 
@@ -74,7 +74,9 @@ def test_a_broker_that_was_told_nothing_asks(
     assert set(shop.asked) == {"order-1"}
 
 
-def test_a_broker_lists_the_producer_until_it_leaves(options: Options, admin: Admin, shop: Shop, topic: str) -> None:
+def test_a_broker_lists_the_producer_until_it_leaves(
+    options: ClientOptions, admin: Admin, shop: Shop, topic: str
+) -> None:
     group = "ClientListed"
     with TransactionProducer(group, options, shop.check) as producer:
         producer.send_in_transaction(OutgoingMessage(topic, b"x"), lambda _: Decision.COMMIT)

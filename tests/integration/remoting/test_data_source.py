@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from commitlake import register
-from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer
+from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer
 from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.schemas.times import epoch_ms
@@ -46,7 +46,7 @@ def read(spark: SparkSession, servers: RocketMQ, topic: str, **given: object) ->
 
 
 def test_rows_are_those_of_the_log_and_can_be_written_again(
-    registered: SparkSession, servers: RocketMQ, admin: Admin, options: Options, topic: str
+    registered: SparkSession, servers: RocketMQ, admin: Admin, options: ClientOptions, topic: str
 ) -> None:
     spark, copy = registered, f"{topic}Copy"
     for name in (topic, copy):
@@ -84,7 +84,7 @@ def test_rows_are_those_of_the_log_and_can_be_written_again(
 
 
 def test_filters_times_and_tls_reach_the_broker(
-    servers: RocketMQ, admin: Admin, options: Options, topic: str, tmp_path: Path
+    servers: RocketMQ, admin: Admin, options: ClientOptions, topic: str, tmp_path: Path
 ) -> None:
     make_topic(admin, topic, 2)
     with Producer("DataSource", options) as producer:
@@ -106,7 +106,7 @@ def test_filters_times_and_tls_reach_the_broker(
 
 
 def test_a_stream_from_topic_to_topic_gives_each_message_once(
-    registered: SparkSession, servers: RocketMQ, admin: Admin, options: Options, topic: str, tmp_path: Path
+    registered: SparkSession, servers: RocketMQ, admin: Admin, options: ClientOptions, topic: str, tmp_path: Path
 ) -> None:
     spark, copy = registered, f"{topic}Copy"
     for name in (topic, copy):
@@ -148,7 +148,7 @@ def test_keys_of_the_environment_sign_reads_and_writes(tmp_path: Path, monkeypat
     with RocketMQ("4.9.7", folder, options=BrokerOptions(extra={"aclEnable": True})) as servers:
         monkeypatch.setenv(ACCESS_KEY_VARIABLE, "the-shop")
         monkeypatch.setenv(SECRET_KEY_VARIABLE, "secret-of-the-shop")
-        with Admin(Options(servers.name_server_address)) as admin:
+        with Admin(ClientOptions(servers.name_server_address)) as admin:
             make_topic(admin, "Signed", 1)
         given = {"namesrv": servers.name_server_address, "retrySeconds": "5"}
         batch = pa.RecordBatch.from_pydict({"body": [body] * 3, "topic": ["Signed"] * 3})

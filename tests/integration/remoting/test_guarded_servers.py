@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.rocketmq import Admin, Options
+from commitlake.connectors.rocketmq import Admin, ClientOptions
 from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CONFIG_VARIABLE
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.jobs.replay.command import main as replay
@@ -76,7 +76,7 @@ def test_what_is_signed_and_encrypted_goes_and_comes(
         monkeypatch.setenv(TLS_CONFIG_VARIABLE, str(settings))
         monkeypatch.setenv(ACCESS_KEY_VARIABLE, NAME)
         monkeypatch.setenv(SECRET_KEY_VARIABLE, SECRET)
-        with Admin(Options(name_servers)) as admin:
+        with Admin(ClientOptions(name_servers)) as admin:
             for topic in ("Written", "Replayed"):
                 admin.create_topic(topic, queues=4)
         given = {"namesrv": name_servers, "retrySeconds": "5"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer
+from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.audit.command import main as audit
 from commitlake.jobs.lag.command import main as lag
@@ -46,7 +46,7 @@ def check(servers: RocketMQ | BrokerLite, lake: Path, files: Path, *options: str
 
 def send(name_server: str, count: int) -> None:
     """Send some messages."""
-    with Producer("PulledArchive", Options(name_server)) as producer:
+    with Producer("PulledArchive", ClientOptions(name_server)) as producer:
         for number in range(count):
             producer.send(OutgoingMessage(TOPIC, b"more %d" % number, keys=(f"more-{number}",)))
 
@@ -69,7 +69,7 @@ def _check_all(servers: RocketMQ | BrokerLite, lake: Path, files: Path) -> None:
     check(servers, lake, files, "--local")
     send(servers.name_server_address, 40)
     check(servers, lake, files)  # on Spark
-    with Admin(Options(servers.name_server_address)) as admin:
+    with Admin(ClientOptions(servers.name_server_address)) as admin:
         assert admin.record_at(servers.broker_name, max(rows_of(lake))) is not None
     for job, given in ((query, ["--key", "more-7"]), (lag, []), (tps, ["--from", "2020-01-01"]), (audit, ["--local"])):
         assert job(["--lake", str(lake), *given]) == 0, job.__module__

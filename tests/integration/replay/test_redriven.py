@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller
+from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.dlq.command import main as dlq
 from commitlake.schemas.errors import ExitCode
@@ -48,7 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with ExitStack() as running:
         servers = RocketMQ("5.5.0", folder / "rocketmq", options=OPTIONS).start()
         running.callback(servers.kill)  # nobody needs what it would write at its end
-        options = Options(servers.name_server_address)
+        options = ClientOptions(servers.name_server_address)
         with Admin(options) as admin, Producer("Shop", options) as producer:
             make_topic(admin, TOPIC, 2)
             for key in KEYS:
@@ -99,7 +99,7 @@ def test_each_delivery_tells_which_dead_letter_it_was(redriven: list[Row]) -> No
 
 
 def test_retried_copies_keep_the_properties_of_the_replay(place: Place, redriven: list[Row]) -> None:
-    with Puller("Onlooker", Options(place.servers.name_server_address)) as puller:
+    with Puller("Onlooker", ClientOptions(place.servers.name_server_address)) as puller:
         found = {}
         for topic in (f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"):
             (queue,) = puller.queues(topic)

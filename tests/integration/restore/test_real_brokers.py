@@ -14,7 +14,7 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
-from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.restore.config import parse_offsets
 from commitlake.pipelines.restore.rows import Chosen
 from commitlake.pipelines.restore.run import Restored, restore_store
@@ -42,9 +42,9 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
 
 def restore(lake: LakePaths, like: RecordedStore, out: Path, chosen: Chosen | None = None) -> Restored:
     """Restore with the settings that a store's files tell."""
-    found = find_settings(like.store, Wanted(delay_levels_ms=LEVELS), ROCKETMQ)
+    found = find_settings(like.store, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ)
     sizes = found.queue_file_size, found.index_slots, found.index_entries
-    wanted = Wanted(None, *sizes, like.version == "5.5.0", LEVELS)
+    wanted = RequestedSettings(None, *sizes, like.version == "5.5.0", LEVELS)
     path = like.store / "config" / "consumerOffset.json"
     offsets = parse_offsets(path.read_bytes(), str(path))
     return restore_store(lake, lake.bodies, out, chosen or Chosen(""), settings=wanted, offsets=offsets)

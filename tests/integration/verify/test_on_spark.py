@@ -17,7 +17,7 @@ from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit.spark_sides import SparkProfile, SparkSides
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.support.jmq_stores import FILE_BYTES, write_jmq_store
@@ -48,8 +48,8 @@ def test_spark_finds_what_one_process_finds(spark: SparkSession, archived: Path,
     data[9] ^= 1
     path.write_bytes(data)
     stores = find_stores(str(tmp_path / "{broker}" / "store"))
-    here = verify_stores(stores, Options())
-    there = verify_stores(stores, Options(), runner=SparkRunner(spark))
+    here = verify_stores(stores, VerifyOptions())
+    there = verify_stores(stores, VerifyOptions(), runner=SparkRunner(spark))
     assert [list(report.findings) for report in here] == [list(report.findings) for report in there]
     assert [report.findings.codes for report in here] == [{"queue_missing"}, {"log_bad_crc"}]
     assert [report.records for report in there] == [200, 199]

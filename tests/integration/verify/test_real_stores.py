@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ProcessRunner
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from tests.servers.java_programs import produce_every_kind
@@ -21,7 +21,7 @@ LEVELS = parse_delay_levels(RECORDING_OPTIONS.message_delay_level or DEFAULT_DEL
 
 
 def verify(root: Path, processes: int = 1) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), Options(LEVELS), runner=ProcessRunner(processes))
+    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS), runner=ProcessRunner(processes))
     return report
 
 
@@ -41,7 +41,7 @@ def test_processes_find_the_same(recorded_store: RecordedStore, tmp_path: Path) 
 
 
 def test_other_delay_levels_are_told(recorded_store: RecordedStore) -> None:
-    (report,) = verify_stores(find_stores(str(recorded_store.store), "a"), Options())
+    (report,) = verify_stores(find_stores(str(recorded_store.store), "a"), VerifyOptions())
     assert set(report.findings.codes) == {"delay_level_not_default"}
 
 

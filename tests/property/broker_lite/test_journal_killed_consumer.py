@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from commitlake.broker_lite.stores.jmq import ArchiveView, Consuming, JournalStore
 from commitlake.broker_lite.stores.rocketmq import FlushMode
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
+from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
 from tests.support.hypothesis_profiles import load
 from tests.support.journal_stores import CLIENT, SMALL, message
 from tests.support.kills import numbers_until_killed
@@ -79,7 +79,7 @@ def test_no_message_is_lost_between_queue_retry_store_and_consumers(tmp_path: Pa
                 waiting.add((retry.message.queue_id, retry.message.queue_offset))
                 assert retry.message.body == b"body %d" % (retry.message.queue_offset * 3 + retry.message.queue_id)
                 consuming.retries.delete([retry.id])
-        assert {place[:2] for place in logged if place[2] == Outcome.FAILED} <= waiting
+        assert {place[:2] for place in logged if place[2] == DeliveryOutcome.FAILED} <= waiting
         consuming.close()
 
 

@@ -65,7 +65,7 @@ class Cursor(NamedTuple):
     escaped: np.int64
 
 
-class Entry(NamedTuple):
+class PropertyEntry(NamedTuple):
     """Entry of a property.
 
     Attributes:
@@ -111,7 +111,7 @@ def next_entry(grammar, window, end, cursor):
             block += _LOOK_BYTES
             if block >= end:
                 # The last entry may lack its mark.
-                entry = Entry(begin < end, begin, separator, end, has_escapes, has_irregular_name)
+                entry = PropertyEntry(begin < end, begin, separator, end, has_escapes, has_irregular_name)
                 return entry, Cursor(block - _LOOK_BYTES, marks, others, end, escaped)
             marks, not_ascii = find_marks(window, block, grammar.entry_end, grammar.separator, grammar.escape)
             if end - block < _LOOK_BYTES:
@@ -135,7 +135,7 @@ def next_entry(grammar, window, end, cursor):
             elif not _is_mark(grammar, window, escaped, end):
                 has_irregular_name = True
         else:
-            entry = Entry(True, begin, separator, at, has_escapes, has_irregular_name)
+            entry = PropertyEntry(True, begin, separator, at, has_escapes, has_irregular_name)
             return entry, Cursor(block, marks, others, at + 1, escaped)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.shop.journal_story import MAIL_IS_BEHIND_MS, Step
+from commitlake.broker_lite.shop.journal_story import MAIL_IS_BEHIND_MS, OrderStep
 from commitlake.broker_lite.shop_journal import ShopJournal, fill_shop_journal
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
 from commitlake.broker_lite.stores.jmq.routing import ordered_queue
@@ -19,7 +19,7 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.schemas.layouts.jmq.body import original_body
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
+from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.times import EPOCH, MILLISECOND
 from tests.support.journal_stores import journal_records
@@ -50,7 +50,7 @@ def consumptions(traffic: ShopJournal) -> list[Consumption]:
 def test_summary_is_what_the_journal_has(traffic: ShopJournal, records: list[JournalMessage]) -> None:
     assert traffic.records == len(records)
     assert traffic.by_topic == Counter(record.topic for record in records)
-    assert {Step(record.business_tag) for record in records} == set(Step)
+    assert {OrderStep(record.business_tag) for record in records} == set(OrderStep)
 
 
 def test_story_takes_three_days(traffic: ShopJournal, records: list[JournalMessage]) -> None:
@@ -79,10 +79,10 @@ def test_order_4711_has_an_interesting_life(records: list[JournalMessage], consu
     assert [step for step in life if step[1] != "settled"] == [
         ("orders", "created"), ("payments", "paid"), ("shipments", "requested"), ("orders", "shipped"),
     ]  # fmt: skip
-    (request,) = [one for one in records if one.business_id == "order-4711" and one.business_tag == Step.REQUESTED]
+    (request,) = [one for one in records if one.business_id == "order-4711" and one.business_tag == OrderStep.REQUESTED]
     tried = [one for one in consumptions if one.journal_offset == request.journal_offset]
     assert [(one.attempt, one.outcome) for one in tried] == [
-        (1, Outcome.FAILED), (2, Outcome.FAILED), (3, Outcome.CONSUMED),
+        (1, DeliveryOutcome.FAILED), (2, DeliveryOutcome.FAILED), (3, DeliveryOutcome.CONSUMED),
     ]  # fmt: skip
     first, second, third = (one.consume_timestamp for one in tried)
     assert (second - first, third - second) == (SECOND_MS, 3 * SECOND_MS)
@@ -92,7 +92,7 @@ def test_failures_end_well_or_as_dead_letters(traffic: ShopJournal, consumptions
     assert "order-4711" in traffic.failed
     assert traffic.dead_lettered
     assert set(traffic.dead_lettered) < set(traffic.failed)
-    given_up = [one for one in consumptions if one.outcome is Outcome.GIVEN_UP]
+    given_up = [one for one in consumptions if one.outcome is DeliveryOutcome.GIVEN_UP]
     assert len(given_up) == len(traffic.dead_lettered)
     assert {one.attempt for one in given_up} == {1 + traffic.options.retry_max_attempts}
 
@@ -102,7 +102,7 @@ def test_business_ids_choose_queues_and_weights_the_rest(traffic: ShopJournal, r
         if record.is_ordered:
             count = traffic.options.queue_count_of(record.topic)
             assert record.queue_id == ordered_queue(record.business_id, count)
-    settled = Counter(record.queue_id for record in records if record.business_tag == Step.SETTLED)
+    settled = Counter(record.queue_id for record in records if record.business_tag == OrderStep.SETTLED)
     assert max(settled, key=settled.__getitem__) == 0
 
 

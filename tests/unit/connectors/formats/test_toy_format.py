@@ -14,8 +14,8 @@ from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.registry import FormatChoice, all_formats
 from commitlake.jobs.cli.store_queues import queues_by_topic
 from commitlake.pipelines.rebuild.run import rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.rebuild.settings import RequestedSettings
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.toy_format import ENTRY, FILE_SIZE, FORMAT, QUEUES, serialize
@@ -64,7 +64,7 @@ def store(tmp_path: Path) -> Store:
 
 def codes(store: Store) -> set[str]:
     """Return the classes of verify's findings."""
-    (report,) = verify_stores([store], Options())
+    (report,) = verify_stores([store], VerifyOptions())
     return report.findings.codes
 
 
@@ -120,7 +120,7 @@ def test_a_checkpoint_that_is_ahead_is_a_finding(store: Store, tmp_path: Path) -
 
 
 def test_queues_and_checkpoint_are_rebuilt(store: Store, tmp_path: Path) -> None:
-    rebuilt = rebuild_store(store, tmp_path / "out", Wanted())
+    rebuilt = rebuild_store(store, tmp_path / "out", RequestedSettings())
     assert (rebuilt.totals.records, rebuilt.queues) == (5, 2)
     for name in ("checkpoint", *(f"{QUEUES.folder}/{topic}/0/{segment_name(0)}" for topic in ("mail", "orders"))):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "store" / name).read_bytes()

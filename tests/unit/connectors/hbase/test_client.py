@@ -14,8 +14,8 @@ from thriftpy2.transport import TTransportException
 
 from commitlake.connectors.hbase import client as client_module
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import RefusedError, UnavailableError
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.errors import HBaseRefusedError, UnavailableError
+from commitlake.connectors.hbase.options import HBaseOptions
 
 _JAVA = "org.apache.hadoop.hbase"
 
@@ -67,7 +67,7 @@ def _error(name: str) -> HBaseIOError:
 )  # fmt: skip
 def test_a_region_that_moves_is_waited_for(server: _Server, name: str) -> None:
     server.answers = [_error(name), _error(name), None]
-    client = Client(Options())
+    client = Client(HBaseOptions())
     client.write([(b"k", b"m:v", b"1")], 1)
     assert (client.retries, server.connections) == (2, 1)
 
@@ -77,14 +77,14 @@ def test_a_region_that_moves_is_waited_for(server: _Server, name: str) -> None:
 )
 def test_a_broken_connection_is_replaced(server: _Server, error: Exception) -> None:
     server.answers = [error, [b"messages"]]
-    client = Client(Options())
+    client = Client(HBaseOptions())
     assert client.tables() == ["messages"]
     assert (client.retries, server.connections) == (1, 2)
 
 
 def test_pauses_grow_and_end(server: _Server) -> None:
     server.answers = [[], *[_error("NotServingRegionException")] * 1000]
-    client = Client(Options(retry_seconds=60))
+    client = Client(HBaseOptions(retry_seconds=60))
     client.tables()
     with pytest.raises(
         UnavailableError, match=r"gave no answer to 'get' .* within 60 s: .*NotServingRegionException: "
@@ -101,7 +101,7 @@ def test_the_first_connection_is_waited_for_less_long(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(happybase, "Connection", refuse)
     with pytest.raises(UnavailableError, match=r"hbase:9090 .* within 5 s: Could not connect to"):
-        Client(Options(host="hbase", connect_seconds=5)).tables()
+        Client(HBaseOptions(host="hbase", connect_seconds=5)).tables()
     assert sum(server.pauses) <= 5
 
 
@@ -116,8 +116,8 @@ def test_the_first_connection_is_waited_for_less_long(monkeypatch: pytest.Monkey
 )
 def test_what_no_waiting_cures_is_raised_at_once(server: _Server, error: Exception) -> None:
     server.answers = [error]
-    with pytest.raises(RefusedError, match="refused 'write' of the table commitlake_messages: "):
-        Client(Options()).write([(b"k", b"m:v", b"1")], 1)
+    with pytest.raises(HBaseRefusedError, match="refused 'write' of the table commitlake_messages: "):
+        Client(HBaseOptions()).write([(b"k", b"m:v", b"1")], 1)
     assert server.pauses == []
 
 
@@ -131,5 +131,5 @@ def test_a_scan_goes_on_behind_the_last_row_that_arrived(server: _Server) -> Non
         scanner, TimeoutError("timed out"), OSError(),  # to close the scanner fails, too
         scanner, [row(b"c")], closed,
     ]  # fmt: skip
-    pages = list(Client(Options()).scan(b"", b"z", page_rows=2))
+    pages = list(Client(HBaseOptions()).scan(b"", b"z", page_rows=2))
     assert [[one.key for one in page] for page in pages] == [[b"a", b"b"], [b"c"]]

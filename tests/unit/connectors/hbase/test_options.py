@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.hbase.errors import OptionError
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.errors import HBaseOptionError
+from commitlake.connectors.hbase.options import HBaseOptions
 
 
 def test_an_address_may_have_a_port() -> None:
-    assert Options.of_address("hbase").address == "hbase:9090"
-    assert Options.of_address("hbase:19090", table="t").address == "hbase:19090"
+    assert HBaseOptions.of_address("hbase").address == "hbase:9090"
+    assert HBaseOptions.of_address("hbase:19090", table="t").address == "hbase:19090"
 
 
 def test_names_are_taken_in_any_case() -> None:
-    options = Options.parse({"BATCHROWS": "5", "compression": "gz", "columns": "topic, size"})
+    options = HBaseOptions.parse({"BATCHROWS": "5", "compression": "gz", "columns": "topic, size"})
     assert (options.batch_rows, options.compression, options.columns) == (5, "GZ", ("topic", "size"))
 
 
 def test_what_is_not_given_has_its_default() -> None:
-    assert Options.parse({}) == Options()
+    assert HBaseOptions.parse({}) == HBaseOptions()
 
 
 @pytest.mark.parametrize(
@@ -39,5 +39,5 @@ def test_what_is_not_given_has_its_default() -> None:
     ],
 )
 def test_a_wrong_option_is_told(given: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        Options.parse(given)
+    with pytest.raises(HBaseOptionError, match=message):
+        HBaseOptions.parse(given)

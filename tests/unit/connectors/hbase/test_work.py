@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.hbase import work as work_module
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.work import PIECE_ROWS, KeptPlaces, Work, kept_places, pieces_of
 from commitlake.connectors.lake.versions import AddedFile, AddedVersion
 
@@ -45,7 +45,7 @@ def test_pieces_take_every_row_once_and_bring_the_date(tmp_path: Path, monkeypat
     pieces = pieces_of(files)
     assert len(pieces) == 5
     for piece in pieces:
-        Work(Options(batch_rows=50), 4, str(tmp_path)).run([piece])
+        Work(HBaseOptions(batch_rows=50), 4, str(tmp_path)).run([piece])
     assert sorted(row["physical_offset"] for row in taken) == list(range(1010))
     assert {str(row["store_date"]) for row in taken} == {"2026-11-20"}
 
@@ -53,7 +53,7 @@ def test_pieces_take_every_row_once_and_bring_the_date(tmp_path: Path, monkeypat
 def test_what_a_version_added_again_is_not_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     removed = _file(tmp_path, "old", range(100), 30)
     added = [_file(tmp_path, "new", range(40), 30), _file(tmp_path, "other", range(60, 90), 30)]
-    work = Work(Options(), 4, str(tmp_path))
+    work = Work(HBaseOptions(), 4, str(tmp_path))
     kept = kept_places(work, AddedVersion(1, tuple(added), (removed,)))
     assert {broker: len(offsets) for broker, offsets in kept.all.items()} == {"a": 35, "b": 35}
     assert all(bool(np.all(np.diff(offsets) > 0)) for offsets in kept.all.values())
@@ -70,4 +70,4 @@ def test_what_a_version_added_again_is_not_taken_away(tmp_path: Path, monkeypatc
 
 def test_a_version_that_only_adds_keeps_nothing(tmp_path: Path) -> None:
     added = _file(tmp_path, "new", range(10), 30)
-    assert kept_places(Work(Options(), 4, str(tmp_path)), AddedVersion(1, (added,))) == KeptPlaces({}, {})
+    assert kept_places(Work(HBaseOptions(), 4, str(tmp_path)), AddedVersion(1, (added,))) == KeptPlaces({}, {})

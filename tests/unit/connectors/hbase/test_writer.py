@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from commitlake.connectors.hbase.cells import ARROW_SCHEMA, FAMILY, Cell, cell_time
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.writer import CALL_BYTES, delete_messages, write_messages
 
 DAY = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
@@ -19,7 +19,7 @@ class _Recorder:
     """Keeps calls instead of sending them."""
 
     def __init__(self, batch_rows: int) -> None:
-        self.options = Options(batch_rows=batch_rows)
+        self.options = HBaseOptions(batch_rows=batch_rows)
         self.calls: list[tuple[list[bytes], int]] = []
         self.largest = 0
 

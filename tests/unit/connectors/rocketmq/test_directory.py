@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.rocketmq import Admin, NoRouteError, Options, OutgoingMessage, Producer, ProtocolError
+from commitlake.connectors.rocketmq import Admin, ClientOptions, NoRouteError, OutgoingMessage, Producer, ProtocolError
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command, serialize_command
 from tests.support.live_brokers import LiveCluster
@@ -25,9 +25,9 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         yield running
 
 
-def given(cluster: LiveCluster) -> Options:
+def given(cluster: LiveCluster) -> ClientOptions:
     """Where the brokers are; no name server is known."""
-    return Options("", brokers=";".join(broker.peer.address for broker in cluster.brokers.values()))
+    return ClientOptions("", brokers=";".join(broker.peer.address for broker in cluster.brokers.values()))
 
 
 def test_brokers_tell_their_names_and_topics(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:

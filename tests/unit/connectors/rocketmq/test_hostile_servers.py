@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller
+from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.connectors.rocketmq.errors import (
     PlaceError,
     ProtocolError,
@@ -50,8 +50,8 @@ def broker(cluster: LiveCluster) -> LiveBroker:
     return cluster.brokers["broker-a"]
 
 
-def options(cluster: LiveCluster, seconds: float = 20) -> Options:
-    return Options(cluster.address, connect_seconds=seconds, request_seconds=seconds)
+def options(cluster: LiveCluster, seconds: float = 20) -> ClientOptions:
+    return ClientOptions(cluster.address, connect_seconds=seconds, request_seconds=seconds)
 
 
 def queue_data(name: str, count: int = 1) -> dict[str, object]:

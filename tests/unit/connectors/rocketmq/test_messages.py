@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.rocketmq.compression import check_codec, compress
-from commitlake.connectors.rocketmq.errors import InvalidMessageError, OptionError
+from commitlake.connectors.rocketmq.errors import ClientOptionError, InvalidMessageError
 from commitlake.connectors.rocketmq.messages import OutgoingMessage, check_group, check_message, stored_properties
 from commitlake.connectors.rocketmq.unique_keys import UniqueKeys
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
@@ -99,7 +99,7 @@ def test_compressed_bodies_say_how(codec: BodyCodec) -> None:
 
 def test_codecs_have_names() -> None:
     assert compress(b"body", check_codec("none")) == (b"body", 0)
-    with pytest.raises(OptionError, match="expected zlib, lz4, zstd, none, found 'gzip'"):
+    with pytest.raises(ClientOptionError, match="expected zlib, lz4, zstd, none, found 'gzip'"):
         check_codec("gzip")
 
 

@@ -13,13 +13,13 @@ import pytest
 from commitlake.connectors.rocketmq import connection
 from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
-    OptionError,
+    ClientOptionError,
     ProtocolError,
     RefusedError,
     UnreachableError,
 )
 from commitlake.connectors.rocketmq.network import Network
-from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.schemas.remoting.frames import Command, SerializeType, serialize_command
 from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest
 from commitlake.schemas.remoting.routes import TopicList
@@ -28,8 +28,8 @@ from tests.servers.process import free_ports
 from tests.support.peer import Answering, Peer, reply
 from tests.support.waiting import wait_until
 
-PATIENT = Options("127.0.0.1:1", connect_seconds=20, request_seconds=20)
-HASTY = Options("127.0.0.1:1", connect_seconds=1, request_seconds=0.5)
+PATIENT = ClientOptions("127.0.0.1:1", connect_seconds=20, request_seconds=20)
+HASTY = ClientOptions("127.0.0.1:1", connect_seconds=1, request_seconds=0.5)
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_requests_of_the_peer_are_handed_over(network: Network) -> None:
 
 
 def test_no_more_than_so_many_requests_wait(network: Network) -> None:
-    few = Network(Options("127.0.0.1:1", request_seconds=0.3, max_pending=2))
+    few = Network(ClientOptions("127.0.0.1:1", request_seconds=0.3, max_pending=2))
     with Peer(lambda _: b"") as peer:
         waiting = [few.ask(peer.address, 31, seconds=30) for _ in range(2)]
         with pytest.raises(AnswerTimeoutError, match="2 requests of this client already wait"):
@@ -194,7 +194,7 @@ def test_requests_are_signed_for_whom_the_environment_names(monkeypatch: pytest.
 
 
 def test_headers_are_written_as_the_options_say() -> None:
-    made = Network(Options("127.0.0.1:1", serialize_type=SerializeType.ROCKETMQ))
+    made = Network(ClientOptions("127.0.0.1:1", serialize_type=SerializeType.ROCKETMQ))
     with Peer(reply) as peer:
         made.call(peer.address, 31, QueueRequest("T", 1))
         made.close()
@@ -226,5 +226,5 @@ def test_a_tls_handshake_that_comes_to_nothing_ends_in_time(tmp_path: Path, answ
 
 
 def test_settings_of_tls_that_cannot_be_used_are_told(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="cannot read the file"):
+    with pytest.raises(ClientOptionError, match="cannot read the file"):
         Network(replace(HASTY, tls_config=str(tmp_path / "none")))

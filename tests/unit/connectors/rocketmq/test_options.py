@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.rocketmq.errors import OptionError, RefusedError
+from commitlake.connectors.rocketmq.errors import ClientOptionError, RefusedError
 from commitlake.connectors.rocketmq.network import Network
-from commitlake.connectors.rocketmq.options import Options, environment_credentials, split_address
+from commitlake.connectors.rocketmq.options import ClientOptions, environment_credentials, split_address
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.signing import Credentials
@@ -19,19 +19,19 @@ TOKEN = "COMMITLAKE_ROCKETMQ_SECURITY_TOKEN"
 
 
 def test_name_servers_are_a_list() -> None:
-    assert Options("a:1; b:2,c:3;").name_server_addresses == ["a:1", "b:2", "c:3"]
+    assert ClientOptions("a:1; b:2,c:3;").name_server_addresses == ["a:1", "b:2", "c:3"]
 
 
 @pytest.mark.parametrize("given", ["", ";", "a", "a:", ":1", "a:0", "a:65536", "a:1;b"])
 def test_a_wrong_name_server_is_an_error(given: str) -> None:
-    with pytest.raises(OptionError, match="expected"):
-        Options(given)
+    with pytest.raises(ClientOptionError, match="expected"):
+        ClientOptions(given)
 
 
 @pytest.mark.parametrize("name", ["connect_seconds", "request_seconds", "route_seconds", "max_pending"])
 def test_limits_are_more_than_nothing(name: str) -> None:
-    with pytest.raises(OptionError, match=f"{name}: expected more than 0, found 0"):
-        Options("a:1", **{name: 0})  # type: ignore[arg-type]
+    with pytest.raises(ClientOptionError, match=f"{name}: expected more than 0, found 0"):
+        ClientOptions("a:1", **{name: 0})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_credentials_come_from_the_environment() -> None:
 
 @pytest.mark.parametrize(("given", "missing"), [({ACCESS: "a"}, SECRET), ({SECRET: "hush"}, ACCESS)])
 def test_half_of_the_credentials_is_an_error_that_tells_no_secret(given: dict[str, str], missing: str) -> None:
-    with pytest.raises(OptionError, match=missing) as caught:
+    with pytest.raises(ClientOptionError, match=missing) as caught:
         environment_credentials(given)
     assert "hush" not in str(caught.value)
 
 
 def test_credentials_over_a_network_without_tls_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    options = Options("broker.example:9876;127.0.0.1:9876")
+    options = ClientOptions("broker.example:9876;127.0.0.1:9876")
     for credentials in (None, Credentials("key", "secret"), Credentials("key", "secret")):
         Network(options, credentials).close()
     assert caplog.text.count("is reached without TLS") == 1
@@ -66,7 +66,7 @@ def test_credentials_over_a_network_without_tls_are_warned_of_once(caplog: pytes
 def test_credentials_over_tls_are_not_warned_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     settings = tmp_path / "tls.properties"
     settings.write_text("tls.client.authServer=true\n")
-    Network(Options("encrypted.example:9876", tls_config=str(settings)), Credentials("key", "secret")).close()
+    Network(ClientOptions("encrypted.example:9876", tls_config=str(settings)), Credentials("key", "secret")).close()
     assert caplog.text == ""
 
 
@@ -74,7 +74,7 @@ def test_a_file_that_verifies_no_servers_is_warned_of_once(caplog: pytest.LogCap
     settings = tmp_path / "tls.properties"
     settings.write_text("tls.client.authServer=false\n")
     for _ in range(3):
-        Network(Options("encrypted.example:9876", tls_config=str(settings)), Credentials("key", "secret")).close()
+        Network(ClientOptions("encrypted.example:9876", tls_config=str(settings)), Credentials("key", "secret")).close()
     assert caplog.text.count("certificates of servers are not verified") == 1
 
 

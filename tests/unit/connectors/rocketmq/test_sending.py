@@ -9,9 +9,9 @@ import pytest
 
 from commitlake.connectors.rocketmq import (
     AnswerTimeoutError,
+    ClientOptions,
     InvalidMessageError,
     NoRouteError,
-    Options,
     OutgoingMessage,
     Producer,
     ProducerOptions,
@@ -63,7 +63,7 @@ class Cluster:
 
     def producer(self, **how: Any) -> Producer:
         """A producer of theirs."""
-        options = Options(self.name_server.address, request_seconds=1)
+        options = ClientOptions(self.name_server.address, request_seconds=1)
         return self._stack.enter_context(Producer("PG", options, ProducerOptions(**how)))
 
 
@@ -174,7 +174,7 @@ def test_a_message_that_no_frame_holds_is_refused() -> None:
 
 def test_an_old_route_serves_while_no_name_server_answers(caplog: pytest.LogCaptureFixture) -> None:
     with Cluster(a=stored) as cluster:
-        options = Options(cluster.name_server.address, request_seconds=0.3, route_seconds=1e-9)
+        options = ClientOptions(cluster.name_server.address, request_seconds=0.3, route_seconds=1e-9)
         with Producer("PG", options) as producer:
             producer.send(MESSAGE)
             cluster.name_server.__exit__(None, None, None)

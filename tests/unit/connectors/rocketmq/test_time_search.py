@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.connectors.rocketmq import Options, Puller
+from commitlake.connectors.rocketmq import ClientOptions, Puller
 from commitlake.connectors.rocketmq.time_search import first_offset_at
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -45,7 +45,7 @@ def test_the_first_message_of_a_time_is_found_from_any_answer(
         else None
     )
     expected = next((place for place, time in enumerate(TIMES) if time >= seconds), len(TIMES))
-    with Puller("TOOLS_CONSUMER", Options(cluster.address)) as puller:
+    with Puller("TOOLS_CONSUMER", ClientOptions(cluster.address)) as puller:
         found = first_offset_at(puller, QUEUE, cluster.clock.now_ms + seconds * 1000, 0, len(TIMES))
         assert found == expected
         assert first_offset_at(puller, QUEUE, 0, 7, 7) == 7

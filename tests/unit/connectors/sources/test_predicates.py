@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 from commitlake.connectors.formats.engine.filters import Filters, narrow
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.sources.predicates import push
@@ -28,7 +28,7 @@ NOON_MS = 1_795_176_000_000
 
 def pushed(*predicates: Filter, **options: str) -> Filters:
     """Return the filters after these predicates were pushed down."""
-    return push(narrow(Options.parse({"path": "/store", **options})), predicates).filters
+    return push(narrow(ReadOptions.parse({"path": "/store", **options})), predicates).filters
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_predicates_and_options_are_narrowed_to_what_all_allow() -> None:
 )
 def test_split_is_read_where_it_can_hold_a_wanted_record(low: int, high: int, expected: bool) -> None:
     split = Split("b", "/store/x", 0, 100, 200, 1000, 1000, ROCKETMQ)
-    narrowing = narrow(Options.parse({"path": "/store", "startingOffset": str(low), "endingOffset": str(high)}))
+    narrowing = narrow(ReadOptions.parse({"path": "/store", "startingOffset": str(low), "endingOffset": str(high)}))
     assert narrowing.may_hold(split) is expected
 
 
 def test_other_brokers_are_not_read() -> None:
-    narrowing = push(narrow(Options.parse({"path": "/store"})), [EqualTo(("broker",), "a")])
+    narrowing = push(narrow(ReadOptions.parse({"path": "/store"})), [EqualTo(("broker",), "a")])
     assert narrowing.may_hold(Split("a", "", 0, 0, 1, 1, 1, ROCKETMQ))
     assert not narrowing.may_hold(Split("b", "", 0, 0, 1, 1, 1, ROCKETMQ))
 

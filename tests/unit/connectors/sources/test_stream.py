@@ -15,7 +15,7 @@ from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError
 from commitlake.connectors.formats.engine.errors import DataLossError, StoreError
 from commitlake.connectors.formats.engine.filters import narrow_stream
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
@@ -45,9 +45,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def options(root: Path, **given: object) -> Options:
+def options(root: Path, **given: object) -> ReadOptions:
     values = {"path": str(root / "{broker}"), **{name: str(value) for name, value in given.items()}}
-    return Options.parse(values).for_stream()
+    return ReadOptions.parse(values).for_stream()
 
 
 def read(root: Path, splits: list[Split], **given: object) -> list[tuple[Any, ...]]:
@@ -118,7 +118,7 @@ def test_a_broker_that_appears_is_read_from_its_first_record(root: Path) -> None
 
 def test_a_stream_may_begin_before_its_broker_has_stored_anything(tmp_path: Path) -> None:
     (tmp_path / "a" / "commitlog").mkdir(parents=True)
-    planner = StreamPlanner(Options.parse({"path": str(tmp_path / "a")}))
+    planner = StreamPlanner(ReadOptions.parse({"path": str(tmp_path / "a")}))
     assert planner.first() == {} == planner.next({}, None)
     write(tmp_path, "a", 0, 4)
     assert [len(read(tmp_path, splits)) for _, splits in run(planner, {})] == [0, 4]

@@ -11,10 +11,10 @@ import pytest
 
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.files import SegmentFile
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.formats.engine.walk import Step, walk
+from commitlake.connectors.formats.engine.walk import WalkStep, walk
 from commitlake.connectors.sources import stream_start
 from commitlake.connectors.sources.stream_offsets import known_record
 from commitlake.connectors.sources.stream_start import first_positions, late_position
@@ -41,7 +41,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def offsets(root: Path, **options: object) -> dict[str, int]:
     given = {"path": str(root / "{broker}"), **{name: str(value) for name, value in options.items()}}
-    parsed = Options.parse(given).for_stream()
+    parsed = ReadOptions.parse(given).for_stream()
     positions = first_positions(find_stores(parsed.path), parsed)
     for store in find_stores(parsed.path):
         record = positions[store.broker].record
@@ -129,7 +129,7 @@ def test_a_time_gives_the_first_record_stored_then_or_later(
 def test_a_time_opens_no_segment_that_is_too_old(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[str] = []
 
-    def seen(file: SegmentFile, split: Split, *given: Any, **more: Any) -> Iterator[Step]:
+    def seen(file: SegmentFile, split: Split, *given: Any, **more: Any) -> Iterator[WalkStep]:
         walked.append(split.path)
         return walk(file, split, *given, **more)
 
@@ -140,9 +140,9 @@ def test_a_time_opens_no_segment_that_is_too_old(root: Path, monkeypatch: pytest
 
 def test_a_store_that_appears_later_is_new_from_its_first_record(root: Path) -> None:
     for start in ("latest", '{"a": 0}', "earliest"):
-        options = Options.parse({"path": str(root), "startingOffset": start})
+        options = ReadOptions.parse({"path": str(root), "startingOffset": start})
         assert [late_position(store, options).offset for store in find_stores(str(root / "{broker}"))] == [0, 0]
-    timed = Options.parse({"path": str(root), "startingTimestamp": str(SECOND + 2)})
+    timed = ReadOptions.parse({"path": str(root), "startingTimestamp": str(SECOND + 2)})
     (_, store) = find_stores(str(root / "{broker}"))
     assert late_position(store, timed).offset == starts(7, 0)[2]
 

@@ -20,9 +20,9 @@ from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.audit import moment as audit_moment
 from commitlake.pipelines.audit.errors import NotThereYetError
 from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.store_ranges import ranges_in_store
-from commitlake.pipelines.audit.verdicts import Verdict, as_text
+from commitlake.pipelines.audit.verdicts import AuditVerdict, as_text
 from commitlake.pipelines.maintenance.expiry import announce_expiry
 from commitlake.schemas.errors import ExitCode
 from tests.support.lakes import GrowingLake, shop_messages
@@ -47,22 +47,24 @@ def at(text: str) -> datetime.datetime:
 
 
 def test_a_span_is_of_whole_windows() -> None:
-    assert Span(at("14:05"), at("14:25:01")).whole_windows() == Span(at("14:00"), at("14:30"))
-    assert Span(at("14:10"), at("14:20")).whole_windows() == Span(at("14:10"), at("14:20"))
+    assert AuditSpan(at("14:05"), at("14:25:01")).whole_windows() == AuditSpan(at("14:00"), at("14:30"))
+    assert AuditSpan(at("14:10"), at("14:20")).whole_windows() == AuditSpan(at("14:10"), at("14:20"))
 
 
 def test_a_span_to_the_last_moment_there_is_has_no_end() -> None:
     last = datetime.datetime.max.replace(tzinfo=datetime.UTC)
-    assert Span(at("14:00"), last).whole_windows() == Span(at("14:00"))
-    assert Span().whole_windows() == Span()
-    assert str(Span(at("14:00"), at("14:30"))) == "from 2026-11-20 14:00 to 2026-11-20 14:30"
+    assert AuditSpan(at("14:00"), last).whole_windows() == AuditSpan(at("14:00"))
+    assert AuditSpan().whole_windows() == AuditSpan()
+    assert str(AuditSpan(at("14:00"), at("14:30"))) == "from 2026-11-20 14:00 to 2026-11-20 14:30"
 
 
 def test_what_has_expired_is_not_in_a_span() -> None:
-    assert Span(None, at("14:00")).since(DAY) == Span(at("00:00"), at("14:00"))
-    assert Span(at("14:00")).since(DAY) == Span(at("14:00"))
-    assert Span(at("14:00")).since(DAY + datetime.timedelta(days=1)).first == at("00:00") + datetime.timedelta(days=1)
-    assert Span().since(None) == Span()
+    assert AuditSpan(None, at("14:00")).since(DAY) == AuditSpan(at("00:00"), at("14:00"))
+    assert AuditSpan(at("14:00")).since(DAY) == AuditSpan(at("14:00"))
+    assert AuditSpan(at("14:00")).since(DAY + datetime.timedelta(days=1)).first == at("00:00") + datetime.timedelta(
+        days=1
+    )
+    assert AuditSpan().since(None) == AuditSpan()
 
 
 def test_a_moment_is_one_version_and_its_commit(growing: GrowingLake) -> None:
@@ -166,8 +168,8 @@ def test_a_folder_of_bodies_that_does_not_exist_is_refused_at_once(
 
 
 def test_notes_are_told_whatever_the_verdict() -> None:
-    same = Verdict("store", "messages", 2, 1000, notes=["broker-c: gone"])
-    nothing = Verdict("runs", "messages", notes=["no run has a profile"], compared=False)
+    same = AuditVerdict("store", "messages", 2, 1000, notes=["broker-c: gone"])
+    nothing = AuditVerdict("runs", "messages", notes=["no run has a profile"], compared=False)
     assert as_text([same, nothing]).splitlines() == [
         "the same    store and messages: 1,000 messages in 2 windows",
         "  broker-c: gone",

@@ -14,9 +14,9 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.audit.page import audit_page
 from commitlake.jobs.pages.page import render_page
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import TableFinding
-from commitlake.pipelines.audit.verdicts import Verdict
+from commitlake.pipelines.audit.verdicts import AuditVerdict
 from tests.support.audited_lakes import audit_json, change_messages, write_lake
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import rows_of
@@ -24,7 +24,7 @@ from tests.support.lakes import rows_of
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 MOMENT = Moment(7, 6, ArchiveCommit(5, "id", {"broker-a": StoreProgress(1)}), None)
 HOSTILE = "<script>alert('x')</script>\u202e"
-SAME = Verdict("runs", "messages", 12, 3400)
+SAME = AuditVerdict("runs", "messages", 12, 3400)
 
 
 def difference(kind: str, number: int = 0, topic: str = "orders") -> dict[str, Any]:
@@ -39,17 +39,19 @@ def difference(kind: str, number: int = 0, topic: str = "orders") -> dict[str, A
     return row
 
 
-def text_of(*verdicts: Verdict, damages: tuple[TableFinding, ...] = (), notes: tuple[str, ...] = ()) -> str:
-    return render_page(audit_page(LakePaths("/nowhere/lake"), Span(), MOMENT, verdicts, damages, notes))
+def text_of(*verdicts: AuditVerdict, damages: tuple[TableFinding, ...] = (), notes: tuple[str, ...] = ()) -> str:
+    return render_page(audit_page(LakePaths("/nowhere/lake"), AuditSpan(), MOMENT, verdicts, damages, notes))
 
 
-def page_of(*verdicts: Verdict, damages: tuple[TableFinding, ...] = (), notes: tuple[str, ...] = ()) -> Element:
+def page_of(*verdicts: AuditVerdict, damages: tuple[TableFinding, ...] = (), notes: tuple[str, ...] = ()) -> Element:
     return parse_page(text_of(*verdicts, damages=damages, notes=notes))
 
 
 def test_a_lake_that_is_the_same_everywhere_says_so_with_its_numbers() -> None:
     root = page_of(
-        SAME, Verdict("messages", "packs", 12, 3400), Verdict("messages", "hbase", compared=False, notes=["why"])
+        SAME,
+        AuditVerdict("messages", "packs", 12, 3400),
+        AuditVerdict("messages", "hbase", compared=False, notes=["why"]),
     )
     assert root.all("h1")[0].text == "No differences: 3,400 messages in 2 comparisons"
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
@@ -65,7 +67,7 @@ def test_a_lake_that_is_the_same_everywhere_says_so_with_its_numbers() -> None:
 
 def test_differences_are_grouped_by_kind() -> None:
     rows = [difference("different", number) for number in range(5)] + [difference("missing")]
-    root = page_of(SAME, Verdict("store", "messages", 500, 3400, 144, {"different": 143, "missing": 1}, rows))
+    root = page_of(SAME, AuditVerdict("store", "messages", 500, 3400, 144, {"different": 143, "missing": 1}, rows))
     different, missing = root.by_id("findings").all("article")
     assert "Different: the stores and the table messages · 143 windows" in different.text
     assert "140 more like this, the next 2 listed" in different.text
@@ -92,7 +94,7 @@ def test_damaged_tables_are_told_first() -> None:
 def test_hostile_names_are_text_and_many_differences_are_bounded() -> None:
     def shown(name: str) -> str:
         rows = [difference("different", number, name) for number in range(5)]
-        verdict = Verdict("runs", "messages", 5, 5, 10**6, {"different": 10**6}, rows, [name] * 500)
+        verdict = AuditVerdict("runs", "messages", 5, 5, 10**6, {"different": 10**6}, rows, [name] * 500)
         damages = tuple(TableFinding(f"{name}{number}", 10**6, name, [name] * 5) for number in range(200))
         return text_of(verdict, damages=damages, notes=(name,))
 

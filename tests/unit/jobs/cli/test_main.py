@@ -321,7 +321,7 @@ def test_what_a_job_gives_is_its_exit_code(code: ExitCode) -> None:
         (DamagedLogError("a sentence"), 3),
         (StoreReplacedError("a sentence"), 4),
         (ConcurrentArchiveError("a sentence"), 4),
-        (rocketmq.OptionError("a sentence"), 2),
+        (rocketmq.ClientOptionError("a sentence"), 2),
         (rocketmq.InvalidMessageError("a sentence"), 2),
         (rocketmq.UnreachableError("a sentence"), 1),
         (rocketmq.ProtocolError("a sentence"), 1),

@@ -588,14 +588,14 @@ def test_a_store_that_everybody_may_read_is_read_by_nobody(open_tmp_path: Path) 
 # --- queues ---
 
 
-def queue_file(entries: Sequence[consumequeue.Entry], size: int = 10) -> bytes:
+def queue_file(entries: Sequence[consumequeue.ConsumeQueueEntry], size: int = 10) -> bytes:
     """A file of a queue with room for so many entries."""
     return b"".join(map(consumequeue.serialize_entry, entries)).ljust(size * 20, b"\0")
 
 
-def entries_of(count: int, first: int = 0) -> list[consumequeue.Entry]:
+def entries_of(count: int, first: int = 0) -> list[consumequeue.ConsumeQueueEntry]:
     """Entries that differ by their number."""
-    return [consumequeue.Entry(number * 300, 300, number - 2) for number in range(first, first + count)]
+    return [consumequeue.ConsumeQueueEntry(number * 300, 300, number - 2) for number in range(first, first + count)]
 
 
 @pytest.fixture
@@ -686,7 +686,9 @@ def test_a_store_without_queues_is_told(tmp_path: Path, run_dump: Dump) -> None:
 # --- index ---
 
 
-def index_file(geometry: indexfile.Geometry, entries: Sequence[indexfile.Entry], count: int | None = None) -> bytes:
+def index_file(
+    geometry: indexfile.Geometry, entries: Sequence[indexfile.IndexFileEntry], count: int | None = None
+) -> bytes:
     """An index file with these entries, from number 1 on; its header says `count`, or what is true."""
     data = bytearray(geometry.file_size)
     written = len(entries) + 1 if count is None else count
@@ -699,7 +701,9 @@ def index_file(geometry: indexfile.Geometry, entries: Sequence[indexfile.Entry],
     return bytes(data)
 
 
-INDEXED = [indexfile.Entry(indexfile.key_hash("orders", f"order-{n}"), n * 300, n, max(0, n - 1)) for n in range(5)]
+INDEXED = [
+    indexfile.IndexFileEntry(indexfile.key_hash("orders", f"order-{n}"), n * 300, n, max(0, n - 1)) for n in range(5)
+]
 
 
 def store_with_index(tmp_path: Path, **files: bytes) -> Path:

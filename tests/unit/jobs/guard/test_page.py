@@ -18,7 +18,7 @@ from commitlake.pipelines.retention.disk import Disk
 from commitlake.pipelines.retention.forecast import Forecast
 from commitlake.pipelines.retention.rules import Cause, Rules
 from commitlake.pipelines.retention.segments import StoredSegment
-from commitlake.pipelines.retention.watch import Verdict, WatchedSegment, WatchedStore
+from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import SEGMENT, GrowingLake, shop_messages
@@ -30,14 +30,14 @@ HOSTILE = "<script>alert('x')</script>\u202e"
 COMMAND = ["commitlake", "archive", "--store", "/data/store", "--lake", "/data/lake", "--local"]
 
 
-def segments(*verdicts: Verdict) -> list[WatchedSegment]:
+def segments(*verdicts: SegmentVerdict) -> list[WatchedSegment]:
     """Segments one after the other; those at risk go hour by hour."""
     return [
         WatchedSegment(
             Forecast(
-                StoredSegment(number * SIZE, SIZE, SIZE, NOW - HOUR, verdict is not Verdict.UNUSED),
-                deleted_at=NOW + (number % 100 + 1) * HOUR if verdict is Verdict.AT_RISK else None,
-                cause=Cause.TIME if verdict is Verdict.AT_RISK else None,
+                StoredSegment(number * SIZE, SIZE, SIZE, NOW - HOUR, verdict is not SegmentVerdict.UNUSED),
+                deleted_at=NOW + (number % 100 + 1) * HOUR if verdict is SegmentVerdict.AT_RISK else None,
+                cause=Cause.TIME if verdict is SegmentVerdict.AT_RISK else None,
             ),
             verdict,
         )
@@ -46,7 +46,7 @@ def segments(*verdicts: Verdict) -> list[WatchedSegment]:
 
 
 def store(
-    *verdicts: Verdict,
+    *verdicts: SegmentVerdict,
     broker: str = "broker-a",
     disks: Sequence[Disk] = (Disk(1, 50 << 30, 100 << 30),),
     lost: tuple[int, int] | None = None,
@@ -70,7 +70,7 @@ def tiles_of(root: Element) -> dict[str, str]:
 
 
 def test_a_store_that_is_archived_is_safe() -> None:
-    root = page_of(store(Verdict.ARCHIVED, Verdict.ARCHIVED, Verdict.WAITS, Verdict.UNUSED))
+    root = page_of(store(SegmentVerdict.ARCHIVED, SegmentVerdict.ARCHIVED, SegmentVerdict.WAITS, SegmentVerdict.UNUSED))
     assert root.all("h1")[0].text == "No segment is lost or at risk within 12 h"
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
     assert tiles_of(root) == {
@@ -81,7 +81,7 @@ def test_a_store_that_is_archived_is_safe() -> None:
 
 
 def test_segments_with_the_same_fate_are_one_row() -> None:
-    rows = table_of(page_of(store(*[Verdict.ARCHIVED] * 40, Verdict.WAITS)).by_id("forecast"))
+    rows = table_of(page_of(store(*[SegmentVerdict.ARCHIVED] * 40, SegmentVerdict.WAITS)).by_id("forecast"))
     assert [row[:5] for row in rows[1:]] == [
         [f"{0:020d} to {39 * SIZE:020d}", "broker-a", "✓archived", "40", "40.0 GiB"],
         [f"{40 * SIZE:020d}", "broker-a", "inot archived yet", "1", "1.0 GiB"],
@@ -89,7 +89,7 @@ def test_segments_with_the_same_fate_are_one_row() -> None:
 
 
 def test_what_is_at_risk_is_grouped_with_the_command_that_saves_it() -> None:
-    root = page_of(store(*[Verdict.AT_RISK] * 143))
+    root = page_of(store(*[SegmentVerdict.AT_RISK] * 143))
     (article,) = root.by_id("findings").all("article")
     assert "At risk: broker-a · 143 segments" in article.text
     assert "143.0 GiB will be deleted from 2026-11-20 15:00:00 UTC on" in article.text
@@ -101,7 +101,9 @@ def test_what_is_at_risk_is_grouped_with_the_command_that_saves_it() -> None:
 
 
 def test_what_is_lost_and_what_is_another_store_is_told() -> None:
-    root = page_of(store(Verdict.WAITS, lost=(1000, 1000 + (5 << 20))), store(broker="b", replaced="not the one."))
+    root = page_of(
+        store(SegmentVerdict.WAITS, lost=(1000, 1000 + (5 << 20))), store(broker="b", replaced="not the one.")
+    )
     articles = root.by_id("findings").all("article")
     assert "Lost: broker-a" in articles[0].text
     assert "5,242,880 bytes (5.0 MiB) of the log were deleted before they were archived" in articles[0].text
@@ -110,7 +112,7 @@ def test_what_is_lost_and_what_is_another_store_is_told() -> None:
 
 
 def test_a_full_disk_is_a_warning_and_one_that_fills_a_note() -> None:
-    root = page_of(store(Verdict.WAITS, disks=[Disk(1, 80 << 30, 100 << 30, growth=(1 << 30) / 3600)]))
+    root = page_of(store(SegmentVerdict.WAITS, disks=[Disk(1, 80 << 30, 100 << 30, growth=(1 << 30) / 3600)]))
     articles = root.by_id("findings").all("article")
     assert [each.attributes["class"] for each in articles] == ["notice warning", "notice info", "notice info"]
     assert "over 75 % now" in articles[0].text
@@ -122,7 +124,7 @@ def test_a_full_disk_is_a_warning_and_one_that_fills_a_note() -> None:
 
 def test_hostile_names_are_text() -> None:
     def shown(name: str) -> str:
-        return text_of(store(Verdict.AT_RISK, broker=name, lost=(0, 1), replaced=name))
+        return text_of(store(SegmentVerdict.AT_RISK, broker=name, lost=(0, 1), replaced=name))
 
     assert_self_contained(shown(HOSTILE))
     plain, hostile = (parse_page(shown(name)) for name in ("x", HOSTILE))
@@ -130,7 +132,7 @@ def test_hostile_names_are_text() -> None:
 
 
 def test_many_stores_with_many_segments_are_bounded() -> None:
-    mixed = [Verdict.AT_RISK, Verdict.ARCHIVED] * 200
+    mixed = [SegmentVerdict.AT_RISK, SegmentVerdict.ARCHIVED] * 200
     text = text_of(*(store(*mixed, broker=f"broker-{number}", lost=(0, 1)) for number in range(300)))
     assert len(text.encode()) < 2_000_000
     root = parse_page(text)

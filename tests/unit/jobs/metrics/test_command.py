@@ -19,7 +19,7 @@ from commitlake.jobs.metrics.collector import MetricsCollector
 from commitlake.jobs.metrics.command import main
 from commitlake.jobs.metrics.lag_families import lag_families
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.lag.answer import Answer
+from commitlake.pipelines.lag.answer import LagAnswer
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -120,7 +120,7 @@ def test_what_is_not_known_is_not_given(written: str) -> None:
 
 
 def test_metrics_are_served_while_the_lag_can_be_read_and_while_it_cannot() -> None:
-    answers: list[Answer | LakeError] = [Answer([], ["a: no snapshot"]), LakeError("gone")]
+    answers: list[LagAnswer | LakeError] = [LagAnswer([], ["a: no snapshot"]), LakeError("gone")]
 
     def measure() -> Iterator[GaugeMetricFamily]:
         answer = answers.pop(0)
@@ -149,7 +149,7 @@ def test_scrapes_that_follow_one_another_get_one_measurement() -> None:
 
     def measure() -> Iterator[GaugeMetricFamily]:
         calls.append(1)
-        return lag_families(Answer([], []), "shop")
+        return lag_families(LagAnswer([], []), "shop")
 
     collector = MetricsCollector(measure, 3600)
     assert [family.name for family in collector.collect()] == [family.name for family in collector.collect()]

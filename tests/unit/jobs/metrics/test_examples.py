@@ -14,7 +14,7 @@ import yaml
 from commitlake.jobs.metrics import archive_families, lag_families
 from commitlake.jobs.metrics.gauges import up
 from commitlake.pipelines.archive_health.state import ArchiveState
-from commitlake.pipelines.lag.answer import Answer
+from commitlake.pipelines.lag.answer import LagAnswer
 
 EXAMPLES = Path(__file__).parents[4] / "conf" / "examples"
 OF_PROMETHEUS = {"__name__", "instance", "job"}
@@ -29,7 +29,7 @@ _VARIABLE = re.compile(r"label_values\((\w+), (\w+)\)")
 def known() -> dict[str, set[str]]:
     """Labels of each metric."""
     families = [
-        *lag_families.lag_families(Answer([], []), "shop"),
+        *lag_families.lag_families(LagAnswer([], []), "shop"),
         *archive_families.archive_families(ArchiveState([]), []),
         up(is_readable=True),
     ]

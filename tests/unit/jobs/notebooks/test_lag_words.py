@@ -8,15 +8,15 @@ import pytest
 
 from commitlake.jobs.notebooks import lag_words as words
 from commitlake.pipelines.lag.groups import GroupSummary
-from commitlake.pipelines.lag.measure import Bounds, Lag
+from commitlake.pipelines.lag.measure import FigureBounds, Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
-from commitlake.pipelines.lag.verdicts import Judged, Verdict
+from commitlake.pipelines.lag.verdicts import Judged, LagVerdict
 
 AT = datetime.datetime(2026, 11, 20, 15, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
 
 
-def group(judged: Judged, messages: Bounds) -> GroupSummary:
+def group(judged: Judged, messages: FigureBounds) -> GroupSummary:
     row = Lag(
         broker="a",
         kind="group",
@@ -27,8 +27,8 @@ def group(judged: Judged, messages: Bounds) -> GroupSummary:
         offset=OffsetAt(0, 0),
         end=None,
         messages=messages,
-        bytes=Bounds(0, 0),
-        seconds=Bounds(60, 60),
+        bytes=FigureBounds(0, 0),
+        seconds=FigureBounds(60, 60),
         next_time=None,
         judged=judged,
     )
@@ -38,15 +38,19 @@ def group(judged: Judged, messages: Bounds) -> GroupSummary:
 @pytest.mark.parametrize(
     ("verdict", "since", "state"),
     [
-        (Verdict.STALLED, AT - HOUR, "stalled since 14:00 UTC"),
-        (Verdict.STOPPED, AT - 24 * HOUR, "stopped since 2026-11-19 15:00 UTC"),
-        (Verdict.STALLED, None, "stalled"),
-        (Verdict.SLOW, AT - HOUR, "slow"),
-        (Verdict.UNKNOWN, None, "and whether it is moving is not known"),
+        (LagVerdict.STALLED, AT - HOUR, "stalled since 14:00 UTC"),
+        (LagVerdict.STOPPED, AT - 24 * HOUR, "stopped since 2026-11-19 15:00 UTC"),
+        (LagVerdict.STALLED, None, "stalled"),
+        (LagVerdict.SLOW, AT - HOUR, "slow"),
+        (LagVerdict.UNKNOWN, None, "and whether it is moving is not known"),
     ],
 )
-def test_the_worst_group_is_named_with_its_state(verdict: Verdict, since: datetime.datetime | None, state: str) -> None:
-    said = list(words.answer([group(Judged(verdict, "it sleeps"), Bounds(1203, 1203))], since, ["b: no snapshot"]))
+def test_the_worst_group_is_named_with_its_state(
+    verdict: LagVerdict, since: datetime.datetime | None, state: str
+) -> None:
+    said = list(
+        words.answer([group(Judged(verdict, "it sleeps"), FigureBounds(1203, 1203))], since, ["b: no snapshot"])
+    )
     assert said == [
         f"The worst group is G: 1,203 messages behind, {state}.",
         "Why: it sleeps (queue 3 of orders).",
@@ -65,19 +69,19 @@ def test_the_worst_group_is_named_with_its_state(verdict: Verdict, since: dateti
     ],
 )
 def test_how_long_a_group_needs(rates: tuple[float | None, float], said: str) -> None:
-    judged = Judged(Verdict.SLOW, "", *rates)
-    assert list(words.answer([group(judged, Bounds(1200, 1200))], None))[1] == said
+    judged = Judged(LagVerdict.SLOW, "", *rates)
+    assert list(words.answer([group(judged, FigureBounds(1200, 1200))], None))[1] == said
 
 
 def test_bounds_are_told() -> None:
-    assert words.messages_text(Bounds(1, 1)) == "1 message"
-    assert words.messages_text(Bounds(1, 5)) == "1 to 5 messages"
-    assert words.messages_text(Bounds(1, None)) == "1 or more messages"
+    assert words.messages_text(FigureBounds(1, 1)) == "1 message"
+    assert words.messages_text(FigureBounds(1, 5)) == "1 to 5 messages"
+    assert words.messages_text(FigureBounds(1, None)) == "1 or more messages"
 
 
 def test_groups_that_keep_up_and_none() -> None:
     assert (
-        next(words.answer([group(Judged(Verdict.OK), Bounds(0, 0))], None))
+        next(words.answer([group(Judged(LagVerdict.OK), FigureBounds(0, 0))], None))
         == "1 group keeps up; no message is waiting."
     )
     assert list(words.answer([], None, ["b: no snapshot"])) == [

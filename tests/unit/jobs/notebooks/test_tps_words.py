@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.jobs.notebooks import tps_words as words
 from commitlake.pipelines.tps.capacity import Capacity
-from commitlake.pipelines.tps.coverage import Coverage, Span
+from commitlake.pipelines.tps.coverage import Coverage, TimeSpan
 from commitlake.pipelines.tps.question import RatesQuestion
 
 START = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
@@ -17,8 +17,10 @@ QUESTION = RatesQuestion(("topic",), START, START + 24 * HOUR)
 
 
 def test_missing_parts_of_the_log_and_of_the_table_are_said() -> None:
-    gap = Span(START + HOUR, START + 2 * HOUR)
-    coverage = Coverage({"a": Span(START, START + 24 * HOUR)}, {"a": [gap, Span(START - 2 * HOUR, START - HOUR)]})
+    gap = TimeSpan(START + HOUR, START + 2 * HOUR)
+    coverage = Coverage(
+        {"a": TimeSpan(START, START + 24 * HOUR)}, {"a": [gap, TimeSpan(START - 2 * HOUR, START - HOUR)]}
+    )
     assert list(words.answer(QUESTION, [], None, coverage, Capacity(0, 0, 0), lacking_runs=1)) == [
         (
             "topic_minutes lacks 1 archive run, so these figures are too small: 'commitlake archive --lake LAKE "

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.rocketmq import Options
+from commitlake.connectors.rocketmq import ClientOptions
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.offsets.command import main
 from commitlake.schemas.remoting.codes import RequestCode
@@ -106,7 +106,7 @@ def test_a_group_with_clients_is_refused_unless_the_broker_sends_them_there(
 ) -> None:
     served.commit(ONLINE, 2)
     asked = ("--topic", "Orders", "--apply", "--yes", "--consume-from")
-    network = Network(Options(served.name_servers))
+    network = Network(ClientOptions(served.name_servers))
     try:
         data = ConsumerData(ONLINE, subscription_data_set=(SubscriptionData("Orders"),))
         beat = Heartbeat("one-client", (), (data,))

@@ -14,11 +14,11 @@ from commitlake.jobs.lag import command as lag
 from commitlake.jobs.pages.lag import MAX_GROUPS, MAX_QUEUES, LagSource, lag_page
 from commitlake.jobs.pages.page import Page, render_page
 from commitlake.jobs.pages.tables import NO_FIGURE
-from commitlake.pipelines.lag.answer import Answer
+from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.history import LagHistory
-from commitlake.pipelines.lag.measure import Bounds, Lag
+from commitlake.pipelines.lag.measure import FigureBounds, Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
-from commitlake.pipelines.lag.verdicts import Judged, Verdict
+from commitlake.pipelines.lag.verdicts import Judged, LagVerdict
 from commitlake.schemas.time_windows import TimeWindows
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import GrowingLake
@@ -28,7 +28,7 @@ NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 LAKE = LagSource(("--lake", "/data/lake"))
 
 
-def row(group: str, verdict: Verdict = Verdict.OK, messages: int = 0, **changes: Any) -> Lag:
+def row(group: str, verdict: LagVerdict = LagVerdict.OK, messages: int = 0, **changes: Any) -> Lag:
     made = Lag(
         broker="broker-a",
         kind="group",
@@ -38,9 +38,9 @@ def row(group: str, verdict: Verdict = Verdict.OK, messages: int = 0, **changes:
         as_of=NOON,
         offset=OffsetAt(7, 7),
         end=7 + messages,
-        messages=Bounds(messages, messages),
-        bytes=Bounds(100 * messages, 100 * messages),
-        seconds=Bounds(60.0 * messages, 60.0 * messages),
+        messages=FigureBounds(messages, messages),
+        bytes=FigureBounds(100 * messages, 100 * messages),
+        seconds=FigureBounds(60.0 * messages, 60.0 * messages),
         next_time=None,
         judged=Judged(verdict),
     )
@@ -54,7 +54,7 @@ def parsed(page: Page) -> Element:
 
 
 def page_of(*rows: Lag, missing: tuple[str, ...] = (), history: LagHistory | None = None) -> Element:
-    return parsed(lag_page(Answer(rows, missing), history, LAKE))
+    return parsed(lag_page(LagAnswer(rows, missing), history, LAKE))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_the_history_ends_with_the_figures_of_the_table(asked: Element) -> None:
 
 
 def test_commands_are_those_of_the_verdict() -> None:
-    page = page_of(row("it's", Verdict.STALLED, 3), row("slow", Verdict.SLOW, 2), row("well"))
+    page = page_of(row("it's", LagVerdict.STALLED, 3), row("slow", LagVerdict.SLOW, 2), row("well"))
     commands = [code.text for code in page.by_id("do").all("code")]
     place = "--broker broker-a --topic orders --queue 0"
     assert commands == [
@@ -141,12 +141,12 @@ def test_what_is_not_known_is_no_good_news() -> None:
 
 
 def test_bounds_are_shown_as_bounds() -> None:
-    page = page_of(row("a")._replace(messages=Bounds(3, 5)), row("b")._replace(messages=Bounds(3, None)))
+    page = page_of(row("a")._replace(messages=FigureBounds(3, 5)), row("b")._replace(messages=FigureBounds(3, None)))
     assert {line[0]: line[2] for line in table_of(page.by_id("groups"))[1:]} == {"a": "3 to 5", "b": "3 or more"}
 
 
 def test_what_brokers_hold_back_has_a_table_of_its_own() -> None:
-    page = page_of(row("a"), row("", Verdict.SLOW, 4, kind="delay", topic="SCHEDULE_TOPIC_XXXX"))
+    page = page_of(row("a"), row("", LagVerdict.SLOW, 4, kind="delay", topic="SCHEDULE_TOPIC_XXXX"))
     assert [line[:2] for line in table_of(page.by_id("held"))[1:]] == [["delay", "SCHEDULE_TOPIC_XXXX"]]
     assert len(table_of(page.by_id("groups"))) == 2
 
@@ -167,11 +167,11 @@ def test_a_job_that_fails_replaces_an_older_page(tmp_path: Path) -> None:
 
 
 def test_of_thousands_of_groups_the_worst_are_shown_and_the_others_summed() -> None:
-    rows = [row(f"{number:05d}-" + "x" * 60, Verdict.SLOW, number) for number in range(10_000)]
+    rows = [row(f"{number:05d}-" + "x" * 60, LagVerdict.SLOW, number) for number in range(10_000)]
     windows = TimeWindows(NOON, datetime.timedelta(hours=1), 72)
     worst = [one.group for one in reversed(rows[-20:])]
     history = LagHistory(windows, {group: [*range(71), None] for group in worst})
-    page = lag_page(Answer(rows, ()), history, LAKE)
+    page = lag_page(LagAnswer(rows, ()), history, LAKE)
     assert len(render_page(page)) < 600_000
     root = parsed(page)
     assert len(table_of(root.by_id("groups"))) == 1 + MAX_GROUPS

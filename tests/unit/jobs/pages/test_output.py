@@ -14,7 +14,7 @@ from commitlake.jobs.cli.command import ErrorText, JobError
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.pages.history import RunHistory, history_section, read_history, seconds_text
 from commitlake.jobs.pages.output import PageFile, failure, failure_page, names_text, page_file, period_text
-from commitlake.jobs.pages.page import Kind, Page, Verdict, render_page
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, render_page
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun
 from commitlake.schemas.errors import ExitCode
 from tests.support.html_pages import assert_self_contained, parse_page, table_of
@@ -23,7 +23,7 @@ from tests.support.lakes import GrowingLake, shop_messages
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 HOSTILE = "</h1><script>alert('x')</script>\u202e"
 FACTS = [("Lake", "/data/lake")]
-GOOD = Page("Audit", Verdict(Kind.GOOD, "No differences"), [], [])
+GOOD = Page("Audit", PageVerdict(Kind.GOOD, "No differences"), [], [])
 
 
 def test_a_failed_job_has_a_page_that_says_why_and_what_to_do(tmp_path: Path) -> None:

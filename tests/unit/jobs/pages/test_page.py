@@ -6,7 +6,7 @@ from pathlib import Path
 
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.markup import Html, joined, name, tag
-from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, render_page, write_page
+from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, render_page, write_page
 from commitlake.jobs.pages.parts import command, folded, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from tests.support.html_pages import assert_self_contained, parse_page, table_of
@@ -16,7 +16,7 @@ HOSTILE = "</script><script>alert('x')</script>\"&\u202e\x00\n${title}"
 
 def page_of(*content: Html, text: str = "orders") -> str:
     sections = [Section("first", text, joined(content)), Section("second", "Second", paragraph("x"))]
-    verdict = Verdict(Kind.CRITICAL, f"{text} is behind", word="stalled")
+    verdict = PageVerdict(Kind.CRITICAL, f"{text} is behind", word="stalled")
     return render_page(Page("Lag", verdict, [("Lake", text)], sections, made=text))
 
 
@@ -95,6 +95,6 @@ def test_attributes_are_left_out_or_without_a_value() -> None:
 
 def test_a_page_is_written_whole(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    write_page(path, Page("Lag", Verdict(Kind.GOOD, "all is well \ud800"), [], []))
+    write_page(path, Page("Lag", PageVerdict(Kind.GOOD, "all is well \ud800"), [], []))
     assert path.read_bytes().startswith(b"<!DOCTYPE html>")
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.rocketmq import Admin, Options
+from commitlake.connectors.rocketmq import Admin, ClientOptions
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.jobs.replay import send
 from commitlake.jobs.replay.command import main
@@ -209,7 +209,7 @@ def test_a_full_target_is_waited_for_and_the_replay_resumed(
     if limit < 1:
         pytest.skip("the disk is nearly empty: no limit of a broker is below what is used")
     full = ("--disk-percent", f"{limit},{limit},{limit}")
-    with BrokerLite(tmp_path / "full") as server, Admin(Options(server.name_server_address)) as admin:
+    with BrokerLite(tmp_path / "full") as server, Admin(ClientOptions(server.name_server_address)) as admin:
         admin.create_topic("Full", 4)
     with BrokerLite(tmp_path / "full", options=full) as server, target_client(server.name_server_address) as client:
         target = ReplayWorld(world.lake, server.name_server_address, client, "Full")

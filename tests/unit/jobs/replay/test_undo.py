@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.rocketmq import Options, OutgoingMessage
+from commitlake.connectors.rocketmq import ClientOptions, OutgoingMessage
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.replay.command import main
@@ -127,7 +127,7 @@ def test_messages_of_others_are_lost_only_where_that_is_asked_for(
 def test_messages_of_others_that_a_group_does_not_want_do_not_stop_it(
     interleaved: ReplayWorld, broker: BrokerLite, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    network = Network(Options(interleaved.name_servers))
+    network = Network(ClientOptions(interleaved.name_servers))
     try:
         wanted = SubscriptionData(interleaved.topic, "Tag0 || Tag1 || Tag2")
         data = ConsumerData(group, subscription_data_set=(wanted,))

@@ -9,31 +9,31 @@ import pytest
 
 from commitlake.connectors.hbase import follower
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, UnavailableError
-from commitlake.connectors.hbase.followed import Followed
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.followed import HBaseUpdate
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive import run
 from commitlake.pipelines.archive.following import FollowedTables
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.message_keys.follow import Followed as FollowedKeys
+from commitlake.pipelines.message_keys.follow import KeysUpdate as FollowedKeys
 
-DONE = Followed(3, 1, 20, 0, 0.1)
+DONE = HBaseUpdate(3, 1, 20, 0, 0.1)
 
 
-def followed(monkeypatch: pytest.MonkeyPatch, lake: LakePaths, answers: list[Any]) -> Followed:
+def followed(monkeypatch: pytest.MonkeyPatch, lake: LakePaths, answers: list[Any]) -> HBaseUpdate:
     """What a run tells, where HBase's follower gives these answers."""
 
-    def answer(*_: object, **__: object) -> Followed:
+    def answer(*_: object, **__: object) -> HBaseUpdate:
         found = answers.pop(0)
         if isinstance(found, Exception):
             raise found
-        assert isinstance(found, Followed)
+        assert isinstance(found, HBaseUpdate)
         return found
 
     monkeypatch.setattr(follower, "follow", answer)
-    config = Config("store", lake.root, hbase=Options.of_address("127.0.0.1:1"))
+    config = Config("store", lake.root, hbase=HBaseOptions.of_address("127.0.0.1:1"))
     return run._follow_hbase(lake, config, None)  # type: ignore[arg-type]
 
 

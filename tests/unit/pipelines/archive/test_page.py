@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.hbase.errors import UnavailableError
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
@@ -26,7 +26,7 @@ def growing(tmp_path: Path) -> GrowingLake:
     return growing
 
 
-def config_of(growing: GrowingLake, hbase: Options | None = None) -> Config:
+def config_of(growing: GrowingLake, hbase: HBaseOptions | None = None) -> Config:
     """The settings of a run that is judged and shown."""
     return Config(str(growing.store), growing.lake.root, page=page_in(growing.lake), hbase=hbase)
 
@@ -46,7 +46,7 @@ def test_a_run_that_another_one_has_overtaken_leaves_no_page(growing: GrowingLak
 
 
 def test_the_page_says_that_hbase_is_behind_where_the_run_ends_with_that_error(growing: GrowingLake) -> None:
-    unreachable = Options.of_address("127.0.0.1:1", connectSeconds="0")
+    unreachable = HBaseOptions.of_address("127.0.0.1:1", connectSeconds="0")
     with pytest.raises(UnavailableError):
         run_archive(HERE, config_of(growing, unreachable))
     shown = page_of(growing).read_text()

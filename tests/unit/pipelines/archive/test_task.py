@@ -17,7 +17,7 @@ import pytest
 
 from commitlake.connectors.formats.engine.errors import SegmentCutError
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.records import Found, walk_store
+from commitlake.connectors.formats.engine.records import FoundRecord, walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.connectors.lake.manifest import ManifestRow
@@ -82,7 +82,7 @@ def plain(row: Row) -> Row:
     return values
 
 
-def records_of(root: Path) -> list[Found]:
+def records_of(root: Path) -> list[FoundRecord]:
     """The store's records, by the plain reader."""
     (store,) = find_stores(str(root), "broker/../a")
     return [found for found in walk_store(store, SIZE) if found.message is not None]

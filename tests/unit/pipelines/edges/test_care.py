@@ -13,7 +13,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import is_open_file
 from commitlake.pipelines.erasure.run import Place, plan_erasure, run_erasure
-from commitlake.pipelines.erasure.selection import Wanted
+from commitlake.pipelines.erasure.selection import KeysToErase
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -119,7 +119,7 @@ def test_a_table_that_was_deleted_is_made_anew(family: Family) -> None:
 
 def erase(lake: LakePaths, unique_key: str) -> None:
     place = Place(lake, pack_location(lake.bodies), "1")
-    plan = plan_erasure(place, Wanted(unique_keys=[unique_key]))
+    plan = plan_erasure(place, KeysToErase(unique_keys=[unique_key]))
     run_erasure(place, plan, "a test", datetime.timedelta(days=7), lambda _: None)
 
 

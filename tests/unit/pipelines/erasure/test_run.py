@@ -25,7 +25,7 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.erasure.errors import ErasureError
 from commitlake.pipelines.erasure.ledger import read_states
 from commitlake.pipelines.erasure.run import (
-    Outcome,
+    ErasureResult,
     Place,
     finish_erasures,
     plan_erasure,
@@ -33,7 +33,7 @@ from commitlake.pipelines.erasure.run import (
     run_erasure,
     unfinished_erasures,
 )
-from commitlake.pipelines.erasure.selection import Wanted
+from commitlake.pipelines.erasure.selection import KeysToErase
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError
 from commitlake.pipelines.message_keys.follow import follow_keys
@@ -75,11 +75,11 @@ def place_of(growing: GrowingLake) -> Place:
     return Place(growing.lake, pack_location(growing.lake.bodies), "1")
 
 
-def erase(growing: GrowingLake, *, is_alone: bool = False) -> Outcome | None:
+def erase(growing: GrowingLake, *, is_alone: bool = False) -> ErasureResult | None:
     """What the job does: finish what was stopped, erase, and purge."""
     place = place_of(growing)
     finish_erasures(place, lambda _: None)
-    plan = plan_erasure(place, Wanted([KEY]))
+    plan = plan_erasure(place, KeysToErase([KEY]))
     outcome = None if plan.is_nothing else run_erasure(place, plan, "a test", WEEK, lambda _: None)
     if is_alone:
         purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
@@ -262,7 +262,7 @@ def test_an_archive_takes_an_erased_message_again_without_its_contents(growing: 
 def test_two_erasures_of_one_pack(growing: GrowingLake) -> None:
     place = place_of(growing)
     for number, key in enumerate([KEY, "order-3", "order-5"], 1):
-        run_erasure(place, plan_erasure(place, Wanted([key])), "a test", WEEK, lambda _: None)
+        run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
         assert [state.number for state in read_states(growing.lake)] == list(range(1, number + 1))
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
@@ -308,7 +308,7 @@ def test_a_lake_of_which_nothing_was_erased_has_no_table_of_erasures(growing: Gr
 
 def erase_nothing(lake: LakePaths) -> list[Any]:
     place = Place(lake, pack_location(lake.bodies), "1")
-    assert plan_erasure(place, Wanted(["not-there"])).is_nothing
+    assert plan_erasure(place, KeysToErase(["not-there"])).is_nothing
     return [*finish_erasures(place, lambda _: None), *purge_erasures(place, NOW, lambda _: None)[0]]
 
 
@@ -324,7 +324,7 @@ def test_the_checksums_before_and_after_are_those_of_the_rows(growing: GrowingLa
 def test_a_damaged_table_of_erasures_is_an_error_and_is_made_again(growing: GrowingLake, damaged: str) -> None:
     place = place_of(growing)
     for key in (KEY, "order-3"):
-        run_erasure(place, plan_erasure(place, Wanted([key])), "a test", WEEK, lambda _: None)
+        run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
     before = rows_of(growing.lake.erasures)
     log = Path(growing.lake.erasures) / "_delta_log"
     entries = sorted(log.glob("*.json"))
@@ -340,7 +340,7 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_made_again(growing: Grow
     assert maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"]) == ExitCode.OK
     assert rows_of(growing.lake.erasures) == before
     assert audited(growing) == ExitCode.OK
-    run_erasure(place, plan_erasure(place, Wanted(["order-5"])), "a test", WEEK, lambda _: None)
+    run_erasure(place, plan_erasure(place, KeysToErase(["order-5"])), "a test", WEEK, lambda _: None)
     assert [state.number for state in read_states(growing.lake)] == [1, 2, 3]
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)

@@ -13,7 +13,14 @@ from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.measure import Choice
 from commitlake.pipelines.snapshot.append import append_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
+from commitlake.pipelines.snapshot.progress import (
+    GroupTopic,
+    OffsetKind,
+    OffsetOwner,
+    SnapshotSource,
+    StoreSnapshot,
+    Subscription,
+)
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.lag_places import WRITTEN, lag_rows, places_of, put_offsets, stored
 from tests.support.lakes import GrowingLake
@@ -21,12 +28,12 @@ from tests.support.lakes import GrowingLake
 START = datetime.datetime(2023, 11, 15, tzinfo=datetime.UTC)
 
 
-def progress(second: int, offset: int, **more: Any) -> Progress:
+def progress(second: int, offset: int, **more: Any) -> StoreSnapshot:
     """A snapshot of one group in one queue."""
-    position = Position(OffsetKind.GROUP, "billing", "orders", 0)
+    position = OffsetOwner(OffsetKind.GROUP, "billing", "orders", 0)
     taken = START + datetime.timedelta(seconds=second)
-    return Progress(
-        "broker-a", Source.BROKER, {OffsetKind.GROUP: taken}, {position: offset}, log_end=1, log_start=0, **more
+    return StoreSnapshot(
+        "broker-a", SnapshotSource.BROKER, {OffsetKind.GROUP: taken}, {position: offset}, log_end=1, log_start=0, **more
     )
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 
-PAID = Wanted.of("TAG", "paid")
+PAID = GroupFilter.of("TAG", "paid")
 ORDERS = Queue("a", "orders", 0)
 
 
@@ -55,7 +55,7 @@ def test_the_order_of_batches_does_not_matter() -> None:
     ]
     cursors = [
         Cursor(Queue("a", f"t{topic}", queue), offset, wanted)
-        for topic in range(3) for queue in (-1, 0) for offset in (0, 7, 99, 100) for wanted in (PAID, Wanted())
+        for topic in range(3) for queue in (-1, 0) for offset in (0, 7, 99, 100) for wanted in (PAID, GroupFilter())
     ]  # fmt: skip
     generator.shuffle(rows)
     counter = BacklogCounter(cursors)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import datetime
 
 from commitlake.pipelines.lag.groups import by_group, summed
-from commitlake.pipelines.lag.measure import Bounds, Lag
+from commitlake.pipelines.lag.measure import FigureBounds, Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
-from commitlake.pipelines.lag.verdicts import Judged, Verdict
+from commitlake.pipelines.lag.verdicts import Judged, LagVerdict
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 
 
-def row(group: str, verdict: Verdict, high: int | None, topic: str = "orders", kind: str = "group") -> Lag:
-    behind = Bounds(1, high)
+def row(group: str, verdict: LagVerdict, high: int | None, topic: str = "orders", kind: str = "group") -> Lag:
+    behind = FigureBounds(1, high)
     return Lag(
         "broker-a", kind, group, topic, 0, NOON, OffsetAt(0, 0), 9, behind, behind, behind, None, Judged(verdict)
     )
@@ -21,22 +21,26 @@ def row(group: str, verdict: Verdict, high: int | None, topic: str = "orders", k
 
 def test_the_group_with_the_gravest_verdict_is_first() -> None:
     rows = [
-        row("well", Verdict.OK, 500),
-        row("ill", Verdict.OK, 3, "payments"),
-        row("ill", Verdict.STALLED, 2),
-        row("slow", Verdict.SLOW, 400),
-        row("slower", Verdict.SLOW, 900),
-        row("", Verdict.LOST, 9, kind="delay"),
+        row("well", LagVerdict.OK, 500),
+        row("ill", LagVerdict.OK, 3, "payments"),
+        row("ill", LagVerdict.STALLED, 2),
+        row("slow", LagVerdict.SLOW, 400),
+        row("slower", LagVerdict.SLOW, 900),
+        row("", LagVerdict.LOST, 9, kind="delay"),
     ]
     groups = by_group(rows)
     assert [group.group for group in groups] == ["ill", "slower", "slow", "well"]
-    assert (groups[0].verdict, groups[0].worst.topic, groups[0].topics) == (Verdict.STALLED, "orders", ["orders"])
-    assert (groups[0].messages, groups[0].bytes, groups[0].seconds) == (Bounds(2, 5), Bounds(2, 5), Bounds(1, 3))
+    assert (groups[0].verdict, groups[0].worst.topic, groups[0].topics) == (LagVerdict.STALLED, "orders", ["orders"])
+    assert (groups[0].messages, groups[0].bytes, groups[0].seconds) == (
+        FigureBounds(2, 5),
+        FigureBounds(2, 5),
+        FigureBounds(1, 3),
+    )
     assert groups[3].topics == ["orders"]
 
 
 def test_a_sum_with_an_unknown_bound_has_none() -> None:
-    assert summed([Bounds(1, 2), Bounds(3, None)]) == Bounds(4, None)
-    (group,) = by_group([row("a", Verdict.OK, 2), row("a", Verdict.OK, None)])
-    assert group.seconds == Bounds(1, None)
-    assert summed([]) == Bounds(0, 0)
+    assert summed([FigureBounds(1, 2), FigureBounds(3, None)]) == FigureBounds(4, None)
+    (group,) = by_group([row("a", LagVerdict.OK, 2), row("a", LagVerdict.OK, None)])
+    assert group.seconds == FigureBounds(1, None)
+    assert summed([]) == FigureBounds(0, 0)

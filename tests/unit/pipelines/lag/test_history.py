@@ -10,9 +10,16 @@ import pytest
 from commitlake.pipelines.lag.answer import Given, lag_of_lake
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.measure import Choice
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.append import append_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
+from commitlake.pipelines.snapshot.progress import (
+    GroupTopic,
+    OffsetKind,
+    OffsetOwner,
+    SnapshotSource,
+    StoreSnapshot,
+    Subscription,
+)
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -42,7 +49,7 @@ def test_each_window_has_the_lag_of_its_snapshot(shop: GrowingLake) -> None:
 
 
 def test_a_filter_by_properties_counts_too(shop: GrowingLake) -> None:
-    given = {GroupTopic("billing", "orders"): Wanted.of(SQL92_EXPRESSION, "KEYS LIKE '%1'")}
+    given = {GroupTopic("billing", "orders"): GroupFilter.of(SQL92_EXPRESSION, "KEYS LIKE '%1'")}
     history = lag_history(shop.lake, ["billing"], END, given=given)
     rows = lag_of_lake(shop.lake, END, Choice(groups={"billing"}), given=Given(given)).rows
     assert history is not None
@@ -74,11 +81,11 @@ def test_a_lake_without_snapshots_has_no_history(tmp_path: Path, shop: GrowingLa
 
 
 def snapshot(growing: GrowingLake, minute: int, offset: int, log_end: int = 0) -> None:
-    progress = Progress(
+    progress = StoreSnapshot(
         broker="broker-a",
-        source=Source.FILE,
+        source=SnapshotSource.FILE,
         taken={OffsetKind.GROUP: MIDNIGHT + minute * MINUTE},
-        offsets={Position(OffsetKind.GROUP, "billing", "orders", 0): offset},
+        offsets={OffsetOwner(OffsetKind.GROUP, "billing", "orders", 0): offset},
         log_end=log_end,
         log_start=0,
     )
@@ -116,7 +123,8 @@ def test_each_window_has_the_filter_of_its_time(tmp_path: Path) -> None:
             wanted = {GroupTopic("billing", "orders"): Subscription("TAG", tags, minute)}
             taken = MIDNIGHT + minute * MINUTE
             append_progress(
-                growing.lake, Progress("broker-a", Source.FILE, subscribed_as_of=taken, subscriptions=wanted)
+                growing.lake,
+                StoreSnapshot("broker-a", SnapshotSource.FILE, subscribed_as_of=taken, subscriptions=wanted),
             )
     history = lag_history(growing.lake, ["billing"], MIDNIGHT + 60 * MINUTE)
     assert history is not None
@@ -142,11 +150,11 @@ def test_one_of_two_stores_without_a_snapshot_leaves_no_figure(tmp_path: Path) -
     growing.write(new_message(n, queue_id=0, born_timestamp=MIDNIGHT_MS + n * 60_000) for n in range(10))
     growing.archive()
     snapshot(growing, 2, 1)
-    other = Progress(
+    other = StoreSnapshot(
         broker="broker-b",
-        source=Source.FILE,
+        source=SnapshotSource.FILE,
         taken={OffsetKind.GROUP: MIDNIGHT + datetime.timedelta(minutes=4)},
-        offsets={Position(OffsetKind.GROUP, "billing", "payments", 0): 0},
+        offsets={OffsetOwner(OffsetKind.GROUP, "billing", "payments", 0): 0},
     )
     append_progress(growing.lake, other)
     history = lag_history(growing.lake, ["billing"], MIDNIGHT + 4 * MINUTE)

@@ -15,7 +15,7 @@ from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.measure import Choice, Lag
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.snapshot.append import append_progress
-from commitlake.pipelines.snapshot.progress import OffsetKind, Position, Progress, Source
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -23,8 +23,8 @@ from tests.support.logs import new_message
 SECONDS = 900
 STEP = 30
 START = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
-BILLING = Position(OffsetKind.GROUP, "billing", "orders", 0)
-IDLE = Position(OffsetKind.GROUP, "idle", "orders", 0)
+BILLING = OffsetOwner(OffsetKind.GROUP, "billing", "orders", 0)
+IDLE = OffsetOwner(OffsetKind.GROUP, "idle", "orders", 0)
 
 
 class Recording(NamedTuple):
@@ -66,7 +66,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     commit = growing.archive()
     for second in range(0, SECONDS, STEP):
         taken = {OffsetKind.GROUP: at(second)}
-        progress = Progress("broker-a", Source.FILE, taken, {BILLING: offset[second], IDLE: 0}, log_end=1, log_start=0)
+        progress = StoreSnapshot(
+            "broker-a", SnapshotSource.FILE, taken, {BILLING: offset[second], IDLE: 0}, log_end=1, log_start=0
+        )
         append_progress(growing.lake, progress)
     assert commit.sequence == 1
     return Recording(growing.lake, stored, offset)

@@ -16,16 +16,16 @@ from commitlake.connectors.formats.registry import DEFAULT_FORMAT
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main
 from commitlake.pipelines.lag import store_messages
-from commitlake.pipelines.lag.answer import Answer, Given, lag_of_store
+from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_store
 from commitlake.pipelines.lag.measure import Choice
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from tests.support.indexed_stores import OPTIONS, RARE, Clock, message, without_seeks, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.lag_places import WRITTEN, lag_rows, put_offsets
 
 TAGGED = GroupTopic("tagged", RARE)
-FILTERED = Given({TAGGED: Wanted.of("TAG", "tag-0")})
+FILTERED = Given({TAGGED: GroupFilter.of("TAG", "tag-0")})
 
 
 @pytest.fixture
@@ -56,12 +56,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Split]:
     return found
 
 
-def lag(root: Path, choice: Choice | None = None, given: Given | None = None) -> Answer:
+def lag(root: Path, choice: Choice | None = None, given: Given | None = None) -> LagAnswer:
     (store,) = find_stores(str(root), None, [DEFAULT_FORMAT])
     return lag_of_store(store, WRITTEN + datetime.timedelta(hours=1), choice or Choice(), given)
 
 
-def from_log(root: Path, monkeypatch: pytest.MonkeyPatch, given: Given | None = None) -> Answer:
+def from_log(root: Path, monkeypatch: pytest.MonkeyPatch, given: Given | None = None) -> LagAnswer:
     """The lag where no index may be used."""
     with monkeypatch.context() as patched:
         patched.setattr(store_messages.StoreMessages.__init__, "__kwdefaults__", {"use_indexes": False})

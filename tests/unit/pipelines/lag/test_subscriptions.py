@@ -11,9 +11,9 @@ from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, open_snapshots
 from commitlake.pipelines.lag.subscriptions import Subscriptions, subscriptions_at
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.append import append_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, Member, Progress, Source, Subscription
+from commitlake.pipelines.snapshot.progress import GroupTopic, Member, SnapshotSource, StoreSnapshot, Subscription
 
 START = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 BILLING = GroupTopic("billing", "orders")
@@ -28,12 +28,12 @@ def lake(tmp_path: Path) -> LakePaths:
     return paths
 
 
-def tell(lake: LakePaths, second: int, expression: str | None, source: Source = Source.BROKER) -> None:
+def tell(lake: LakePaths, second: int, expression: str | None, source: SnapshotSource = SnapshotSource.BROKER) -> None:
     """Keep what a broker tells, or what its file does."""
-    members = (CLIENT,) if source is Source.BROKER else None
+    members = (CLIENT,) if source is SnapshotSource.BROKER else None
     wanted = {} if expression is None else {BILLING: Subscription("TAG", expression, second, members=members)}
     taken = START + datetime.timedelta(seconds=second)
-    append_progress(lake, Progress("a", source, subscribed_as_of=taken, subscriptions=wanted))
+    append_progress(lake, StoreSnapshot("a", source, subscribed_as_of=taken, subscriptions=wanted))
 
 
 def ask(lake: LakePaths, second: int) -> Subscriptions:
@@ -45,8 +45,8 @@ def ask(lake: LakePaths, second: int) -> Subscriptions:
 def test_a_group_wants_what_it_wanted_last(lake: LakePaths) -> None:
     tell(lake, 0, "paid")
     tell(lake, 10, "open")
-    assert ask(lake, 9).of(BILLING).wanted == Wanted.of("TAG", "paid")
-    assert ask(lake, 10).of(BILLING).wanted == Wanted.of("TAG", "open")
+    assert ask(lake, 9).of(BILLING).wanted == GroupFilter.of("TAG", "paid")
+    assert ask(lake, 10).of(BILLING).wanted == GroupFilter.of("TAG", "open")
     assert ask(lake, 10).of(BILLING).members == 1
 
 
@@ -54,17 +54,17 @@ def test_a_group_without_a_client_keeps_its_filter(lake: LakePaths) -> None:
     tell(lake, 0, "paid")
     tell(lake, 10, None)
     found = ask(lake, 20).of(BILLING)
-    assert (found.wanted, found.members) == (Wanted.of("TAG", "paid"), 0)
+    assert (found.wanted, found.members) == (GroupFilter.of("TAG", "paid"), 0)
 
 
 def test_a_group_that_a_broker_did_not_name_has_no_client(lake: LakePaths) -> None:
     tell(lake, 0, "paid")
     other = GroupTopic("other", "orders")
-    assert (ask(lake, 0).of(other).members, ask(lake, 0).of(other).wanted) == (0, Wanted())
+    assert (ask(lake, 0).of(other).members, ask(lake, 0).of(other).wanted) == (0, GroupFilter())
 
 
 def test_files_tell_nothing_of_clients(lake: LakePaths) -> None:
-    tell(lake, 0, "paid", Source.FILE)
+    tell(lake, 0, "paid", SnapshotSource.FILE)
     assert ask(lake, 0).of(BILLING).members is None
     assert ask(lake, 0).of(GroupTopic("other", "orders")).members is None
 
@@ -72,7 +72,7 @@ def test_files_tell_nothing_of_clients(lake: LakePaths) -> None:
 def test_a_filter_that_is_known_later_only_is_taken_and_said_so(lake: LakePaths) -> None:
     tell(lake, 60, "paid")
     found = ask(lake, 0).of(BILLING)
-    assert found.wanted == Wanted.of("TAG", "paid")
+    assert found.wanted == GroupFilter.of("TAG", "paid")
     assert "is known only from 2026-11-20T14:01:00Z on" in found.note
 
 
@@ -84,5 +84,5 @@ def test_clients_that_subscribe_differently_are_told(lake: LakePaths) -> None:
 
 def test_what_the_user_states_goes_before_what_is_known(lake: LakePaths) -> None:
     tell(lake, 0, "paid")
-    stated = ask(lake, 0).with_given({BILLING: Wanted.of("TAG", "sent")})
-    assert (stated.of(BILLING).wanted, stated.of(BILLING).members) == (Wanted.of("TAG", "sent"), 1)
+    stated = ask(lake, 0).with_given({BILLING: GroupFilter.of("TAG", "sent")})
+    assert (stated.of(BILLING).wanted, stated.of(BILLING).members) == (GroupFilter.of("TAG", "sent"), 1)

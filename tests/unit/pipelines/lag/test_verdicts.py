@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.verdicts import Movement, Verdict, judge
+from commitlake.pipelines.lag.verdicts import LagVerdict, Movement, judge
 
 AT = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 WINDOW = 600.0
@@ -16,39 +16,41 @@ WINDOW = 600.0
 @pytest.mark.parametrize(
     ("span", "movement", "messages", "waited", "expected"),
     [
-        (QueueSpan(0, 100, 50), Movement(100, 50, (), WINDOW), 0, 0, Verdict.OK),
+        (QueueSpan(0, 100, 50), Movement(100, 50, (), WINDOW), 0, 0, LagVerdict.OK),
         # It catches up: 60 consumed, 50 came.
-        (QueueSpan(0, 100, 50), Movement(90, 30, (60,), WINDOW), 10, 60, Verdict.OK),
+        (QueueSpan(0, 100, 50), Movement(90, 30, (60,), WINDOW), 10, 60, LagVerdict.OK),
         # It falls behind: 30 consumed, 50 came, and it was behind before.
-        (QueueSpan(0, 100, 50), Movement(60, 30, (45,), WINDOW), 40, 400, Verdict.SLOW),
+        (QueueSpan(0, 100, 50), Movement(60, 30, (45,), WINDOW), 40, 400, LagVerdict.SLOW),
         # It was not behind, and messages have just come.
-        (QueueSpan(0, 100, 50), Movement(50, 50, (), WINDOW), 50, 5, Verdict.OK),
-        (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW), 50, 700, Verdict.STALLED),
-        (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW, has_members=True), 50, 700, Verdict.STALLED),
-        (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW, has_members=False), 50, 700, Verdict.STOPPED),
+        (QueueSpan(0, 100, 50), Movement(50, 50, (), WINDOW), 50, 5, LagVerdict.OK),
+        (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW), 50, 700, LagVerdict.STALLED),
+        (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW, has_members=True), 50, 700, LagVerdict.STALLED),
+        (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW, has_members=False), 50, 700, LagVerdict.STOPPED),
         # It moved until its last client left, a moment ago.
-        (QueueSpan(0, 100, 80), Movement(60, 50, (), WINDOW, has_members=False), 40, 5, Verdict.STOPPED),
-        (QueueSpan(0, 100, None), Movement(50, has_members=False), 50, 5, Verdict.STOPPED),
-        (QueueSpan(0, 100, 80), Movement(40, 50, (), WINDOW), 60, 700, Verdict.REWOUND),
+        (QueueSpan(0, 100, 80), Movement(60, 50, (), WINDOW, has_members=False), 40, 5, LagVerdict.STOPPED),
+        (QueueSpan(0, 100, None), Movement(50, has_members=False), 50, 5, LagVerdict.STOPPED),
+        (QueueSpan(0, 100, 80), Movement(40, 50, (), WINDOW), 60, 700, LagVerdict.REWOUND),
         # It was set back in between, and has come further since.
-        (QueueSpan(0, 100, 80), Movement(70, 50, (60, 10), WINDOW), 30, 5, Verdict.REWOUND),
-        (QueueSpan(60, 100, 80), Movement(50, 50, (), WINDOW), 40, 700, Verdict.LOST),
+        (QueueSpan(0, 100, 80), Movement(70, 50, (60, 10), WINDOW), 30, 5, LagVerdict.REWOUND),
+        (QueueSpan(60, 100, 80), Movement(50, 50, (), WINDOW), 40, 700, LagVerdict.LOST),
         # -1 stands for a group that has consumed nothing yet.
-        (QueueSpan(0, 100, 80), Movement(-1, -1, (), WINDOW), 100, 700, Verdict.STALLED),
-        (QueueSpan(1, 100, 80), Movement(-1, -1, (), WINDOW), 99, 700, Verdict.LOST),
-        (QueueSpan(0, 100, 80), Movement(101, 50, (), WINDOW), 0, 0, Verdict.AHEAD),
-        (QueueSpan(0, 100, None), Movement(50), 50, 700, Verdict.UNKNOWN),
-        (None, Movement(50, 50, (), WINDOW), 0, 0, Verdict.OK),
+        (QueueSpan(0, 100, 80), Movement(-1, -1, (), WINDOW), 100, 700, LagVerdict.STALLED),
+        (QueueSpan(1, 100, 80), Movement(-1, -1, (), WINDOW), 99, 700, LagVerdict.LOST),
+        (QueueSpan(0, 100, 80), Movement(101, 50, (), WINDOW), 0, 0, LagVerdict.AHEAD),
+        (QueueSpan(0, 100, None), Movement(50), 50, 700, LagVerdict.UNKNOWN),
+        (None, Movement(50, 50, (), WINDOW), 0, 0, LagVerdict.OK),
     ],
 )
-def test_verdict(span: QueueSpan | None, movement: Movement, messages: int, waited: float, expected: Verdict) -> None:
+def test_verdict(
+    span: QueueSpan | None, movement: Movement, messages: int, waited: float, expected: LagVerdict
+) -> None:
     next_time = AT - datetime.timedelta(seconds=waited) if messages else None
     assert judge(span, movement, messages, next_time, AT).verdict is expected
 
 
 def test_an_offset_beyond_what_is_archived_is_no_fault() -> None:
     judged = judge(QueueSpan(0, 100), Movement(101, 50, (), WINDOW), 0, None, AT, is_complete=False)
-    assert judged.verdict is Verdict.OK
+    assert judged.verdict is LagVerdict.OK
 
 
 def test_the_drain_is_told_where_the_group_is_faster_than_its_producers() -> None:

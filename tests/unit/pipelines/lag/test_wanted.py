@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.schemas.remoting.sql92 import compile_sql92
 
 PROPERTIES = [
@@ -34,7 +34,7 @@ def batch_of(tags: list[str | None], properties: list[dict[str, str]] | None = N
     ],
 )
 def test_tags_are_compared_as_texts(expression: str, wanted: list[bool]) -> None:
-    assert Wanted.of("TAG", expression).select(batch_of(["a", "b", "BB", None])).tolist() == wanted
+    assert GroupFilter.of("TAG", expression).select(batch_of(["a", "b", "BB", None])).tolist() == wanted
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_sql92_leaves_what_the_broker_would(expression: str) -> None:
     generator = random.Random(expression)
     drawn = [generator.choice(PROPERTIES) for _ in range(500)]
     condition = compile_sql92(expression)
-    found = Wanted.of("SQL92", expression).select(batch_of([None] * len(drawn), drawn))
+    found = GroupFilter.of("SQL92", expression).select(batch_of([None] * len(drawn), drawn))
     assert found.tolist() == [condition(properties) for properties in drawn]
 
 
 def test_a_filter_that_cannot_be_evaluated_leaves_everything_and_says_so() -> None:
-    wanted = Wanted.of("SQL92", "price >")
+    wanted = GroupFilter.of("SQL92", "price >")
     assert wanted.takes_all
     assert "the filter is not valid SQL92" in wanted.problem
-    assert "found CLASS" in Wanted.of("CLASS", "x").problem
+    assert "found CLASS" in GroupFilter.of("CLASS", "x").problem

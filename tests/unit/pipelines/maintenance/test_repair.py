@@ -27,7 +27,14 @@ from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.snapshot.append import Appended, append_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
+from commitlake.pipelines.snapshot.progress import (
+    GroupTopic,
+    OffsetKind,
+    OffsetOwner,
+    SnapshotSource,
+    StoreSnapshot,
+    Subscription,
+)
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.repairs import archive, contents
 from tests.support.table_damages import DAMAGES, damage
@@ -59,10 +66,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 def take_snapshot(growing: GrowingLake, number: int) -> Appended:
     """Keep that a group has come so far, and what it subscribes to."""
     at = datetime.datetime(2026, 11, 23, 12, number, tzinfo=datetime.UTC)
-    offsets = {Position(OffsetKind.GROUP, "billing", "topic-00", 0): number}
+    offsets = {OffsetOwner(OffsetKind.GROUP, "billing", "topic-00", 0): number}
     wanted = {GroupTopic("billing", "topic-00"): Subscription("TAG", f"tag{number}")}
-    progress = Progress(
-        "broker-a", Source.FILE, {OffsetKind.GROUP: at}, offsets, subscribed_as_of=at, subscriptions=wanted
+    progress = StoreSnapshot(
+        "broker-a", SnapshotSource.FILE, {OffsetKind.GROUP: at}, offsets, subscribed_as_of=at, subscriptions=wanted
     )
     return append_progress(growing.lake, progress)
 
@@ -131,7 +138,9 @@ def test_an_archive_and_a_snapshot_go_on_beside_a_damaged_table(
     growing.configure(RUNS + 1)
     growing.write(shop_messages(COUNT, seed=RUNS))
     growing.archive()
-    snapshots = [Progress("broker-a", Source.FILE, {OffsetKind.GROUP: datetime.datetime.now(datetime.UTC)})]
+    snapshots = [
+        StoreSnapshot("broker-a", SnapshotSource.FILE, {OffsetKind.GROUP: datetime.datetime.now(datetime.UTC)})
+    ]
     append_snapshots(Config(str(growing.store), growing.lake.root), snapshots, {})
     assert f"{table} " in caplog.text or "consumer_offsets or subscriptions" in caplog.text
     assert "'commitlake maintain --repair'" in caplog.text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.rocketmq import Options
+from commitlake.connectors.rocketmq import ClientOptions
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.offsets.setting import set_offsets
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
@@ -34,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[LiveBroker]:
 
 @pytest.fixture
 def admin(broker: LiveBroker) -> Iterator[Admin]:
-    with Admin(Options(broker.peer.address, request_seconds=2)) as client:
+    with Admin(ClientOptions(broker.peer.address, request_seconds=2)) as client:
         yield client
 
 

@@ -12,13 +12,13 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from tests.support.indexed_stores import OPTIONS, Clock
 from tests.support.rebuilt_stores import Rebuild, files_of
 
 Built = Callable[..., Path]
 Compare = Callable[[Path, Path], None]
-SIZES = Wanted(
+SIZES = RequestedSettings(
     queue_file_size=OPTIONS.consume_queue_file_size_bytes,
     index_slots=OPTIONS.index_slots,
     index_entries=OPTIONS.index_entries,
@@ -31,7 +31,7 @@ SIZES = Wanted(
 def rebuild(tmp_path: Path) -> Rebuild:
     """Rebuild a store into a folder beside the others of the test."""
 
-    def run(root: Path, out: Path | None = None, wanted: Wanted = SIZES, **changes: object) -> Rebuilt:
+    def run(root: Path, out: Path | None = None, wanted: RequestedSettings = SIZES, **changes: object) -> Rebuilt:
         (store,) = find_stores(str(root), "a")
         return rebuild_store(store, out or tmp_path / "out", wanted, **changes)  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.pipelines.rebuild.index_tags import index_has_tags
-from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, parse_header, serialize_header
 from commitlake.schemas.layouts.segments import segment_name
@@ -43,7 +43,7 @@ def test_the_newest_file_tells(tmp_path: Path, tags: bool) -> None:
     root = write(tmp_path / "store", tags=tags)
     assert told(root) is tags
     (root / "checkpoint").unlink(missing_ok=True)
-    assert find_settings(root, Wanted(), ROCKETMQ).index_tags is tags
+    assert find_settings(root, RequestedSettings(), ROCKETMQ).index_tags is tags
 
 
 def test_a_file_of_two_records_says_nothing_and_the_one_before_tells(tmp_path: Path) -> None:

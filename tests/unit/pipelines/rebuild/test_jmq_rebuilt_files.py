@@ -16,7 +16,7 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_filler, serialize_message
 from commitlake.schemas.layouts.jmq.queue import ENTRY
 from commitlake.schemas.layouts.segments import segment_name
@@ -26,7 +26,7 @@ from tests.support.journal_stores import journal_records, queue_entries
 from tests.support.journals import BROKER, new_message, write_journal
 from tests.support.rebuilt_stores import files_of
 
-SIZES = Wanted(queue_file_size=OPTIONS.queue_file_size_bytes)
+SIZES = RequestedSettings(queue_file_size=OPTIONS.queue_file_size_bytes)
 LARGE = 1 << 16
 
 
@@ -36,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_jmq_store(tmp_path_factory.mktemp("jmq") / "store")
 
 
-def rebuild(root: Path, out: Path, wanted: Wanted = SIZES, **changes: object) -> Rebuilt:
+def rebuild(root: Path, out: Path, wanted: RequestedSettings = SIZES, **changes: object) -> Rebuilt:
     (found,) = find_stores(str(root), "a", (JMQ,))
     return rebuild_store(found, out, wanted, **changes)  # type: ignore[arg-type]
 
@@ -75,7 +75,9 @@ def write_numbered(root: Path, numbers: Sequence[int], base_offset: int = 0) -> 
 
 @pytest.mark.parametrize(("partition", "threads"), [(1 << 30, 1), (5000, 1), (5000, 3)])
 def test_all_files_are_equal(store: Path, tmp_path: Path, partition: int, threads: int) -> None:
-    rebuilt = rebuild(store, tmp_path / "out", Wanted(), partition_bytes=partition, runner=ThreadRunner(threads))
+    rebuilt = rebuild(
+        store, tmp_path / "out", RequestedSettings(), partition_bytes=partition, runner=ThreadRunner(threads)
+    )
     compare(store, rebuilt.out)
     assert rebuilt.totals.records == rebuilt.entries == 600
     assert (rebuilt.skipped, rebuilt.shifted, rebuilt.lost, rebuilt.totals.bad_ranges) == (0, 0, 0, 0)
@@ -198,7 +200,7 @@ def test_a_store_opened_on_what_is_rebuilt_serves_everything_at_once(store: Path
 
 
 def test_one_topic_gives_its_queues_and_nothing_else(store: Path, tmp_path: Path) -> None:
-    out = rebuild(store, tmp_path / "out", Wanted(topics=("rare", "unknown"))).out
+    out = rebuild(store, tmp_path / "out", RequestedSettings(topics=("rare", "unknown"))).out
     assert [path.name for path in out.iterdir()] == ["queue"]
     assert files_of(out / "queue" / "rare") == files_of(store / "queue" / "rare")
     assert [path.name for path in (out / "queue").iterdir()] == ["rare"]
@@ -222,15 +224,21 @@ def test_a_journal_that_ends_with_a_filler_has_its_end_behind_its_last_record(tm
 
 
 def test_sizes_are_those_of_the_files_that_are_left(store: Path, tmp_path: Path) -> None:
-    assert find_settings(store, Wanted(), JMQ).queue_file_size == OPTIONS.queue_file_size_bytes
-    assert find_settings(tmp_path, Wanted(), JMQ).queue_file_size == 300_000 * ENTRY.size
+    assert find_settings(store, RequestedSettings(), JMQ).queue_file_size == OPTIONS.queue_file_size_bytes
+    assert find_settings(tmp_path, RequestedSettings(), JMQ).queue_file_size == 300_000 * ENTRY.size
     with pytest.raises(RebuildError, match="expected a multiple of 22, found 40"):
-        find_settings(store, Wanted(queue_file_size=40), JMQ)
+        find_settings(store, RequestedSettings(queue_file_size=40), JMQ)
 
 
 @pytest.mark.parametrize(
-    "wanted", [Wanted(index_slots=7), Wanted(index_entries=7), Wanted(index_tags=False), Wanted(delay_levels_ms=(5,))]
+    "wanted",
+    [
+        RequestedSettings(index_slots=7),
+        RequestedSettings(index_entries=7),
+        RequestedSettings(index_tags=False),
+        RequestedSettings(delay_levels_ms=(5,)),
+    ],
 )
-def test_what_a_jmq_store_has_not_is_refused(store: Path, wanted: Wanted) -> None:
+def test_what_a_jmq_store_has_not_is_refused(store: Path, wanted: RequestedSettings) -> None:
     with pytest.raises(RebuildError, match="expected no option of an index or of delay levels"):
         find_settings(store, wanted, JMQ)

@@ -13,9 +13,9 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.schemas.layouts.jmq.journal import HEAD
-from commitlake.schemas.layouts.jmq.queue import Entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, serialize_entry
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import Clock
 from tests.support.jmq_stores import FILE_BYTES, OPTIONS, write_jmq_store
@@ -42,7 +42,7 @@ def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     """What is rebuilt of a store, and verified."""
     (found,) = find_stores(str(root), "a", (JMQ,))
     replacement = Replacement(root, JMQ)
-    rebuilt = rebuild_store(found, replacement.out, Wanted(topics=topics))
+    rebuilt = rebuild_store(found, replacement.out, RequestedSettings(topics=topics))
     replacement.take_over_old_queues(rebuilt.settings)
     replacement.verify(found, rebuilt.shifted_queues, topics)
     return replacement
@@ -72,7 +72,7 @@ def test_queues_without_a_record_in_the_journal_carry_their_numbers_on(store: Pa
     lonely = store / "queue" / "lonely" / "0"
     lonely.mkdir(parents=True)
     size = OPTIONS.queue_file_size_bytes
-    (lonely / segment_name(2 * size)).write_bytes(serialize_entry(Entry(0, 100)).ljust(size, b"\0"))
+    (lonely / segment_name(2 * size)).write_bytes(serialize_entry(JmqQueueEntry(0, 100)).ljust(size, b"\0"))
     (store / "journal" / segment_name(0)).unlink()
     replaced(store).replace(STAMP)
     assert [path.name for path in lonely.iterdir()] == [segment_name(2 * size)]
@@ -105,7 +105,7 @@ def test_a_journal_that_lacks_a_file_replaces_nothing(store: Path) -> None:
 def test_files_that_do_not_agree_with_the_journal_replace_nothing(store: Path) -> None:
     (found,) = find_stores(str(store), "a", (JMQ,))
     replacement = Replacement(store, JMQ)
-    rebuild_store(found, replacement.out, Wanted())
+    rebuild_store(found, replacement.out, RequestedSettings())
     path = replacement.out / "queue" / "rare" / "0" / segment_name(0)
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(DisagreementError, match="nothing was replaced: queue_missing_entry at queue/rare/0"):

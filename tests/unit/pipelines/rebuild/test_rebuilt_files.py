@@ -15,9 +15,9 @@ from commitlake.jobs.rebuild.command import summary
 from commitlake.pipelines.rebuild import run
 from commitlake.pipelines.rebuild.index import index_file_name
 from commitlake.pipelines.rebuild.run import Rebuilt
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY as BATCH_ENTRY
-from commitlake.schemas.layouts.rocketmq.batchconsumequeue import Entry as BatchEntry
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchQueueEntry as BatchEntry
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import parse_entry as parse_batch_entry
 from commitlake.schemas.layouts.rocketmq.checkpoint import parse_checkpoint
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -33,7 +33,9 @@ Rebuild = Callable[..., Rebuilt]
 Built = Callable[..., Path]
 Compare = Callable[[Path, Path], None]
 
-SIZES = Wanted(None, OPTIONS.consume_queue_file_size_bytes, OPTIONS.index_slots, OPTIONS.index_entries, index_tags=True)
+SIZES = RequestedSettings(
+    None, OPTIONS.consume_queue_file_size_bytes, OPTIONS.index_slots, OPTIONS.index_entries, index_tags=True
+)
 ODD_PROPERTIES: tuple[tuple[tuple[str, str], ...], ...] = (
     (),
     (("TAGS", "TagA"), ("TAGS", "TagB")),
@@ -56,7 +58,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_all_files_are_equal(
     store: Path, rebuild: Rebuild, same_files: Compare, tmp_path: Path, partition: int, threads: int
 ) -> None:
-    rebuilt = rebuild(store, wanted=Wanted(), partition_bytes=partition, runner=ThreadRunner(threads))
+    rebuilt = rebuild(store, wanted=RequestedSettings(), partition_bytes=partition, runner=ThreadRunner(threads))
     same_files(store, rebuilt.out)
     assert rebuilt.totals.records == rebuilt.entries == 600
     assert rebuilt.index_files == len(list((store / "index").iterdir())) > 2
@@ -166,7 +168,7 @@ def test_a_full_index_file_is_followed_by_an_empty_one_where_a_record_follows(
 
 def test_brokers_before_5_5_have_no_tags_in_the_index(store: Path, rebuild: Rebuild, tmp_path: Path) -> None:
     with_tags = rebuild(store)
-    without = rebuild(store, tmp_path / "without", Wanted(index_tags=False))
+    without = rebuild(store, tmp_path / "without", RequestedSettings(index_tags=False))
     assert with_tags.totals.keys - without.totals.keys == 600
 
 
@@ -238,7 +240,7 @@ def test_topics_json_that_cannot_be_read_is_told_and_the_one_before_taken(
 
 
 def test_one_topic_gives_its_queues_and_nothing_else(store: Path, rebuild: Rebuild) -> None:
-    rebuilt = rebuild(store, wanted=Wanted(topics=("rare", "unknown")))
+    rebuilt = rebuild(store, wanted=RequestedSettings(topics=("rare", "unknown")))
     assert [path.name for path in rebuilt.out.iterdir()] == ["consumequeue"]
     for queue in ("0", "1", "2"):
         found = {path.name: path.read_bytes() for path in (rebuilt.out / "consumequeue" / "rare" / queue).iterdir()}

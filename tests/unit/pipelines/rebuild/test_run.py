@@ -15,7 +15,7 @@ from commitlake.pipelines.rebuild.errors import DisagreementError, RebuildError
 from commitlake.pipelines.rebuild.parts import PartReader, read_table
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
-from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import write_indexed_store
 
@@ -57,7 +57,7 @@ def interrupted(rebuild: Rebuild, store: Path, tasks: int = 4) -> Path:
     """The folder of a run that was interrupted."""
     out = store.parent / "out"
     with pytest.raises(StoppedError):
-        rebuild(store, out, Wanted(), partition_bytes=PARTITION, advance=stop_after(tasks))
+        rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION, advance=stop_after(tasks))
     return out
 
 
@@ -70,7 +70,7 @@ def test_a_run_goes_on_where_it_was_interrupted(store: Path, rebuild: Rebuild, s
     whole = head.read_bytes()
     first = PartReader(parts[0]).table.totals
     head.write_bytes(bytes(first.last_offset) + whole[first.last_offset :])
-    rebuilt = rebuild(store, out, Wanted(), partition_bytes=PARTITION)
+    rebuilt = rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION)
     assert rebuilt.totals.records == 600
     same_files(store, out)
     assert not (out / ".rebuild").exists()
@@ -84,7 +84,7 @@ def test_a_run_that_goes_on_keeps_its_end_while_the_log_grows(
     newest.unlink()
     out = interrupted(rebuild, store, 2)
     newest.write_bytes(whole)
-    rebuilt = rebuild(store, out, Wanted(), partition_bytes=PARTITION)
+    rebuilt = rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION)
     assert rebuilt.totals.records < 600
     assert rebuilt.totals.last_offset < int(newest.name)
 
@@ -94,7 +94,7 @@ def test_a_part_that_was_cut_is_made_again(store: Path, rebuild: Rebuild, same_f
     part = min((out / ".rebuild" / "parts").iterdir())
     part.write_bytes(part.read_bytes()[:-1])
     assert read_table(part) is None
-    rebuild(store, out, Wanted(), partition_bytes=PARTITION)
+    rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION)
     same_files(store, out)
 
 
@@ -105,7 +105,7 @@ def test_a_part_that_was_changed_is_not_used(store: Path, rebuild: Rebuild) -> N
     data[3] ^= 1
     part.write_bytes(data)
     with pytest.raises(RebuildError, match="expected a complete part, found it truncated or changed"):
-        rebuild(store, out, Wanted(), partition_bytes=PARTITION)
+        rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION)
 
 
 @pytest.mark.parametrize("size", range(0, 40, 7))
@@ -120,10 +120,10 @@ def test_no_cut_part_has_a_table(store: Path, rebuild: Rebuild, tmp_path: Path, 
 def test_an_unfinished_run_with_other_options_is_refused(store: Path, rebuild: Rebuild) -> None:
     out = interrupted(rebuild, store)
     with pytest.raises(RebuildError, match="holds an unfinished run for another store, or with other options"):
-        rebuild(store, out, Wanted(index_tags=False), partition_bytes=PARTITION)
+        rebuild(store, out, RequestedSettings(index_tags=False), partition_bytes=PARTITION)
     (out / ".rebuild" / "plan.json").write_text("[")
     with pytest.raises(RebuildError, match="holds an unfinished run"):
-        rebuild(store, out, Wanted(), partition_bytes=PARTITION)
+        rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION)
 
 
 @pytest.mark.parametrize("name", ["consumequeue", "index", "checkpoint"])
@@ -136,29 +136,29 @@ def test_nothing_is_overwritten(store: Path, rebuild: Rebuild, tmp_path: Path, n
 
 
 def test_settings_are_those_of_the_files_that_are_left(intact: Path, tmp_path: Path) -> None:
-    found = find_settings(intact, Wanted(), ROCKETMQ)
+    found = find_settings(intact, RequestedSettings(), ROCKETMQ)
     assert (found.queue_file_size, found.index_slots, found.index_entries) == (320, 50, 200)
-    nothing = find_settings(tmp_path, Wanted(index_slots=7), ROCKETMQ)
+    nothing = find_settings(tmp_path, RequestedSettings(index_slots=7), ROCKETMQ)
     assert (nothing.queue_file_size, nothing.batch_file_size) == (6_000_000, 13_800_000)
     assert (nothing.index_slots, nothing.index_entries, nothing.index_tags) == (7, 20_000_000, True)
 
 
 def test_settings_that_no_broker_takes_are_refused(intact: Path, tmp_path: Path) -> None:
     with pytest.raises(RebuildError, match="expected a multiple of 20, found 30"):
-        find_settings(intact, Wanted(queue_file_size=30), ROCKETMQ)
+        find_settings(intact, RequestedSettings(queue_file_size=30), ROCKETMQ)
     with pytest.raises(RebuildError, match="expected 1 slot and 2 entries or more"):
-        find_settings(intact, Wanted(index_entries=1), ROCKETMQ)
+        find_settings(intact, RequestedSettings(index_entries=1), ROCKETMQ)
     (tmp_path / "consumequeue").mkdir()
     (tmp_path / "consumequeue" / "CURRENT").touch()
     with pytest.raises(RebuildError, match="found queues in RocksDB"):
-        find_settings(tmp_path, Wanted(), ROCKETMQ)
+        find_settings(tmp_path, RequestedSettings(), ROCKETMQ)
 
 
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     """What is rebuilt of a store, and verified."""
     (store,) = find_stores(str(root), "a")
     replacement = Replacement(root, ROCKETMQ)
-    rebuilt = rebuild_store(store, replacement.out, Wanted(topics=topics))
+    rebuilt = rebuild_store(store, replacement.out, RequestedSettings(topics=topics))
     replacement.take_over_old_queues(rebuilt.settings)
     replacement.verify(store, rebuilt.shifted_queues, topics)
     return replacement
@@ -226,7 +226,7 @@ def test_queues_without_a_record_in_the_log_carry_their_numbers_on(store: Path) 
 def test_files_that_do_not_agree_with_the_log_replace_nothing(store: Path) -> None:
     (found,) = find_stores(str(store), "a")
     replacement = Replacement(store, ROCKETMQ)
-    rebuild_store(found, replacement.out, Wanted())
+    rebuild_store(found, replacement.out, RequestedSettings())
     (replacement.out / "consumequeue" / "rare" / "0" / segment_name(0)).write_bytes(bytes(320))
     with pytest.raises(DisagreementError, match="nothing was replaced: queue_missing_entry at consumequeue/rare/0"):
         replacement.verify(found, ())

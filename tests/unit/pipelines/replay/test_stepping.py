@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.pipelines.replay.sent_runs import Run, joined
-from commitlake.pipelines.replay.stepping import Others, Step, step_over
+from commitlake.pipelines.replay.stepping import GroupMove, Others, step_over
 
 RUNS = [Run(5, 8), Run(9, 12), Run(12, 14)]
 """Offset 8 is somebody else's."""
@@ -23,26 +23,26 @@ ONE = Others(1, ("offset 8",))
 @pytest.mark.parametrize(
     ("position", "expected"),
     [
-        (3, Step(3, 0, 0, 8, NONE, Others(3, ("offset 3", "offset 4", "offset 8")))),  # others' come first
-        (5, Step(8, 3, 0, 5, NONE, ONE)),
-        (7, Step(8, 1, 2, 5, NONE, ONE)),
-        (8, Step(8, 0, 3, 5, NONE, ONE)),
-        (9, Step(14, 5, 3, 0, NONE, NONE)),  # two runs that touch are one
-        (13, Step(14, 1, 7, 0, NONE, NONE)),
-        (14, Step(14, 0, 8, 0, NONE, NONE)),
-        (99, Step(99, 0, 8, 0, NONE, NONE)),
+        (3, GroupMove(3, 0, 0, 8, NONE, Others(3, ("offset 3", "offset 4", "offset 8")))),  # others' come first
+        (5, GroupMove(8, 3, 0, 5, NONE, ONE)),
+        (7, GroupMove(8, 1, 2, 5, NONE, ONE)),
+        (8, GroupMove(8, 0, 3, 5, NONE, ONE)),
+        (9, GroupMove(14, 5, 3, 0, NONE, NONE)),  # two runs that touch are one
+        (13, GroupMove(14, 1, 7, 0, NONE, NONE)),
+        (14, GroupMove(14, 0, 8, 0, NONE, NONE)),
+        (99, GroupMove(99, 0, 8, 0, NONE, NONE)),
     ],
 )
-def test_a_group_steps_over_what_comes_next_and_stops_at_others(position: int, expected: Step) -> None:
+def test_a_group_steps_over_what_comes_next_and_stops_at_others(position: int, expected: GroupMove) -> None:
     assert step_over(RUNS, position, others_in, skips_others=False) == expected
 
 
 def test_others_are_skipped_where_that_is_asked_for() -> None:
-    assert step_over(RUNS, 6, others_in, skips_others=True) == Step(14, 7, 1, 0, ONE, NONE)
+    assert step_over(RUNS, 6, others_in, skips_others=True) == GroupMove(14, 7, 1, 0, ONE, NONE)
 
 
 def test_others_that_a_group_does_not_want_do_not_stop_it() -> None:
-    assert step_over(RUNS, 5, lambda *_: NONE, skips_others=False) == Step(14, 8, 0, 0, NONE, NONE)
+    assert step_over(RUNS, 5, lambda *_: NONE, skips_others=False) == GroupMove(14, 8, 0, 0, NONE, NONE)
 
 
 def test_at_most_three_others_are_named() -> None:

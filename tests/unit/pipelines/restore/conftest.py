@@ -12,13 +12,13 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.rows import Chosen
 from commitlake.pipelines.restore.run import Restored, restore_store
 from tests.support.indexed_stores import OPTIONS
 from tests.support.restored_stores import BROKER, Archive, Restore
 
-SMALL = Wanted(
+SMALL = RequestedSettings(
     queue_file_size=OPTIONS.consume_queue_file_size_bytes,
     index_slots=OPTIONS.index_slots,
     index_entries=OPTIONS.index_entries,

@@ -27,7 +27,7 @@ from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_c
 from commitlake.jobs.restore.command import summary
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
-from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.rows import Chosen
 from commitlake.pipelines.restore.run import Restored, restore_store
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -131,7 +131,7 @@ def test_the_summary_says_what_the_broker_needs(tmp_path: Path, root: Path, lake
 
 def test_a_lake_without_configuration_makes_topics_of_the_log(tmp_path: Path, root: Path, lake: LakePaths) -> None:
     archive(lake, root)
-    restored = restore(lake, tmp_path / "out", settings=Wanted(index_slots=10, index_entries=20))
+    restored = restore(lake, tmp_path / "out", settings=RequestedSettings(index_slots=10, index_entries=20))
     topics = read_topics(restored.out)[TABLE]
     assert {topic: config["readQueueNums"] for topic, config in topics.items()} == {"orders": 3, GIVEN_UP_TOPIC: 1}
     assert not restored.has_config

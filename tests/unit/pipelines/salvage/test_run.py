@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import (
     body_crc,
     parse_message,
 )
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, SegmentScanner, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.logs import START_MS, closed_segment, messages, open_segment, records, write_store
@@ -43,7 +43,7 @@ def log_of(root: Path) -> list[Message]:
     for path in sorted((root / "commitlog").iterdir()):
         data, base = path.read_bytes(), int(path.name)
         assert len(data) == SEGMENT
-        for span in SegmentScanner(base, Bounds(base + SEGMENT, base + SEGMENT)).feed(data):
+        for span in SegmentScanner(base, SizeLimits(base + SEGMENT, base + SEGMENT)).feed(data):
             assert span.kind is not SpanKind.FAULT, span
             if span.kind is SpanKind.RECORD:
                 parsed = parse_message(data, span.start - base)

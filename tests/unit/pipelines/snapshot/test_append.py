@@ -16,9 +16,9 @@ from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
     OffsetKind,
-    Position,
-    Progress,
-    Source,
+    OffsetOwner,
+    SnapshotSource,
+    StoreSnapshot,
     Subscription,
 )
 
@@ -37,12 +37,12 @@ def at(seconds: int) -> datetime.datetime:
     return START + datetime.timedelta(seconds=seconds)
 
 
-def queue(topic: str, queue_id: int, group: str = "billing") -> Position:
-    return Position(OffsetKind.GROUP, group, topic, queue_id)
+def queue(topic: str, queue_id: int, group: str = "billing") -> OffsetOwner:
+    return OffsetOwner(OffsetKind.GROUP, group, topic, queue_id)
 
 
-def snapshot(seconds: int, offsets: dict[Position, int], *kinds: OffsetKind, broker: str = "a") -> Progress:
-    return Progress(broker, Source.FILE, dict.fromkeys(kinds or (OffsetKind.GROUP,), at(seconds)), offsets)
+def snapshot(seconds: int, offsets: dict[OffsetOwner, int], *kinds: OffsetKind, broker: str = "a") -> StoreSnapshot:
+    return StoreSnapshot(broker, SnapshotSource.FILE, dict.fromkeys(kinds or (OffsetKind.GROUP,), at(seconds)), offsets)
 
 
 def rows(lake: LakePaths, table: str = OFFSETS) -> list[dict[str, Any]]:
@@ -104,15 +104,15 @@ def test_stores_do_not_know_of_one_another(lake: LakePaths) -> None:
 
 
 def test_the_clock_of_the_timers_is_kept_with_the_heartbeat_only(lake: LakePaths) -> None:
-    clock = Position(OffsetKind.TIMER_TIME, "", "rmq_sys_wheel_timer", 0)
+    clock = OffsetOwner(OffsetKind.TIMER_TIME, "", "rmq_sys_wheel_timer", 0)
     for seconds in (0, 1, 2, 600):
         append_progress(lake, snapshot(seconds, {clock: seconds}, OffsetKind.TIMER_TIME))
     assert [place[3] for place in places(lake) if place[1]] == [0, 600]
 
 
 def test_the_clock_of_the_timers_is_kept_where_timers_have_come(lake: LakePaths) -> None:
-    clock = Position(OffsetKind.TIMER_TIME, "", "rmq_sys_wheel_timer", 0)
-    wheel = Position(OffsetKind.TIMER, "", "rmq_sys_wheel_timer", 0)
+    clock = OffsetOwner(OffsetKind.TIMER_TIME, "", "rmq_sys_wheel_timer", 0)
+    wheel = OffsetOwner(OffsetKind.TIMER, "", "rmq_sys_wheel_timer", 0)
     for seconds, entered in ((0, 0), (1, 0), (2, 5), (3, 5)):
         offsets = {clock: seconds, wheel: entered}
         append_progress(lake, snapshot(seconds, offsets, OffsetKind.TIMER, OffsetKind.TIMER_TIME))
@@ -120,7 +120,7 @@ def test_the_clock_of_the_timers_is_kept_where_timers_have_come(lake: LakePaths)
 
 
 def test_the_end_of_the_log_is_kept_in_the_row_of_the_snapshot(lake: LakePaths) -> None:
-    progress = Progress("a", Source.FILE, {OffsetKind.GROUP: at(0)}, {queue("orders", 0): 1}, log_end=4096)
+    progress = StoreSnapshot("a", SnapshotSource.FILE, {OffsetKind.GROUP: at(0)}, {queue("orders", 0): 1}, log_end=4096)
     append_progress(lake, progress)
     assert {row["topic"]: row["log_end"] for row in rows(lake)} == {None: 4096, "orders": None}
 
@@ -132,7 +132,9 @@ def test_subscriptions_are_kept_when_they_change(lake: LakePaths) -> None:
     taken = [{"orders": paid}, {"orders": paid}, {"orders": all_tags}, {}, {}]
     for number, wanted in enumerate(taken):
         subscriptions = {GroupTopic("billing", topic): one for topic, one in wanted.items()}
-        append_progress(lake, Progress("a", Source.BROKER, subscribed_as_of=at(number), subscriptions=subscriptions))
+        append_progress(
+            lake, StoreSnapshot("a", SnapshotSource.BROKER, subscribed_as_of=at(number), subscriptions=subscriptions)
+        )
     found = [row for row in rows(lake, SUBSCRIBED) if row["group"]]
     assert [((row["as_of"] - START).seconds, row["expression"]) for row in found] == [(0, "paid"), (2, "*"), (3, None)]
     assert found[0]["members"] == [member._asdict()]

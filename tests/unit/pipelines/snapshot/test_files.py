@@ -12,9 +12,9 @@ import pytest
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.pipelines.snapshot.files import MAX_TRIES, read_store_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, serialize_offsets
-from commitlake.schemas.layouts.jmq.offsets import Position as JmqPosition
+from commitlake.schemas.layouts.jmq.offsets import ConsumerPosition as JmqPosition
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint, serialize_timer_checkpoint
 from tests.support.logs import write_store
 
@@ -41,20 +41,20 @@ def store_of(root: Path) -> Store:
     return store
 
 
-def read(root: Path) -> Progress:
+def read(root: Path) -> StoreSnapshot:
     progress = read_store_progress(store_of(root), NOW, wait=lambda _: None)
     assert progress is not None
     return progress
 
 
-def group(group: str, topic: str, queue_id: int) -> Position:
-    return Position(OffsetKind.GROUP, group, topic, queue_id)
+def group(group: str, topic: str, queue_id: int) -> OffsetOwner:
+    return OffsetOwner(OffsetKind.GROUP, group, topic, queue_id)
 
 
 def test_offsets_are_those_of_the_moment_when_the_file_was_written(root: Path) -> None:
     put(root, "config/consumerOffset.json", '{"offsetTable":{"orders@billing":{0:388,1:4},"%RETRY%b@x@y":{0:1}}}')
     progress = read(root)
-    assert progress.source == Source.FILE
+    assert progress.source == SnapshotSource.FILE
     assert progress.taken == {OffsetKind.GROUP: WRITTEN}
     assert progress.offsets == {
         group("billing", "orders", 0): 388, group("billing", "orders", 1): 4, group("x@y", "%RETRY%b", 0): 1,
@@ -71,10 +71,10 @@ def test_delay_levels_and_timers_are_kept_too(root: Path) -> None:
     put(root, "config/timercheck", serialize_timer_checkpoint(TimerCheckpoint(1_000_000, 52, 41)))
     progress = read(root)
     assert progress.offsets == {
-        Position(OffsetKind.DELAY, "", "SCHEDULE_TOPIC_XXXX", 0): 7,
-        Position(OffsetKind.DELAY, "", "SCHEDULE_TOPIC_XXXX", 2): 9,
-        Position(OffsetKind.TIMER, "", "rmq_sys_wheel_timer", 0): 41,
-        Position(OffsetKind.TIMER_TIME, "", "rmq_sys_wheel_timer", 0): 1_000_000,
+        OffsetOwner(OffsetKind.DELAY, "", "SCHEDULE_TOPIC_XXXX", 0): 7,
+        OffsetOwner(OffsetKind.DELAY, "", "SCHEDULE_TOPIC_XXXX", 2): 9,
+        OffsetOwner(OffsetKind.TIMER, "", "rmq_sys_wheel_timer", 0): 41,
+        OffsetOwner(OffsetKind.TIMER_TIME, "", "rmq_sys_wheel_timer", 0): 1_000_000,
     }
     assert OffsetKind.GROUP not in progress.taken
 

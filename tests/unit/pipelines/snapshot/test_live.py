@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.rocketmq import Admin, Options
+from commitlake.connectors.rocketmq import Admin, ClientOptions
 from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError
 from commitlake.pipelines.snapshot.live import ask_progress
 from commitlake.schemas.remoting.codes import RequestCode
@@ -29,7 +29,7 @@ def broker(cluster: LiveCluster) -> LiveBroker:
 
 @pytest.fixture
 def admin(cluster: LiveCluster) -> Iterator[Admin]:
-    with Admin(Options(cluster.address, request_seconds=20)) as made:
+    with Admin(ClientOptions(cluster.address, request_seconds=20)) as made:
         yield made
 
 

@@ -16,7 +16,7 @@ def sketch_of(values: list[float], k: int = SKETCH_K) -> bytes:
     sketch = kll_doubles_sketch(k)
     for value in values:
         sketch.update(value)
-    return sketch.serialize()
+    return bytes(sketch.serialize())
 
 
 SAMPLES: dict[str, tuple[bytes | None, list[float] | None]] = {

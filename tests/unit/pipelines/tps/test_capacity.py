@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from commitlake.pipelines.tps.capacity import Capacity, read_capacity
-from commitlake.pipelines.tps.coverage import Coverage, Span, read_coverage
+from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, read_coverage
 from commitlake.pipelines.tps.overview import NothingArchivedError, overview
 from commitlake.pipelines.tps.rates import Rates
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake
@@ -78,6 +78,6 @@ def test_windows_are_chosen_by_the_length_of_the_time(rates: Rates) -> None:
 def test_a_time_without_anything_is_refused() -> None:
     with pytest.raises(NothingArchivedError, match="no message is archived"):
         overview(Coverage({}))
-    coverage = Coverage({"a": Span(MIDNIGHT, MIDNIGHT + DAY)})
+    coverage = Coverage({"a": TimeSpan(MIDNIGHT, MIDNIGHT + DAY)})
     with pytest.raises(NothingArchivedError, match="expected a time between 2023-11-15T00:00Z and 2023-11-16T00:00Z"):
         overview(coverage, start=MIDNIGHT + 2 * DAY)

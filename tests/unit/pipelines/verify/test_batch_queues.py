@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, Entry, parse_entry, serialize_entry
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, BatchQueueEntry, parse_entry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message, serialize_message
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
@@ -38,7 +38,7 @@ def batch(queue_id: int, count: int, tag: str) -> NewMessage:
 def store(tmp_path: Path) -> Path:
     """Two queues of such records, and the queues that a broker makes of them."""
     chance = random.Random(4711)
-    log, following, entries = b"", [0, 0], ([], [])  # type: tuple[bytes, list[int], tuple[list[Entry], list[Entry]]]
+    log, following, entries = b"", [0, 0], ([], [])  # type: tuple[bytes, list[int], tuple[list[BatchQueueEntry], list[BatchQueueEntry]]]
     for number in range(RECORDS):
         queue_id, count, tag = number % 2, chance.choice([1, 3, 7]), chance.choice(["TagA", "TagB"])
         base, stored = following[queue_id], START_MS + number
@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Path:
             batch(queue_id, count, tag), queue_offset=base, physical_offset=len(log), store_timestamp=stored,
             store_host=BROKER_HOST,
         )  # fmt: skip
-        entries[queue_id].append(Entry(len(log), len(record), java_hash(tag), stored, base, count))
+        entries[queue_id].append(BatchQueueEntry(len(log), len(record), java_hash(tag), stored, base, count))
         following[queue_id] += count
         log += record
     root = write_store(tmp_path / "store", [(0, log.ljust(SEGMENT_BYTES, b"\0"))])
@@ -79,7 +79,7 @@ def file_of(root: Path, place: int, queue_id: int = 1) -> tuple[Path, int]:
     return root / "batchconsumequeue" / TOPIC / str(queue_id) / segment_name(start), place * ENTRY.size - start
 
 
-def entry_at(root: Path, place: int) -> Entry:
+def entry_at(root: Path, place: int) -> BatchQueueEntry:
     path, position = file_of(root, place)
     return parse_entry(path.read_bytes(), position)
 

@@ -13,7 +13,7 @@ from commitlake.connectors.formats.engine.mapping import Mapping
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq import indexes
 from commitlake.pipelines.verify import chains, index_check
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.schemas.store_files import open_file
 from tests.support.indexed_stores import OPTIONS, write_indexed_store
@@ -47,7 +47,7 @@ def test_index_that_is_cut_while_it_is_verified_is_a_finding(
 
         monkeypatch.setattr(index_check, "open_file", cut_and_open)
         monkeypatch.setattr(Mapping, "of", lambda *_: None)
-    (report,) = verify_stores(find_stores(str(store), "a"), Options())
+    (report,) = verify_stores(find_stores(str(store), "a"), VerifyOptions())
     found = [each for each in report.findings.kept["index_file_size"] if each.place.startswith(f"index/{path.name}")]
     assert [(each.found, each.expected) for each in found] == [
         ("0 bytes" if is_mapped else "100 bytes", f"{size} bytes, as when it was opened")

@@ -12,7 +12,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.jobs.rebuild.command import main as rebuild
 from commitlake.jobs.verify.command import main as verify
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.pipelines.verify.findings import Findings
 from commitlake.schemas.errors import ExitCode
@@ -46,7 +46,7 @@ def delayed(level: int) -> NewMessage:
 
 def findings(root: Path, **options: object) -> Findings:
     """Everything that verify finds."""
-    (report,) = verify_stores(find_stores(str(root), "a"), Options(**options))  # type: ignore[arg-type]
+    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(**options))  # type: ignore[arg-type]
     return report.findings
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message
 from tests.support.store_damages import QUEUE, ROCKETMQ
@@ -19,7 +19,7 @@ TOPIC = "topic-1"
 
 def verify(root: Path) -> StoreReport:
     (found,) = find_stores(str(root), "a")
-    (report,) = verify_stores([found], Options(partition_bytes=SEGMENT_BYTES // 2))
+    (report,) = verify_stores([found], VerifyOptions(partition_bytes=SEGMENT_BYTES // 2))
     return report
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.schemas.layouts.jmq.journal import BODY_START
-from commitlake.schemas.layouts.jmq.queue import Entry
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry
 from tests.support.findings import check_findings
 from tests.support.indexed_stores import STORED_MS
 from tests.support.jmq_damages import add_queue, put_offset, set_checkpoint
@@ -53,9 +53,9 @@ QUEUES: dict[str, tuple[Damage, dict[str, int]]] = {
         lambda root: JMQ.change_entry(root, 5, journal_offset=(1 << 64) - 1),
         {"queue_wrong_offset": 1}),
     "an entry behind the journal": (
-        lambda root: JMQ.put_entry(root, JMQ.queue_end(root), Entry(1 << 63, 100)), {"queue_beyond_log": 1}),
+        lambda root: JMQ.put_entry(root, JMQ.queue_end(root), JmqQueueEntry(1 << 63, 100)), {"queue_beyond_log": 1}),
     "a queue of which the journal has nothing": (
-        lambda root: add_queue(root, Entry(1 << 40, 100)), {"queue_beyond_log": 1}),
+        lambda root: add_queue(root, JmqQueueEntry(1 << 40, 100)), {"queue_beyond_log": 1}),
 }  # fmt: skip
 
 SMALL: dict[str, tuple[Damage, dict[str, int]]] = {

@@ -13,7 +13,7 @@ import pytest
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
-from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry
+from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import Clock
 from tests.support.jmq_stores import FILE_BYTES, OPTIONS, open_again, put, write_jmq_store
@@ -103,7 +103,7 @@ def test_messages_that_the_broker_has_given_up_are_told(store: Path, number: int
     JMQ.patch_field(store, JMQ.of_queue(store)[number], "body_crc", 1)
     shutil.rmtree(store / "queue")
     open_again(store)
-    assert queue_entries(store, *QUEUE)[number] == Entry(JMQ.entry(store, number + 1).journal_offset, 0)
+    assert queue_entries(store, *QUEUE)[number] == JmqQueueEntry(JMQ.entry(store, number + 1).journal_offset, 0)
     report = report_of(store)
     assert dict(report.findings.counts) == {"log_bad_crc": 1, "log_lost_messages": 1}
     (finding,) = report.findings.kept["log_lost_messages"]

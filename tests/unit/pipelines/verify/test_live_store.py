@@ -15,7 +15,7 @@ from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
@@ -28,7 +28,7 @@ LAG = {"queue_not_dispatched", "index_not_dispatched"}
 
 
 def verify(root: Path) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a", all_formats()), Options())
+    (report,) = verify_stores(find_stores(str(root), "a", all_formats()), VerifyOptions())
     return report
 
 

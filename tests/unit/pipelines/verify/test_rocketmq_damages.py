@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.schemas.layouts.rocketmq import indexfile
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize_checkpoint
-from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, Entry, serialize_entry
+from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, ConsumeQueueEntry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.findings import check_findings
@@ -75,7 +75,7 @@ QUEUES: dict[str, tuple[Damage, dict[str, int]]] = {
     "a code that would be an address, in a store without a ConsumeQueueExt": (
         lambda root: ROCKETMQ.change_entry(root, 5, tags_code=-(1 << 62)), {"queue_wrong_tags": 1}),
     "an entry behind the log": (
-        lambda root: ROCKETMQ.put_entry(root, ROCKETMQ.queue_end(root), Entry(1 << 30, 100, 0)),
+        lambda root: ROCKETMQ.put_entry(root, ROCKETMQ.queue_end(root), ConsumeQueueEntry(1 << 30, 100, 0)),
         {"queue_beyond_log": 1}),
     "a file that is none of a queue's": (
         lambda root: put_stray(root, "topic-1/1/copy of a file"), {"queue_file_name": 1}),
@@ -134,10 +134,10 @@ INDEX: dict[str, tuple[Damage, dict[str, int]]] = {
         lambda root: change_entry(root, 50, time_diff=9999), {"index_wrong_time": 1}),
     "an empty entry in the middle": (
         lambda root: put_index_entry(
-            path_of(root), chained(path_of(root), at_end=True), indexfile.Entry(0, 0, 0, 0)),
+            path_of(root), chained(path_of(root), at_end=True), indexfile.IndexFileEntry(0, 0, 0, 0)),
         {"index_empty_entry": 1, "index_missing_entry": 1}),
     "the last entry lost": (
-        lambda root: put_index_entry(path_of(root), 199, indexfile.Entry(0, 0, 0, 0)),
+        lambda root: put_index_entry(path_of(root), 199, indexfile.IndexFileEntry(0, 0, 0, 0)),
         {"index_header_count": 1, "index_missing_entry": 1, "index_bad_slot": 1, "index_unreachable": 1}),
     "a header that counts too few": (
         lambda root: change_header(root, index_count=100), {"index_header_count": 1}),
@@ -244,7 +244,7 @@ def test_no_light_queues_name_ends_the_look(tmp_path: Path) -> None:
 
 def entries_of(root: Path, topic: str) -> list[bytes]:
     return [
-        serialize_entry(Entry(each.physical_offset, each.size, java_hash(each.tags or "")))
+        serialize_entry(ConsumeQueueEntry(each.physical_offset, each.size, java_hash(each.tags or "")))
         for each in ROCKETMQ.messages(root)
         if each.topic == topic
     ]

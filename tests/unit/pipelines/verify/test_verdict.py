@@ -6,7 +6,7 @@ import pytest
 
 from commitlake.pipelines.verify.classes import CLASSES, Severity
 from commitlake.pipelines.verify.findings import Findings
-from commitlake.pipelines.verify.verdict import Verdict, verdict_of
+from commitlake.pipelines.verify.verdict import StoresVerdict, verdict_of
 
 
 def findings(*severities: Severity) -> Findings:
@@ -19,19 +19,19 @@ def findings(*severities: Severity) -> Findings:
 
 
 def test_nothing_found_is_sound() -> None:
-    assert verdict_of(Findings(), 1) == Verdict("1 store: sound, nothing found", "good", False)
+    assert verdict_of(Findings(), 1) == StoresVerdict("1 store: sound, nothing found", "good", False)
 
 
 @pytest.mark.parametrize(
     ("severities", "expected"),
     [
-        ([Severity.INFO], Verdict("2 stores: sound, 1,200 info", "info", False)),
-        ([Severity.REPAIRABLE], Verdict("2 stores: not sound, 1,200 repairable", "repairable", True)),
+        ([Severity.INFO], StoresVerdict("2 stores: sound, 1,200 info", "info", False)),
+        ([Severity.REPAIRABLE], StoresVerdict("2 stores: not sound, 1,200 repairable", "repairable", True)),
         (
             [Severity.INFO, Severity.DAMAGE],
-            Verdict("2 stores: not sound, 1,200 damage, 1,200 info", "damage", True),
+            StoresVerdict("2 stores: not sound, 1,200 damage, 1,200 info", "damage", True),
         ),
     ],
 )
-def test_the_worst_finding_decides(severities: list[Severity], expected: Verdict) -> None:
+def test_the_worst_finding_decides(severities: list[Severity], expected: StoresVerdict) -> None:
     assert verdict_of(findings(*severities), 2) == expected

@@ -10,7 +10,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.plan import TailKind, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.jobs.rebuild.command import main as rebuild
-from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.consumequeue import parse_entry
@@ -27,7 +27,7 @@ def store(store: Path) -> Path:
 
 
 def verify(root: Path) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), Options())
+    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions())
     return report
 
 

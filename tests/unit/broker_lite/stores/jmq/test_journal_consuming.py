@@ -20,7 +20,7 @@ from commitlake.broker_lite.stores.jmq import (
 )
 from commitlake.broker_lite.stores.rocketmq import FlushMode, StoreFilesError
 from commitlake.schemas.layouts.errors import UnserializableError
-from commitlake.schemas.layouts.jmq.consumption import Outcome
+from commitlake.schemas.layouts.jmq.consumption import DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.journal_stores import CLIENT, SMALL, fill, message
 from tests.support.small_stores import STORED_MS, Clock, crash
@@ -271,11 +271,11 @@ def test_archive_sees_every_message_and_every_consumption(
         consumed += some[0]
         place = some[1]
     assert [(one.queue_offset, one.outcome, one.attempt) for one in consumed] == [
-        (0, Outcome.CONSUMED, 1),
-        (1, Outcome.FAILED, 1),
-        (2, Outcome.CONSUMED, 1),
-        (3, Outcome.CONSUMED, 1),
-        (1, Outcome.CONSUMED, 2),
+        (0, DeliveryOutcome.CONSUMED, 1),
+        (1, DeliveryOutcome.FAILED, 1),
+        (2, DeliveryOutcome.CONSUMED, 1),
+        (3, DeliveryOutcome.CONSUMED, 1),
+        (1, DeliveryOutcome.CONSUMED, 2),
     ]
     assert [one.client_address for one in consumed] == [CLIENT] * 4 + [OTHER]
     assert {one.consume_timestamp for one in consumed} == {STORED_MS, STORED_MS + SECOND}

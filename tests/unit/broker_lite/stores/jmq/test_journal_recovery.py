@@ -15,7 +15,7 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_message
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
-from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry, serialize_entry
 from tests.support.batches import rows_of
 from tests.support.journal_stores import BROKER, SMALL, fill, journal_records, message, queue_entries
 from tests.support.small_stores import STORED_MS, crash
@@ -111,7 +111,7 @@ def test_entries_after_the_journals_end_are_dropped_and_erased(root: Path) -> No
     JMQ.write(root, 10, "crashed")
     file = root / "queue" / "orders" / "0" / f"{0:020d}"
     data = file.read_bytes()
-    file.write_bytes((data[: 5 * 22] + serialize_entry(Entry(4000, 90))).ljust(len(data), b"\0"))
+    file.write_bytes((data[: 5 * 22] + serialize_entry(JmqQueueEntry(4000, 90))).ljust(len(data), b"\0"))
     assert JMQ.bodies(root) == bodies_of(range(10))
     assert len(queue_entries(root)) == 5
 

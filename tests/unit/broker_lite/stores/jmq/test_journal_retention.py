@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
+from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
 from tests.support.journal_stores import CLIENT, SMALL, fill
 from tests.support.small_stores import Clock
 
@@ -28,8 +28,8 @@ def used(root: Path, clock: Clock) -> Iterator[JournalStore]:
         for number in range(COUNT):
             (put,) = fill(store, 1, number)
             consumption = Consumption(
-                "orders", put.queue_id, put.queue_offset, put.journal_offset, "mail", Outcome.CONSUMED, clock.now_ms, 1,
-                CLIENT,
+                "orders", put.queue_id, put.queue_offset, put.journal_offset, "mail", DeliveryOutcome.CONSUMED,
+                clock.now_ms, 1, CLIENT,
             )  # fmt: skip
             store.log_consumption([consumption])
         store.flush()

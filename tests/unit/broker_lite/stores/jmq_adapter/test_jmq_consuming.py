@@ -9,7 +9,7 @@ import pytest
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.broker_lite.stores.jmq_adapter.consumed_offsets import RECORDS_PER_ANSWER
-from commitlake.schemas.layouts.jmq.consumption import Outcome
+from commitlake.schemas.layouts.jmq.consumption import DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -29,7 +29,7 @@ from tests.support.jmq_brokers import (
 from tests.support.small_stores import Clock
 
 RETRIES, DEAD = "%RETRY%consumers", "%DLQ%consumers"
-DONE, FAILED, GIVEN_UP = Outcome.CONSUMED, Outcome.FAILED, Outcome.GIVEN_UP
+DONE, FAILED, GIVEN_UP = DeliveryOutcome.CONSUMED, DeliveryOutcome.FAILED, DeliveryOutcome.GIVEN_UP
 PULL = RequestCode.PULL_MESSAGE
 MAY_WAIT = 2 | 4
 

@@ -15,7 +15,7 @@ from commitlake.broker_lite.delivery import Delivery, SendBackError
 from commitlake.broker_lite.stores.engine.pulling import PullLimits
 from commitlake.broker_lite.stores.rocketmq import GetStatus, MessageRefusedError, MessageStore, StoreFilesError
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
-from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, Entry, parse_entry
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, BatchQueueEntry, parse_entry
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, NewMessage
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
@@ -53,7 +53,7 @@ def filled(root: Path, end: Callable[[MessageStore], None] = MessageStore.close)
     return root
 
 
-def entries(root: Path) -> list[Entry]:
+def entries(root: Path) -> list[BatchQueueEntry]:
     """Return the used entries of the queue's files."""
     data = b"".join(path.read_bytes() for path in sorted((root / "batchconsumequeue" / TOPIC / "0").iterdir()))
     found = [parse_entry(data, position) for position in range(0, len(data), ENTRY.size)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.broker.broker import Broker
-from commitlake.broker_lite.broker.layouts import Layout, layouts_of
+from commitlake.broker_lite.broker.layouts import FileLayout, layouts_of
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
@@ -17,8 +17,8 @@ from commitlake.broker_lite.stores.rocketmq import (
     IndexDisabledError,
     MessageRefusedError,
     MessageStore,
-    OptionError,
     StoreFilesError,
+    StoreOptionError,
 )
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, ROCKETMQ, Dialect, Magic
@@ -143,11 +143,11 @@ def test_a_store_of_another_dialect_is_refused(root: Path, clock: Clock, dialect
     with pytest.raises(StoreFilesError, match=f"expected a log in the dialect {other.name}, found {dialect.name}"):
         open_store(root, clock, replace(SMALL, dialect=other))
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
-    assert layouts_of(root) == (Layout.BOLTMQ if dialect is BOLTMQ else Layout.ROCKETMQ,)
+    assert layouts_of(root) == (FileLayout.BOLTMQ if dialect is BOLTMQ else FileLayout.ROCKETMQ,)
 
 
 def test_what_boltmq_has_no_room_for_is_refused(root: Path, clock: Clock) -> None:
-    with pytest.raises(OptionError, match="IPv4"):
+    with pytest.raises(StoreOptionError, match="IPv4"):
         replace(OPTIONS, store_host=Host.of("::1", 10911))
     with open_store(root, clock) as store, pytest.raises(MessageRefusedError, match="at most 127 characters"):
         store.put(message(topic="%RETRY%" + "g" * 130))

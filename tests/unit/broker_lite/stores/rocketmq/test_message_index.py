@@ -13,9 +13,9 @@ from commitlake.broker_lite.stores.rocketmq.index_file import IndexFile
 from commitlake.broker_lite.stores.rocketmq.message_index import MessageIndex, index_file_name
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
-    Entry,
     Geometry,
     Header,
+    IndexFileEntry,
     key_hash,
     parse_entry,
     parse_header,
@@ -31,7 +31,7 @@ def index_files(root: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((root / "index").iterdir())]
 
 
-def header_and_entries(data: bytes) -> tuple[Header, list[Entry]]:
+def header_and_entries(data: bytes) -> tuple[Header, list[IndexFileEntry]]:
     """Return the header and the entries of a file, from entry 1 on."""
     header = parse_header(data)
     return header, [parse_entry(data, GEOMETRY.entry_position(number)) for number in range(1, header.index_count)]
@@ -109,7 +109,7 @@ def test_new_file_begins_with_the_end_of_the_one_before(tmp_path: Path) -> None:
     # The quirk: the first entry's time is counted from the previous end, the header's begin is its own.
     assert header_and_entries((tmp_path / "20231114221320456").read_bytes()) == (
         Header(62_000, 62_000, 600, 600, 1, 2),
-        [Entry(1, 600, 60, 0)],
+        [IndexFileEntry(1, 600, 60, 0)],
     )
 
 

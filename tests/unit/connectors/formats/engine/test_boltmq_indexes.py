@@ -11,7 +11,13 @@ from commitlake.connectors.formats.engine.read_plan import Way
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.dialects import dialects_of
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Dialect
-from commitlake.schemas.layouts.rocketmq.indexfile import Entry, Geometry, Header, serialize_entry, serialize_header
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    Geometry,
+    Header,
+    IndexFileEntry,
+    serialize_entry,
+    serialize_header,
+)
 from tests.support.indexed_stores import OPTIONS, RARE, plan_of, read_by_plan, read_by_scan, write_indexed_store
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 
@@ -26,7 +32,7 @@ def store(tmp_path: Path) -> Path:
     root = write_indexed_store(tmp_path / "store", options=replace(OPTIONS, dialect=BOLTMQ))
     (found,) = find_stores(str(root))
     header = Header(1, 2, 0, found.segments[-1].base_offset, 0, 11)
-    entries = b"".join(serialize_entry(Entry(number, 100 * number, 0, 0)) for number in range(11))
+    entries = b"".join(serialize_entry(IndexFileEntry(number, 100 * number, 0, 0)) for number in range(11))
     slots = bytes(GEOMETRY.entry_position(0) - len(serialize_header(header)))
     data = serialize_header(header) + slots + entries
     (root / "index" / "20180220120000000").write_bytes(data.ljust(GEOMETRY.file_size, b"\0"))

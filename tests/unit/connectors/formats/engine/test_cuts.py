@@ -17,7 +17,7 @@ from commitlake.connectors.formats.engine.cuts import find_cuts, find_last_cut
 from commitlake.connectors.formats.engine.errors import SplitError
 from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, Window
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.plan import StoreRange, plan_splits, segment_ranges, take_snapshot
 from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
@@ -269,7 +269,7 @@ def test_a_starting_offset_inside_a_body_gives_no_record_of_it(tmp_path: Path, s
     root = write_store(tmp_path, [(0, log.open())])
     for fake in random.Random(seed).sample(log.fakes, 5):
         given = {"path": str(root), "startingOffset": str(fake), "maxPartitionBytes": str(PARTITION)}
-        options = Options.parse(given)
+        options = ReadOptions.parse(given)
         narrowed = narrow(options)
         request = replace(REQUEST, filters=narrowed.filters)
         rows = [

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import DamagedLogError, IndexMismatchError
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import ListedSplit
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 
 def rows(root: Path, *columns: str, **options: object) -> list[dict[str, object]]:
     """Return the rows of a read, without Spark."""
-    parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     fields = [SOURCE[name] for name in columns] or SOURCE.fields
     schema: pa.Schema = to_arrow_schema(StructType(fields), timezone="UTC")
     narrowing = narrow(parsed)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.options import BY_SIZE, BodyForm, Mode, Options
+from commitlake.connectors.formats.engine.options import BY_SIZE, BodyForm, Mode, ReadOptions
 
 
 def test_defaults_need_only_a_path() -> None:
-    options = Options.parse({"path": "/store"})
+    options = ReadOptions.parse({"path": "/store"})
     assert (options.mode, options.body, options.topics) == (Mode.FAILFAST, BodyForm.NONE, None)
     assert options.max_partition_bytes == BY_SIZE
 
 
 def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
-    options = Options.parse({"PATH": "/store", "maxpartitionbytes": "5", "MODE": "permissive", "Topics": "a, b"})
+    options = ReadOptions.parse({"PATH": "/store", "maxpartitionbytes": "5", "MODE": "permissive", "Topics": "a, b"})
     assert options.max_partition_bytes == 5
     assert options.mode is Mode.PERMISSIVE
     assert options.topics == frozenset({"a", "b"})
@@ -38,13 +38,13 @@ def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
 )
 def test_the_error_for_a_wrong_option_names_the_valid_values(name: str, value: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        Options.parse({"path": "/store", name: value})
+        ReadOptions.parse({"path": "/store", name: value})
 
 
 def test_what_may_be_skipped_has_defaults_that_are_safe() -> None:
-    options = Options.parse({"path": "/store"})
+    options = ReadOptions.parse({"path": "/store"})
     assert (options.use_indexes, options.clock_tolerance_ms, options.keys) == (True, 600_000, None)
-    options = Options.parse(
+    options = ReadOptions.parse(
         {"path": "/store", "topics": "t", "keys": "a, b", "useIndexes": "False", "clockTolerance": "0"}
     )
     assert (options.use_indexes, options.clock_tolerance_ms, options.keys) == (False, 0, frozenset({"a", "b"}))
@@ -52,4 +52,4 @@ def test_what_may_be_skipped_has_defaults_that_are_safe() -> None:
 
 def test_path_is_needed() -> None:
     with pytest.raises(OptionError, match="'path' is missing"):
-        Options.parse({})
+        ReadOptions.parse({})

@@ -11,8 +11,8 @@ from commitlake.connectors.formats.engine.errors import DamagedIndexError
 from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     HEADER,
-    Entry,
     Geometry,
+    IndexFileEntry,
     key_hash,
     parse_header,
     serialize_entry,
@@ -97,10 +97,19 @@ def test_offsets_choose_entries(plain_store: Path, read_index: Read) -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    [None, Entry(-5, 0, 0, 0), Entry(5, -1, 0, 0), Entry(5, 0, -1, 0), Entry(5, 0, 0, 7), Entry(5, 0, 0, -7)],
+    [
+        None,
+        IndexFileEntry(-5, 0, 0, 0),
+        IndexFileEntry(5, -1, 0, 0),
+        IndexFileEntry(5, 0, -1, 0),
+        IndexFileEntry(5, 0, 0, 7),
+        IndexFileEntry(5, 0, 0, -7),
+    ],
     ids=["zeros", "hash", "offset", "time", "newer entry", "previous entry"],
 )
-def test_an_entry_that_no_broker_writes_goes_by_the_mode(store: Path, read_index: Read, entry: Entry | None) -> None:
+def test_an_entry_that_no_broker_writes_goes_by_the_mode(
+    store: Path, read_index: Read, entry: IndexFileEntry | None
+) -> None:
     path = last_file(store)
     every = len(read_index(store))
     write_entry(path, 7, bytes(20) if entry is None else serialize_entry(entry))

@@ -84,8 +84,8 @@ def test_entries_of_batches_have_count_and_time(store: Path, read_queues: Read) 
     folder = store / "batchconsumequeue" / "%RETRY%group" / "3"
     folder.mkdir(parents=True)
     entries = [
-        batchconsumequeue.Entry(100, 90, 7, 1_700_000_000_123, 0, 5),
-        batchconsumequeue.Entry(190, 80, 8, 1_700_000_001_000, 5, 2),
+        batchconsumequeue.BatchQueueEntry(100, 90, 7, 1_700_000_000_123, 0, 5),
+        batchconsumequeue.BatchQueueEntry(190, 80, 8, 1_700_000_001_000, 5, 2),
     ]
     data = b"".join(map(batchconsumequeue.serialize_entry, entries))
     (folder / segment_name(0)).write_bytes(data.ljust(46 * 10, b"\0"))
@@ -114,7 +114,7 @@ def test_fillers_are_no_rows(store: Path, read_queues: Read) -> None:
 
 def test_lost_messages_of_a_journal_are_rows_of_size_0(jmq_store: Path, read_queues: Read) -> None:
     queue_id = fullest_queue(jmq_store)
-    write(first_file(jmq_store, RARE, queue_id, "queue"), 22, jmq_queue.serialize_entry(jmq_queue.Entry(0, 0)))
+    write(first_file(jmq_store, RARE, queue_id, "queue"), 22, jmq_queue.serialize_entry(jmq_queue.JmqQueueEntry(0, 0)))
     assert read_queues(jmq_store, topics=RARE, queueIds=queue_id)[1]["size"] == 0
 
 
@@ -140,7 +140,7 @@ def test_an_entry_of_a_journal_without_its_crc_is_bad(jmq_store: Path, read_queu
 
 def test_a_sound_crc_does_not_make_impossible_numbers_sound(jmq_store: Path, read_queues: Read) -> None:
     queue_id = fullest_queue(jmq_store)
-    impossible = jmq_queue.Entry(1 << 63, (1 << 32) - 1)
+    impossible = jmq_queue.JmqQueueEntry(1 << 63, (1 << 32) - 1)
     write(first_file(jmq_store, RARE, queue_id, "queue"), 22, jmq_queue.serialize_entry(impossible))
     assert ranges(read_queues(jmq_store, topics=RARE, mode="PERMISSIVE")) == [(22, 44, "entry")]
 

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import IndexMismatchError, StoreError
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.read_plan import ReadPlan, Way, plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import ListedSplit
@@ -20,7 +20,7 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import FormatChoice, all_formats
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry, serialize_entry
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.indexed_stores import STEP_MS, STORED_MS, without_seeks
 from tests.support.journal_plans import COUNT, FILE_BYTES, RARE
@@ -42,10 +42,10 @@ def store(plain: Path, tmp_path: Path) -> Path:
     return shutil.copytree(plain, tmp_path / "store")
 
 
-def plan_of(root: Path, **given: object) -> tuple[ReadPlan, Options]:
+def plan_of(root: Path, **given: object) -> tuple[ReadPlan, ReadOptions]:
     """Return the plan of a read with these options."""
     texts = {"path": str(root), **{name: str(value) for name, value in given.items()}}
-    options = Options.parse(texts, FormatChoice(JMQ))
+    options = ReadOptions.parse(texts, FormatChoice(JMQ))
     return plan_read(options, narrow(options)), options
 
 
@@ -129,7 +129,7 @@ def test_an_entry_that_leads_to_another_queues_record_is_an_error(store: Path) -
     assert first is not None
     assert second is not None
     for path, entry in zip(paths, (second, first), strict=True):
-        data = serialize_entry(Entry(entry.journal_offset, entry.size))
+        data = serialize_entry(JmqQueueEntry(entry.journal_offset, entry.size))
         path.write_bytes(data + path.read_bytes()[ENTRY.size :])
     with pytest.raises(IndexMismatchError, match="queue file rare/"):
         rows_of(store, topics=RARE)

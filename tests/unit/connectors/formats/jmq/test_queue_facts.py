@@ -16,7 +16,7 @@ from commitlake.connectors.formats.facts.records import Facts
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.jmq.queue_facts import is_lost, is_written, make_entries, to_entries
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage, parse_message
-from commitlake.schemas.layouts.jmq.queue import Entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from tests.support.journals import closed_file, messages, new_message, open_file, records, write_journal
 
@@ -100,7 +100,7 @@ def test_entries_are_those_of_the_plain_rules(tmp_path: Path) -> None:
     expected: dict[tuple[str, int], bytes] = {}
     for each in parsed(wanted):
         queue = each.topic, each.queue_id
-        expected[queue] = expected.get(queue, b"") + serialize_entry(Entry(each.journal_offset, each.size))
+        expected[queue] = expected.get(queue, b"") + serialize_entry(JmqQueueEntry(each.journal_offset, each.size))
     assert found == expected
 
 

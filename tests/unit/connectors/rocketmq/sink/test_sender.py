@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.rocketmq import InvalidMessageError, Options
+from commitlake.connectors.rocketmq import ClientOptions, InvalidMessageError
 from commitlake.connectors.rocketmq.sink import sender as module
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
 from commitlake.connectors.rocketmq.sink.rows import RowSettings
@@ -51,7 +51,7 @@ def numbered(count: int, **columns: pa.Array) -> pa.RecordBatch:
 
 
 def send(cluster: LiveCluster, rows: pa.RecordBatch, settings: SendSettings = QUICK) -> list[dict[str, Any]]:
-    with RowSender(Options(cluster.address), settings) as sender:
+    with RowSender(ClientOptions(cluster.address), settings) as sender:
         outcomes: list[dict[str, Any]] = sender.send(rows).to_pylist()
         return outcomes
 
@@ -344,7 +344,9 @@ def test_a_target_that_is_not_there_is_told(
 
 
 def test_no_more_requests_are_under_way_than_allowed(cluster: LiveCluster, broker: LiveBroker) -> None:
-    with RowSender(Options(cluster.address), replace(QUICK, limits=BatchLimits(max_messages=1), max_in_flight=3)) as it:
+    with RowSender(
+        ClientOptions(cluster.address), replace(QUICK, limits=BatchLimits(max_messages=1), max_in_flight=3)
+    ) as it:
         seen: list[int] = []
         start = it._producer.start_parcel
 

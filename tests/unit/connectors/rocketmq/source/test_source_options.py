@@ -9,7 +9,7 @@ from commitlake.connectors.formats.engine.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.queue_reading import MessageFilter
 from commitlake.connectors.rocketmq.source import options as module
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.rocketmq.source.positions import Edge, Position
+from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition
 from commitlake.connectors.rocketmq.spark_options import credentials_of
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.signing import Credentials
@@ -25,9 +25,9 @@ def parse(**given: str) -> SourceOptions:
 def test_what_is_not_given_has_its_default() -> None:
     options = parse()
     assert (options.topics, options.group, options.min_partitions) == (("orders",), "TOOLS_CONSUMER", 1)
-    assert options.start == Position("startingOffsets", Edge.EARLIEST)
-    assert options.end == Position("endingOffsets", Edge.LATEST)
-    assert options.stream_start == Position("startingOffsets", Edge.LATEST)
+    assert options.start == ReadPosition("startingOffsets", Edge.EARLIEST)
+    assert options.end == ReadPosition("endingOffsets", Edge.LATEST)
+    assert options.stream_start == ReadPosition("startingOffsets", Edge.LATEST)
     assert (options.fail_on_data_loss, options.max_offsets_per_trigger, options.columns) == (True, None, None)
     assert (options.body, options.mode, options.client.request_seconds) == (BodyForm.NONE, Mode.FAILFAST, 10.0)
     assert options.message_filter.takes_all

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.concurrent import archive_beside_others
-from commitlake.pipelines.archive.run import OnRefusal, RefusedError, plan_work, run_archive
+from commitlake.pipelines.archive.run import ArchiveRefusedError, OnRefusal, plan_work, run_archive
 from tests.support.live_brokers import STORE, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, put
 from tests.support.pulled_lakes import PulledLake
@@ -142,7 +142,7 @@ def test_what_was_deleted_before_it_was_archived_is_counted_and_written_down(
     kept = sum(broker.store.max_offset("orders", queue) - broker.store.min_offset("orders", queue) for queue in (0, 1))
     lost = 600 - kept
     assert 0 < lost < 600
-    with pytest.raises(RefusedError, match=rf"broker-a: {lost} messages gone: .*--on-gap record"):
+    with pytest.raises(ArchiveRefusedError, match=rf"broker-a: {lost} messages gone: .*--on-gap record"):
         run_archive(HERE, replace(lake.config, on_gap=OnRefusal.FAIL))
     result = lake.pull()
     assert (result.messages, result.gaps, result.verdict.is_damage) == (kept, 1, True)

@@ -7,9 +7,9 @@ import datetime
 import pytest
 
 from commitlake.connectors.lake.versions import AddedFile
-from commitlake.pipelines.audit.local.message_rows import Wanted
+from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.sides import Stretch
-from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.span import AuditSpan
 from tests.support.profiles import NOON, message, table_of
 
 MINUTE = datetime.timedelta(minutes=1)
@@ -18,21 +18,21 @@ MINUTE = datetime.timedelta(minutes=1)
 @pytest.mark.parametrize(
     ("span", "offsets"),
     [
-        (Span(), [0, 60_000, 120_000, 999]),
-        (Span(NOON + MINUTE), [60_000, 120_000]),
-        (Span(NOON, NOON + MINUTE), [0]),
-        (Span(None, NOON), []),
+        (AuditSpan(), [0, 60_000, 120_000, 999]),
+        (AuditSpan(NOON + MINUTE), [60_000, 120_000]),
+        (AuditSpan(NOON, NOON + MINUTE), [0]),
+        (AuditSpan(None, NOON), []),
     ],
 )
-def test_a_message_without_a_time_is_in_a_span_without_bounds(span: Span, offsets: list[int]) -> None:
+def test_a_message_without_a_time_is_in_a_span_without_bounds(span: AuditSpan, offsets: list[int]) -> None:
     rows = [*(message(number) for number in (0, 60, 120)), message(physical_offset=999, store_timestamp=None)]
-    assert Wanted(span).of(table_of(rows)).column("physical_offset").to_pylist() == offsets
+    assert RowCriteria(span).of(table_of(rows)).column("physical_offset").to_pylist() == offsets
 
 
 def test_messages_are_chosen_by_stretches_of_their_brokers_logs() -> None:
     places = [("a", 0), ("a", 191), ("a", 300), ("a", 391), ("b", 0), ("c", 5), (None, 5), ("a", None)]
     rows = table_of([message(broker=broker, physical_offset=offset) for broker, offset in places])
-    wanted = Wanted(Span(), [Stretch("a", 300, 391), Stretch("a", 0, 191), Stretch("c", 5, 6)])
+    wanted = RowCriteria(AuditSpan(), [Stretch("a", 300, 391), Stretch("a", 0, 191), Stretch("c", 5, 6)])
     chosen = wanted.of(rows)
     assert list(
         zip(chosen.column("broker").to_pylist(), chosen.column("physical_offset").to_pylist(), strict=True)
@@ -57,4 +57,4 @@ def test_messages_are_chosen_by_stretches_of_their_brokers_logs() -> None:
 def test_a_file_is_left_out_by_the_times_that_its_log_knows(times: tuple[int | None, int | None], may: bool) -> None:
     first, last = (None if minutes is None else NOON + minutes * MINUTE for minutes in times)
     file = AddedFile("path", "name", None, 0, 1, first, last)
-    assert Wanted(Span(NOON, NOON + 10 * MINUTE)).may_hold(file) is may
+    assert RowCriteria(AuditSpan(NOON, NOON + 10 * MINUTE)).may_hold(file) is may

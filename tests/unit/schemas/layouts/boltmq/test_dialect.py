@@ -15,7 +15,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import (
     serialize_message,
 )
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, SegmentScanner, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import Fault, SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from tests.support.logs import closed_segment, messages, new_message, records
 from tests.support.record_vectors import STORED, V1_RECORD, VECTORS
@@ -98,7 +98,7 @@ def test_a_crc_of_the_other_dialect_is_none(dialect: Dialect) -> None:
     wrong[8:12] = record(dialect=other)[8:12]
     with pytest.raises(LayoutError, match="body_crc"):
         parse_message(bytes(wrong))
-    spans = list(SegmentScanner(0, Bounds(len(wrong), len(wrong))).feed(bytes(wrong)))
+    spans = list(SegmentScanner(0, SizeLimits(len(wrong), len(wrong))).feed(bytes(wrong)))
     assert [span.fault for span in spans] == [Fault.BODY_CRC]
 
 
@@ -110,7 +110,7 @@ def test_a_blank_has_boltmqs_magic() -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_segment_is_scanned_to_its_blank(dialect: Dialect, window: int) -> None:
     data = closed_segment(messages(12), SIZE, dialect=dialect)
-    scanner, spans = SegmentScanner(0, Bounds(SIZE, SIZE)), []
+    scanner, spans = SegmentScanner(0, SizeLimits(SIZE, SIZE)), []
     while not scanner.done:
         before, at = window, scanner.position
         while not (found := list(scanner.feed(data[at : at + before]))) and scanner.position == at:
@@ -125,7 +125,7 @@ def test_records_of_both_dialects_are_found_after_damage() -> None:
     others = records([new_message(1), new_message(2)], len(first) + 50)
     others[1] = in_dialect(others[1], BOLTMQ)
     data = first + b"\xda\xa3\x20\xb7".ljust(50, b"x") + b"".join(others)
-    spans = list(SegmentScanner(0, Bounds(len(data), len(data))).feed(data))
+    spans = list(SegmentScanner(0, SizeLimits(len(data), len(data))).feed(data))
     assert [span.kind for span in spans] == [SpanKind.RECORD, SpanKind.FAULT, SpanKind.RECORD, SpanKind.RECORD]
     assert spans[1].fault is Fault.MAGIC
 

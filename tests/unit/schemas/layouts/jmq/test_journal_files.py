@@ -10,20 +10,25 @@ import pytest
 
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
-from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome, parse_consumption, serialize_consumption
+from commitlake.schemas.layouts.jmq.consumption import (
+    Consumption,
+    DeliveryOutcome,
+    parse_consumption,
+    serialize_consumption,
+)
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.message_id import MessagePlace, parse_message_id, serialize_message_id
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
 from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
-from commitlake.schemas.layouts.jmq.queue import Entry, count_valid, parse_entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, count_valid, parse_entry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 ENTRIES = {
-    "00000000000000000000006c00000000000090764b83": Entry(0, 108),
-    "000000000000006c00000048000000000000e324832e": Entry(108, 72),
+    "00000000000000000000006c00000000000090764b83": JmqQueueEntry(0, 108),
+    "000000000000006c00000048000000000000e324832e": JmqQueueEntry(108, 72),
 }
 CONSUMPTION = Consumption(
-    "order_paid", 1, 7, 4711, "mail", Outcome.FAILED, 1_700_000_000_456, 2, Host.of("10.0.0.1", 50123)
+    "order_paid", 1, 7, 4711, "mail", DeliveryOutcome.FAILED, 1_700_000_000_456, 2, Host.of("10.0.0.1", 50123)
 )
 CONSUMED = bytes.fromhex(
     "003a c05e 02 01 0000000000000007 0000000000001267 0000018bcfe569c8 0002 0a000001 c3cb cec71a8b"
@@ -38,7 +43,7 @@ def test_entry_both_ways(text: str) -> None:
 
 
 def test_entry_with_any_flipped_bit_is_an_error() -> None:
-    entry = serialize_entry(Entry(108, 72))
+    entry = serialize_entry(JmqQueueEntry(108, 72))
     for data in flipped(entry):
         with pytest.raises(LayoutError, match="entry_crc"):
             parse_entry(data)
@@ -52,13 +57,13 @@ def flipped(data: bytes) -> list[bytes]:
 
 def test_zeros_end_a_queue_and_an_entry_of_size_0_is_a_lost_message() -> None:
     assert parse_entry(bytes(22)) is None
-    lost = parse_entry(serialize_entry(Entry(0, 0)))
+    lost = parse_entry(serialize_entry(JmqQueueEntry(0, 0)))
     assert lost is not None
     assert lost.is_lost
 
 
 def test_entries_are_counted_up_to_the_first_that_is_not_valid() -> None:
-    data = b"".join(serialize_entry(Entry(100 * number, 100)) for number in range(10))
+    data = b"".join(serialize_entry(JmqQueueEntry(100 * number, 100)) for number in range(10))
     assert count_valid(data) == 10
     assert count_valid(data[:66] + bytes(22) + data[88:]) == 3
     assert count_valid(data[:70] + b"\xff" + data[71:]) == 3
@@ -66,7 +71,7 @@ def test_entries_are_counted_up_to_the_first_that_is_not_valid() -> None:
 
 
 def test_declarations_serve_a_vectorised_reader_too() -> None:
-    data = b"".join(serialize_entry(Entry(100 * number, 99)) for number in range(10))
+    data = b"".join(serialize_entry(JmqQueueEntry(100 * number, 99)) for number in range(10))
     entries = np.frombuffer(data, np.dtype(jmq_queue.ENTRY.numpy_fields))
     assert entries["journal_offset"].tolist() == list(range(0, 1000, 100))
     assert entries["size"].tolist() == [99] * 10
@@ -103,15 +108,15 @@ def test_consumption_without_room_is_refused(change: dict[str, object]) -> None:
 
 
 POSITIONS = {
-    ConsumedQueue("orders", "mail", 0): Position(120, 130, 1_700_000_000_000),
-    ConsumedQueue("orders", "mail", 10): Position(0, 0, 0),
-    ConsumedQueue("订单", "a b", 255): Position(1, 1, 1),
+    ConsumedQueue("orders", "mail", 0): ConsumerPosition(120, 130, 1_700_000_000_000),
+    ConsumedQueue("orders", "mail", 10): ConsumerPosition(0, 0, 0),
+    ConsumedQueue("订单", "a b", 255): ConsumerPosition(1, 1, 1),
 }
 
 
 def test_offsets_both_ways() -> None:
     assert parse_offsets(serialize_offsets(POSITIONS, 17)) == (POSITIONS, 17)
-    one = {ConsumedQueue("t", "a", 3): Position(120, 130, 1_700_000_000_000)}
+    one = {ConsumedQueue("t", "a", 3): ConsumerPosition(120, 130, 1_700_000_000_000)}
     assert serialize_offsets(one, 1_700_000_000_000).decode() == (
         '{"version":1,"updated":1700000000000,"consumers":'
         '{"t":{"a":{"3":{"ack":120,"pull":130,"time":1700000000000}}}}}'
@@ -120,7 +125,9 @@ def test_offsets_both_ways() -> None:
 
 def offsets(**changes: object) -> bytes:
     """Return an offset file with one position, and the given changes."""
-    position = {"ack": 1, "pull": 2, "time": 3} | {name: changes[name] for name in changes if name in Position._fields}
+    position = {"ack": 1, "pull": 2, "time": 3} | {
+        name: changes[name] for name in changes if name in ConsumerPosition._fields
+    }
     queues = {str(changes.get("queue", 0)): position}
     document = {"version": changes.get("version", 1), "updated": 1, "consumers": {"t": {"a": queues}}}
     return json.dumps(changes.get("document", document)).encode()

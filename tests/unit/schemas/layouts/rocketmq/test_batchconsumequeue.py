@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, Entry, parse_entry, serialize_entry
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, BatchQueueEntry, parse_entry, serialize_entry
 
 VECTOR = bytes.fromhex(
     "0000000000000000"  # physical offset 0
@@ -14,7 +14,7 @@ VECTOR = bytes.fromhex(
     "ffffffff"  # not compacted
     "00000000"
 )
-ENTRY_A = Entry(0, 500, 2598919, 1700000000456, 100, 3)
+ENTRY_A = BatchQueueEntry(0, 500, 2598919, 1700000000456, 100, 3)
 
 
 def test_an_entry_is_written_and_read() -> None:

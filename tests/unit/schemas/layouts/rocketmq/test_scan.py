@@ -6,7 +6,7 @@ import pytest
 
 from commitlake.schemas.layouts.rocketmq import scan as scanning
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
-from commitlake.schemas.layouts.rocketmq.scan import Bounds
+from commitlake.schemas.layouts.rocketmq.scan import SizeLimits
 from tests.support.log_formats import LOG_FORMATS, kinds
 
 ROCKETMQ = LOG_FORMATS["rocketmq"]
@@ -50,7 +50,7 @@ def test_many_blanks_after_a_fault_are_each_examined_once(monkeypatch: pytest.Mo
     looked = []
     original = scanning.examine
 
-    def counting(window: memoryview, position: int, physical_offset: int, bounds: Bounds) -> scanning.Finding:
+    def counting(window: memoryview, position: int, physical_offset: int, bounds: SizeLimits) -> scanning.ScanFinding:
         looked.append(position)
         return original(window, position, physical_offset, bounds)
 

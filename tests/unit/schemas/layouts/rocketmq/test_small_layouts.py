@@ -96,11 +96,11 @@ def test_a_hash_continues_from_an_earlier_one(head: str, tail: str) -> None:
 
 def test_queue_entry_is_the_brokers() -> None:
     data = bytes.fromhex("00000000 00000000 000000b6 00000000 0027a807")
-    entry = consumequeue.Entry(0, 182, 2598919)
+    entry = consumequeue.ConsumeQueueEntry(0, 182, 2598919)
     assert consumequeue.serialize_entry(entry) == data
     assert consumequeue.parse_entry(b"??" + data, 2) == entry
     assert entry.is_valid
-    assert not consumequeue.Entry(0, 0, 0).is_valid
+    assert not consumequeue.ConsumeQueueEntry(0, 0, 0).is_valid
     assert consumequeue.serialize_entry(consumequeue.PRE_BLANK).hex() == "00000000000000007fffffff0000000000000000"
 
 
@@ -119,7 +119,7 @@ def test_index_header_and_entries_are_the_brokers() -> None:
     assert indexfile.parse_header(data) == header
     with pytest.raises(LayoutError, match="40 bytes"):
         indexfile.parse_header(data[:39])
-    entry = indexfile.Entry(indexfile.key_hash("TopicTest", "order-1001"), 4096, 7, 2)
+    entry = indexfile.IndexFileEntry(indexfile.key_hash("TopicTest", "order-1001"), 4096, 7, 2)
     assert indexfile.serialize_entry(entry).hex() == "3e37330100000000000010000000000700000002"
     assert indexfile.parse_entry(indexfile.serialize_entry(entry), 0) == entry
 
