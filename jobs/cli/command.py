@@ -184,11 +184,12 @@ def _measured(
     """Run the job, and write its metrics if a file is given for them."""
     if not arguments.metrics_file:
         return _run(parser, job, arguments)
-    from commitlake.jobs.cli.run_metrics import MetricsFileError, RunMetrics
+    from commitlake.jobs.cli.output_files import OutputFileError
+    from commitlake.jobs.cli.run_metrics import RunMetrics
 
     try:
         metrics = RunMetrics(Path(arguments.metrics_file), _job_name(parser))
-    except MetricsFileError as error:
+    except OutputFileError as error:
         _say(parser.prog, str(error), "")
         return ExitCode.USAGE
     code: int = ExitCode.INTERRUPTED

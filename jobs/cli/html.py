@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.output_files import check_text_file
 
 
 def add_html_argument(parser: argparse.ArgumentParser, default: str = "") -> None:
@@ -20,10 +20,6 @@ def add_html_argument(parser: argparse.ArgumentParser, default: str = "") -> Non
 
 
 def check_html_argument(path: Path | None) -> None:
-    """Refuse a path for the page that could not be written at the end of the job.
-
-    Raises:
-        JobError: For a path that is no file in a folder that is there.
-    """
-    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise JobError(f"--html {path}: expected a file in an existing folder")
+    """Check the path of the page, if there is one; see `check_text_file`."""
+    if path is not None:
+        check_text_file("--html", path)

@@ -21,7 +21,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.jobs.cli.output_files import check_text_file
+from commitlake.schemas.errors import ExitCode
 
 _MAX_FILE_BYTES = 1 << 20
 _SUCCESS = "commitlake_run_last_success_timestamp_seconds"
@@ -35,12 +36,6 @@ COUNTERS = {
 """Counters that a job may add to, with their help texts; the metric is `commitlake_NAME_total`."""
 
 _counted: Counter[str] = Counter()
-
-
-class MetricsFileError(CommitLakeError):
-    """The metrics file cannot be written."""
-
-    exit_code = ExitCode.USAGE
 
 
 def count(name: str, amount: int) -> None:
@@ -63,12 +58,11 @@ class RunMetrics:
         command: the job's name.
 
     Raises:
-        MetricsFileError: if its folder does not exist.
+        OutputFileError: if it cannot be written, or is no text.
     """
 
     def __init__(self, path: Path, command: str) -> None:
-        if not path.absolute().parent.is_dir():
-            raise MetricsFileError(f"--metrics-file {path}: expected a file in a folder that exists")
+        check_text_file("--metrics-file", path)
         self._path = path
         self._command = command
         self._started = time.monotonic()

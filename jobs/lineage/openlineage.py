@@ -20,6 +20,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from commitlake.connectors.whole_files import write_whole
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.output_files import check_text_file
 from commitlake.pipelines.lineage.story import Edge, Step, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph
 from commitlake.schemas.errors import ExitCode
@@ -51,7 +52,9 @@ def check_target(target: str) -> None:
             raise JobError(f"--openlineage {target}: expected a URL with a host")
         return
     path = Path(target)
-    if "://" in target or path.is_dir() or not path.absolute().parent.is_dir():
+    if "://" not in target:
+        check_text_file("--openlineage", path)
+    else:
         raise JobError(f"--openlineage {target}: expected http://…, https://…, or a file in an existing folder")
 
 

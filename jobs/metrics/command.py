@@ -19,6 +19,7 @@ from pathlib import Path
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.output_files import check_text_file
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import add_lag_arguments
 from commitlake.schemas.errors import ExitCode
@@ -69,12 +70,11 @@ def _write(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.metrics.collector import MetricsCollector
     from commitlake.jobs.metrics.measure import Measured
 
+    path = Path(arguments.textfile)
+    check_text_file("--textfile", path)
     measured = Measured.of(arguments)
     registry = CollectorRegistry()
     registry.register(MetricsCollector(lambda: measured.families(arguments.cluster), 0))
-    path = Path(arguments.textfile)
-    if not path.absolute().parent.is_dir():
-        raise JobError(f"--textfile {path}: expected a file in an existing folder")
     with write_whole(path) as file:
         file.write(generate_latest(registry))
     answer = measured.lag

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.html import add_html_argument, check_html_argument
+from commitlake.jobs.cli.output_files import OutputFileError
 
 
 def test_the_option_is_a_path_or_nothing(tmp_path: Path) -> None:
@@ -28,5 +28,5 @@ def test_a_folder_is_no_page(tmp_path: Path) -> None:
     check_html_argument(None)
     check_html_argument(tmp_path / "page.html")
     for path in (tmp_path, tmp_path / "no" / "page.html"):
-        with pytest.raises(JobError, match="expected a file in an existing folder"):
+        with pytest.raises(OutputFileError, match="expected a file in an existing folder"):
             check_html_argument(path)

@@ -85,7 +85,7 @@ def test_a_folder_that_does_not_exist_is_refused_before_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path / "none" / "run.prom") == 2
-    assert "expected a file in a folder that exists" in capsys.readouterr().err
+    assert "expected a file in an existing folder" in capsys.readouterr().err
 
 
 def test_a_figure_that_is_not_declared_is_an_error() -> None:

@@ -15,6 +15,7 @@ import pytest
 from openlineage.client.serde import Serde
 
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.output_files import OutputFileError
 from commitlake.jobs.lineage.openlineage import check_target, graph_events, story_events, write_events
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.schemas.errors import ExitCode
@@ -116,5 +117,5 @@ def test_a_server_that_refuses_is_an_error_without_its_password(server: str) -> 
 
 @pytest.mark.parametrize("target", ["http://", "s3://a/b", "/no/such/folder/x"])
 def test_targets_that_nothing_could_go_to_are_refused(target: str) -> None:
-    with pytest.raises(JobError, match="--openlineage"):
+    with pytest.raises((JobError, OutputFileError), match="--openlineage"):
         check_target(target)

@@ -1,0 +1,44 @@
+"""Checks of the files that jobs write texts to, before the work is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+_HEAD_BYTES = 4096
+
+
+class OutputFileError(CommitLakeError):
+    """A file cannot be written, or would replace another one; the message is for a user."""
+
+    exit_code = ExitCode.USAGE
+
+
+def check_text_file(option: str, path: Path) -> None:
+    """Refuse a path that cannot be written at the end of the job, or that would replace a file with binary data.
+
+    Logs, queues, indexes and data files of tables have NUL bytes near their beginning, and texts have none. So a page
+    is not written in place of a segment, if a user gives the paths in the wrong order.
+
+    Args:
+        option: name of the option, with its dashes.
+        path: its value.
+
+    Raises:
+        OutputFileError: naming both.
+    """
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise OutputFileError(f"{option} {path}: expected a file in an existing folder")
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:  # it may be replaced all the same
+        return
+    if b"\0" in head:
+        raise OutputFileError(
+            f"{option} {path}: expected a new file or a text, found a file with binary data, which would be replaced. "
+            "Name another file"
+        )
