@@ -530,7 +530,7 @@ def test_a_folder_that_is_no_lake_is_told(ask: Ask, tmp_path: Path) -> None:
 
 def test_a_file_is_no_lake(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
-    assert_refused(ask("--lake", tmp_path / "file"), "is a file")
+    assert_refused(ask("--lake", tmp_path / "file"), "expected the folder of a lake, found a file")
 
 
 def test_a_table_that_is_not_there_yet_is_told(ask: Ask, tmp_path: Path) -> None:

@@ -284,8 +284,8 @@ def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsy
 def test_what_cannot_be_done_is_said(
     intact: Path, tmp_path: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = {"{store}": str(intact), "{out}": str(tmp_path / "out")}
-    assert main([places.get(each, each) for each in arguments]) == ExitCode.USAGE
+    given = [each.format(store=intact, out=tmp_path / "out") for each in arguments]
+    assert main(given) == ExitCode.USAGE
     assert told in capsys.readouterr().err
 
 

@@ -26,6 +26,7 @@ from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.replays import ReplayWorld, target_client
+from tests.support.waiting import let_pass
 
 TOPIC = "topic-01"
 PARTS, OF_PART = 5, 80
@@ -143,7 +144,7 @@ def test_the_time_for_which_a_target_was_away_is_not_made_up_for(
 
     def away_at_first(self: sending.QueueSender, *arguments: object, **named: object) -> int:
         if not posted:
-            time.sleep(2)
+            let_pass(2, "the target is away")
         posted.append(time.monotonic())
         return post(self, *arguments, **named)  # type: ignore[arg-type]
 

@@ -111,7 +111,7 @@ def test_an_index_that_is_wrong_is_an_error() -> None:
         PartitionIndex.from_bytes(b"123")
     lying = PartitionIndex(INDEX.begin, INDEX.parts.copy())
     lying.parts["rows"][0] += 1
-    with pytest.raises(ProfileError, match=f"expected {PROFILE.num_rows + 1} rows of a profile"):
+    with pytest.raises(ProfileError, match=f"expected {PROFILE.num_rows + 1:,} rows of a profile"):
         part_of(ALL, DATA, lying)
     nothing = serialize_partitions(many_windows(range(1), topics=1))[1]
     noise = PartitionIndex(0, nothing.parts.copy())

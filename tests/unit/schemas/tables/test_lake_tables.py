@@ -20,7 +20,7 @@ def test_tables_of_an_origin_are_those_that_the_writer_of_that_kind_knows() -> N
 
 def test_every_table_of_the_lake_is_listed() -> None:
     lake = LakePaths("/lake")
-    others = {"root", "bodies", "streams"}
+    others = {"root", "bodies", "streams", "page"}
     named = {name for name, value in vars(LakePaths).items() if isinstance(value, property)} - others
     assert {name for name in named if str(getattr(lake, name)).startswith("/lake/")} == set(LAKE_TABLES)
 
