@@ -63,9 +63,8 @@ class Losses:
             return RunVerdict("stopped: critical expectations are not met, nothing was committed", "critical", True)
         lost = []
         if self.quarantined:
-            lost.append(
-                f"{count_text(self.quarantined, 'range')} or records could not be read correctly (table quarantine)"
-            )
+            ranges = count_text(self.quarantined, "range or record", "ranges or records")
+            lost.append(f"{ranges} could not be read correctly (table quarantine)")
         if self.gaps:
             lost.append(f"{count_text(self.gaps, 'range of the log is', 'ranges of the log are')} missing (table gaps)")
         if self.is_damage:
