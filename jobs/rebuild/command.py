@@ -279,6 +279,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
 def salvage_summary(salvaged: Salvaged) -> str:
     """Return a line about the salvaged log."""
     from commitlake.jobs.cli.sizes import size_text
+    from commitlake.pipelines.salvage.lost_end import MAX_COUNTED
     from commitlake.pipelines.salvage.run import DAMAGES, MOVED
 
     text = (
@@ -292,6 +293,10 @@ def salvage_summary(salvaged: Salvaged) -> str:
             f"; {count_text(salvaged.dropped, 'record')} at the log's end are left out, because no checksum "
             "covers their last bytes"
         )
+    if salvaged.lost:
+        least = "at least " if salvaged.lost == MAX_COUNTED else ""
+        lost = count_text(salvaged.lost, "record that queues point to is", "records that queues point to are")
+        text += f"; {least}{lost} missing: the log lost its end in a crash, or it was overwritten with zeros"
     return text + (
         f"; {count_text(salvaged.moved, 'record')} moved, see {salvaged.out / MOVED}" if salvaged.moved else ""
     )
@@ -300,7 +305,7 @@ def salvage_summary(salvaged: Salvaged) -> str:
 def exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> ExitCode:
     """Return the exit code for a rebuild."""
     is_damaged = rebuilt is not None and (rebuilt.totals.bad_ranges or rebuilt.totals.refused)
-    is_damaged = is_damaged or (salvaged is not None and salvaged.damages)
+    is_damaged = is_damaged or (salvaged is not None and (salvaged.damages or salvaged.lost))
     return ExitCode.DAMAGE if is_damaged else ExitCode.OK
 
 

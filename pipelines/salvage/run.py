@@ -17,6 +17,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.salvage.errors import SalvageError
+from commitlake.pipelines.salvage.lost_end import records_after
 from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.salvage.tail import dropped_tail
 from commitlake.pipelines.verify.store_view import is_locked
@@ -54,6 +55,8 @@ class Salvaged:
         moved: number of records that had to move to another offset.
         dropped: number of records after the log's end that are left out: their CRC is right, but nothing proves that
             their last bytes were written.
+        lost: number of records that the store's queues have after the log's end, as `lost_end` finds them; 0 for a
+            store that a broker has open.
     """
 
     out: Path
@@ -64,6 +67,7 @@ class Salvaged:
     damaged_bytes: int
     moved: int
     dropped: int
+    lost: int = 0
 
 
 def salvage_store(
@@ -92,12 +96,14 @@ def salvage_store(
         raise SalvageError(f"{store.root}: expected a store on a local or mounted disk")
     if os.path.lexists(out / ROCKETMQ.folder):
         return _known(store, out)
-    config = _read_config(Path(store.root).parent)
+    root = Path(store.root).parent
+    config = _read_config(root)
     work = out / _WORK
     if check_own_folder(work):
         remove_tree(work)
     make_folders(work / ROCKETMQ.folder, below=out)
-    found = log_range(store, is_live=is_locked(Path(store.root).parent))
+    is_live = is_locked(root)
+    found = log_range(store, is_live=is_live)
     tasks = _tasks(store, found, work / ROCKETMQ.folder)
     done: dict[int, SegmentSalvaged] = {}
     for number, result in runner.run(salvage_segment, tasks):
@@ -107,6 +113,8 @@ def salvage_store(
     _fill_empty(tasks, done)
     in_order = [done[number] for number in range(len(tasks))]
     tail, dropped = dropped_tail(store, found)
+    # A broker that is running writes log and queues meanwhile.
+    lost = 0 if is_live else records_after(root, max([found.end, *(damage.end for damage in tail)]))
     damages = [*(damage for each in in_order for damage in each.damages), *tail]
     moved = [pair for each in in_order for pair in each.moved]
     _write_lines(out / DAMAGES, (asdict(damage) for damage in damages))
@@ -123,6 +131,7 @@ def salvage_store(
         sum(damage.end - damage.start for damage in damages),
         len(moved),
         dropped,
+        lost,
     )
     sync_folder(work / ROCKETMQ.folder)
     document = _source(store) | {"salvaged": _counts(salvaged)}

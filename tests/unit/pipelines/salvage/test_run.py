@@ -11,6 +11,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
+from commitlake.jobs.rebuild.command import exit_code, salvage_summary
 from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.fillers import MIN_FILLER_BYTES, TOPIC, filler, fillers
 from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, salvage_store
@@ -23,6 +24,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import (
     body_crc,
     parse_message,
 )
+from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
 from commitlake.schemas.layouts.segments import segment_name
@@ -167,6 +169,40 @@ def test_a_torn_end_of_the_log_is_left_out(tmp_path: Path) -> None:
     assert len(kept(salvaged.out)) == 3 * COUNT - 1
     assert not any((salvaged.out / "commitlog" / path.name).read_bytes()[end:])
     assert [(row["fault"], row["became"]) for row in damages_of(salvaged)] == [("physical_offset", "dropped")]
+
+
+@pytest.mark.parametrize("zeroed", [0, 1, 4])
+def test_zeroed_records_at_the_end_of_the_log_are_counted_by_the_queues(tmp_path: Path, zeroed: int) -> None:
+    root = tmp_path / "store"
+    options = StoreOptions(
+        segment_size_bytes=SEGMENT, consume_queue_file_size_bytes=100, index_slots=100, index_entries=400
+    )
+    with MessageStore.open(root, options) as store:
+        starts = [store.put(message).physical_offset for message in messages(COUNT)]
+    path = max((root / "commitlog").iterdir())
+    data = bytearray(path.read_bytes())
+    end = starts[len(starts) - zeroed] - int(path.name) if zeroed else len(data)
+    assert end > 0
+    data[end:] = bytes(len(data) - end)
+    path.write_bytes(data)
+    salvaged = salvage(root)
+    assert len(kept(salvaged.out)) == COUNT - zeroed
+    assert (salvaged.damages, salvaged.lost) == (0, zeroed)
+    assert exit_code(None, salvaged) == (3 if zeroed else 0)
+    assert (f"{zeroed:,} record" in salvage_summary(salvaged)) == (zeroed > 0)
+    assert salvage(root) == salvaged
+
+
+def test_records_that_queues_of_an_open_store_have_are_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlake.pipelines.salvage.run.is_locked", lambda _: True)
+    root = three_segments(tmp_path / "open")
+    (root / "consumequeue" / "topic-0" / "0").mkdir(parents=True)
+    (root / "consumequeue" / "topic-0" / "0" / segment_name(0)).write_bytes(
+        serialize_entry(ConsumeQueueEntry(1 << 40, 100, 0))
+    )
+    assert salvage(root).lost == 0
 
 
 @pytest.mark.parametrize("is_open", [False, True])
