@@ -83,7 +83,7 @@ def micros(value: int | None) -> int | None:
 def test_dump_is_what_rocketmq_decodes(recorded_store: RecordedStore, run_dump: Dump) -> None:
     code, rows, said = run_dump(recorded_store.store)
     assert code == 0
-    assert said[-1].startswith(f"{len(recorded_store.decoded)} records; stopped in segment ")
+    assert said[-1].startswith(f"{len(recorded_store.decoded):,} records; stopped in segment ")
     assert len(rows) == len(recorded_store.decoded)
     for ours, theirs in zip(rows, recorded_store.decoded, strict=True):
         assert {name: ours[name] for name in without_keys(theirs, "unique_key", "keys")} == without_keys(
@@ -165,7 +165,7 @@ def test_dumped_bodies_are_what_was_sent(recorded_store: RecordedStore, run_dump
 def test_the_queues_point_at_their_records(recorded_store: RecordedStore, run_dump: Dump) -> None:
     records = {row["physical_offset"]: row for row in recorded_store.decoded}
     code, entries, said = run_dump(recorded_store.store, "--consumequeue")
-    assert (code, said) == (0, [f"{len(entries)} entries"])
+    assert (code, said) == (0, [f"{len(entries):,} entries"])
     assert len(entries) > 1500
     for entry in entries:
         record = records[entry["physical_offset"]]
@@ -205,7 +205,7 @@ def test_one_queue_can_be_asked_for(recorded_store: RecordedStore, run_dump: Dum
 def test_the_index_points_at_records_that_have_the_key(recorded_store: RecordedStore, run_dump: Dump) -> None:
     records = {row["physical_offset"]: row for row in recorded_store.decoded}
     code, entries, said = run_dump(recorded_store.store, "--index", *INDEX)
-    assert (code, said) == (0, [f"{len(entries)} entries"])
+    assert (code, said) == (0, [f"{len(entries):,} entries"])
     found: dict[int, set[int]] = defaultdict(set)
     for entry in entries:
         record = records[entry["physical_offset"]]
