@@ -6,10 +6,12 @@ An end of zeros looks like space that was never written, so only the queues prov
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from pathlib import Path
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
 from commitlake.schemas.layouts.segments import parse_segment_name
@@ -45,15 +47,22 @@ def records_after(root: Path, end: int) -> int:
 
 
 def _take_after(root: Path, path: Path, end: int, offsets: set[int]) -> bool:
-    """Add the offsets after the log's end in a file of a queue. Return whether the file has one before the end."""
+    """Add the offsets after the log's end in a file of a queue. Return whether the file has one before the end.
+
+    Entries stand at the beginning of a file. Where they end is searched for, because a file may be large and empty.
+    """
     with os.fdopen(open_file(path, below=root), "rb", buffering=0) as file:
-        stop = os.fstat(file.fileno()).st_size // ENTRY_DTYPE.itemsize
-        while stop > 0 and len(offsets) < MAX_COUNTED:
-            start = max(0, stop - _READ_ENTRIES)
+
+        def read(start: int, stop: int) -> Array:
             file.seek(start * ENTRY_DTYPE.itemsize)
             data = file.read((stop - start) * ENTRY_DTYPE.itemsize)
-            entries = np.frombuffer(data[: len(data) // ENTRY_DTYPE.itemsize * ENTRY_DTYPE.itemsize], ENTRY_DTYPE)
-            found = entries["physical_offset"][is_written(entries)]
+            return np.frombuffer(data[: len(data) // ENTRY_DTYPE.itemsize * ENTRY_DTYPE.itemsize], ENTRY_DTYPE)
+
+        size = os.fstat(file.fileno()).st_size // ENTRY_DTYPE.itemsize
+        stop = bisect_left(range(size), True, key=lambda number: not is_written(read(number, number + 1)).all())
+        while stop > 0 and len(offsets) < MAX_COUNTED:
+            start = max(0, stop - _READ_ENTRIES)
+            found = read(start, stop)["physical_offset"]
             offsets.update(found[found >= end].tolist())
             if (found < end).any():
                 return True

@@ -193,6 +193,16 @@ def test_zeroed_records_at_the_end_of_the_log_are_counted_by_the_queues(tmp_path
     assert salvage(root) == salvaged
 
 
+def test_a_huge_empty_file_of_a_queue_is_not_read_as_a_whole(tmp_path: Path) -> None:
+    root = three_segments(tmp_path / "planted")
+    queue = root / "consumequeue" / "topic-0" / "0"
+    queue.mkdir(parents=True)
+    with (queue / segment_name(0)).open("wb") as file:
+        file.write(serialize_entry(ConsumeQueueEntry(1 << 40, 100, 0)) * 3)
+        file.truncate(1 << 42)
+    assert salvage(root).lost == 1
+
+
 def test_records_that_queues_of_an_open_store_have_are_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
