@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from commitlake.connectors.lake.log_files import LOG
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.schemas.store_files import kind_of
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -16,7 +17,6 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _TEXT = re.compile(r"permission denied|\(os error 13\)|access ?denied|status code:? 403|403 forbidden", re.IGNORECASE)
 _PATH = re.compile(r"(?:s3a?:/|file:/)?/[^\s'\":,;()\[\]]+")
-_LOG = "_delta_log"
 _ENTRY = re.compile(r"[0-9]{20}\.json")
 HINT = "Run as a user with permission, or change the permissions: a folder needs read and execute, a file read"
 
@@ -59,7 +59,7 @@ def _check_folders(root: Path) -> None:
     """Check that the lake, its tables and their logs are folders, as far as they exist."""
     tables = [root / table for table in LAKE_TABLES]
     found_folders = []
-    for path in (root, *tables, *(table / _LOG for table in tables)):
+    for path in (root, *tables, *(table / LOG for table in tables)):
         try:
             mode = path.stat().st_mode if path.exists() else path.lstat().st_mode
         except PermissionError:
@@ -84,6 +84,8 @@ def _check_files(folder: Path) -> None:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
+                if entry.is_file(follow_symlinks=False):  # nearly all are, and a table may have very many
+                    continue
                 path = folder / entry.name
                 if entry.is_symlink() and not path.exists():
                     others.append(path)
@@ -104,7 +106,7 @@ def _parts(root: Path) -> Iterator[Path]:
     """Yield the folders of a lake's tables and of their logs, and the newest entry of each log."""
     for table in sorted(root.iterdir()) if root.is_dir() else ():
         yield table
-        log = table / _LOG
+        log = table / LOG
         if log.is_dir():
             yield log
             yield from sorted(log.glob("*.json"))[-1:]

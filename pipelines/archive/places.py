@@ -19,12 +19,11 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
-CONFIG = "config"
-
 logger = logging.getLogger(__name__)
 
 IN_LAKE = "bodies"
 """Location in commits if the packs are in the lake itself, so that a lake can be moved as a whole."""
+_CONFIG = "config"
 
 
 def check_bodies(lake: LakePaths, bodies: str | None) -> None:
@@ -75,7 +74,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
         if is_s3(store.root):
             continue
         root = Path(os.path.realpath(store.root)).parent
-        for name in (store.format.folder, *(file.split("/")[0] for file in store.format.rebuilt_files), CONFIG):
+        for name in (store.format.folder, *(file.split("/")[0] for file in store.format.rebuilt_files), _CONFIG):
             if chosen.is_relative_to(root / name):
                 raise LakeError(
                     f"{option} {place} is in {root / name}, which belongs to the broker: expected a folder outside it"
