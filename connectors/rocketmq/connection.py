@@ -153,9 +153,7 @@ class PeerConnection:
         try:
             self._tls.send(data)
         except ssl.SSLError as error:
-            self._problem = self._problem or UnreachableError(
-                f"{self.address}: expected an open connection, found {error}"
-            )
+            self._problem = self._problem or self._lost(error)
             self._shut()
             raise self._problem from None
         return self._tls.take_output()
@@ -197,7 +195,7 @@ class PeerConnection:
                         self._receive(space)
                     self._expire()
         except OSError as error:
-            self._fail(UnreachableError(f"{self.address}: expected an open connection, found {error}"))
+            self._fail(self._lost(error))
         except LayoutError as error:
             self._fail(ProtocolError(f"{self.address}: expected RocketMQ's remoting protocol, found {error}"))
         finally:
@@ -209,12 +207,26 @@ class PeerConnection:
             raise OSError("that the peer closed it")
         with self._lock:
             self._last_use = time.monotonic()
-            plain = space[:size] if self._tls is None else self._tls.receive(space[:size])
+            plain = self._decrypt(space[:size])
             answers, requests = self._exchange.receive(plain)
         for answer, command in answers:
             answer.set_result(command)
         for request in requests:
             self._on_request(self.address, request)
+
+    def _decrypt(self, data: memoryview) -> bytes | memoryview:
+        """Return the plain text of received bytes; the caller holds the lock."""
+        if self._tls is None:
+            return data
+        try:
+            return self._tls.receive(data)
+        except ssl.SSLError as error:
+            # Recorded before the lock is released: whoever sends next would find only that the session is over.
+            self._problem = self._problem or self._lost(error)
+            raise
+
+    def _lost(self, error: OSError) -> UnreachableError:
+        return UnreachableError(f"{self.address}: expected an open connection, found {error}")
 
     def _expire(self) -> None:
         now = time.monotonic()

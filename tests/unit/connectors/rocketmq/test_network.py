@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +18,7 @@ from commitlake.connectors.rocketmq.errors import (
     ClientOptionError,
     ProtocolError,
     RefusedError,
+    RocketMQError,
     UnreachableError,
 )
 from commitlake.connectors.rocketmq.network import Network
@@ -24,7 +27,10 @@ from commitlake.schemas.remoting.frames import Command, SerializeType, serialize
 from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest
 from commitlake.schemas.remoting.routes import TopicList
 from commitlake.schemas.remoting.signing import Credentials, check_signature
+from commitlake.schemas.remoting.tls_contexts import client_context, server_context
+from commitlake.schemas.remoting.tls_properties import parse_tls_properties
 from tests.servers.process import free_ports
+from tests.support.certificates import Certificates
 from tests.support.peer import Answering, Peer, reply
 from tests.support.waiting import wait_until
 
@@ -223,6 +229,39 @@ def test_a_tls_handshake_that_comes_to_nothing_ends_in_time(tmp_path: Path, answ
         given_up.set()
         thread.join(10)
     network.close()
+
+
+def test_a_request_that_is_sent_while_a_tls_alert_is_handled_gets_the_alerts_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("tls.server.need.client.auth=require", "tls.server.authClient=true")
+    certificates = Certificates(tmp_path)
+    properties = parse_tls_properties(certificates.server_properties(*lines), {})
+    alerted, sent, fail = threading.Event(), threading.Event(), connection.PeerConnection._fail
+
+    def fail_later(self: connection.PeerConnection, problem: RocketMQError) -> None:
+        alerted.set()
+        sent.wait(60)
+        fail(self, problem)
+
+    monkeypatch.setattr(connection.PeerConnection, "_fail", fail_later)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer, contextlib.suppress(ssl.SSLError), server_context(properties).wrap_socket(peer, True) as refused:
+                refused.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        opened = connection.PeerConnection(address, HASTY, lambda *_: None, client_context(properties))
+        thread.join(10)
+        assert alerted.wait(10)
+        with pytest.raises(UnreachableError, match="CERTIFICATE_REQUIRED"):
+            opened.ask(Command(code=31), 1)
+        sent.set()
+    opened.close()
 
 
 def test_settings_of_tls_that_cannot_be_used_are_told(tmp_path: Path) -> None:
