@@ -50,7 +50,7 @@ def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
             print_line(f"the replay {arguments.replay_id} has sent nothing: there is nothing to skip")
             return ExitCode.OK
         sources = lake_sources(lake)
-        known = groups_of_target(client, {queue.topic for queue in runs}, sources)
+        known = groups_of_target(client, runs, sources)
         groups = _chosen(arguments.group, known)
         _check_count(groups)
         steps = list(plan_steps(client, arguments.replay_id, runs, groups, sources, skips_others=arguments.skip_others))

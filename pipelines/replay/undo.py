@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.rocketmq.errors import RefusedError
+from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.pipelines.offsets.sources import OffsetSource
@@ -49,21 +49,32 @@ class GroupStep:
 
 
 def groups_of_target(
-    client: OffsetClient, topics: Collection[str], sources: Sequence[OffsetSource]
+    client: OffsetClient, queues: Collection[MessageQueue], sources: Sequence[OffsetSource]
 ) -> dict[str, set[str]]:
-    """Return the groups that consume each topic, from the brokers and the lake, without the brokers' own groups.
+    """Return the groups that consume the topic of each queue, from the brokers and the lake, without system groups.
 
     Raises:
-        NoRouteError: A topic does not exist.
+        NoRouteError: A topic does not exist, or one of the queues' brokers no longer has it.
         RocketMQError: A broker does not answer.
     """
     found = {}
-    for topic in topics:
+    for topic in sorted({queue.topic for queue in queues}):
+        _check_route(client, topic, {queue.broker_name for queue in queues if queue.topic == topic})
         groups = set(client.admin.groups_of_topic(topic))
         groups |= {place.group for source in sources for place in source.newest if place.topic == topic}
         groups |= {key.group for source in sources for key in source.subscriptions.found if key.topic == topic}
         found[topic] = {group for group in groups if not is_system_group(group)}
     return found
+
+
+def _check_route(client: OffsetClient, topic: str, brokers: Collection[str]) -> None:
+    """Check that a topic's route has all brokers to which messages were sent: the others' groups are not asked for."""
+    routed = {broker.broker_name for broker in client.admin.route(topic).broker_datas}
+    if missing := sorted(set(brokers) - routed):
+        raise NoRouteError(
+            f"topic {topic!r}: expected {', '.join(missing)} in its route, to which the replay has sent, found "
+            f"{', '.join(sorted(routed))}"
+        )
 
 
 def plan_steps(

@@ -88,8 +88,8 @@ def check_route(route: TopicRoute) -> TopicRoute:
     """Check that a client can use a route, and return it.
 
     Raises:
-        BodyError: if it has more brokers than MAX_BROKERS, a broker twice or one whose name cannot be one, or more
-            queues than MAX_QUEUES on a broker or MAX_TOPIC_QUEUES in all.
+        BodyError: if it has no broker or more than MAX_BROKERS, a broker twice or one whose name cannot be one, or
+            more queues than MAX_QUEUES on a broker or MAX_TOPIC_QUEUES in all.
     """
     check_broker_names("TopicRoute", [broker.broker_name for broker in route.broker_datas])
     check_broker_names("TopicRoute", [data.broker_name for data in route.queue_datas])
@@ -101,6 +101,8 @@ def check_route(route: TopicRoute) -> TopicRoute:
     total = max(total, sum(count for _, count in _ordered_counts(route.order_topic_conf or "")))
     if total > MAX_TOPIC_QUEUES:
         raise BodyError(f"TopicRoute: expected at most {MAX_TOPIC_QUEUES} queues on all brokers, found {total}")
+    if not route.broker_datas:  # a name server answers TOPIC_NOT_EXIST then
+        raise BodyError("TopicRoute: expected at least one broker, found none")
     return route
 
 

@@ -70,6 +70,8 @@ NAMES = [f"b{number}" for number in range(20_000)]
 ROUTES: dict[str, tuple[Lie, str]] = {
     "many brokers": (route_of([], [broker_data(name) for name in NAMES]), "at most 1024 brokers, found 20000"),
     "many queues": (route_of([queue_data(name, 65_536) for name in NAMES[:100]], []), "at most 262144 queues"),
+    "no brokers": (route_of([queue_data("broker-a")], []), "expected at least one broker, found none"),
+    "no brokers and no queues": (route_of([], []), "expected at least one broker, found none"),
     "a broker twice": (route_of([queue_data("b")] * 2, []), "each broker once, found 'b' twice"),
     "a negative number": (route_of([queue_data("b", -4)], []), "expected 0 to 65536 queues on b, found -4"),
     "control characters": (route_of([], [broker_data("b\n\x1b[31m")]), r"printable characters, found 'b\\n\\x1b"),

@@ -100,6 +100,17 @@ def test_a_group_steps_over_all_that_it_has_not_consumed(
     assert "was undone for some groups" in capsys.readouterr().err
 
 
+def test_a_route_without_a_broker_that_the_replay_has_sent_to_is_an_error(
+    world: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert world.replay("--topic", TOPIC) == 0
+    route = world.client.admin.route(world.topic)
+    other = route.broker_datas[0]._replace(broker_name="broker-b")
+    monkeypatch.setattr(Admin, "route", lambda *_: route._replace(broker_datas=(other,)))
+    assert undo(world) == 1
+    assert "expected broker-a in its route, to which the replay has sent, found broker-b" in capsys.readouterr().err
+
+
 def test_messages_of_others_are_not_stepped_over(
     interleaved: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
