@@ -36,6 +36,7 @@ class SavedTable(ABC):
         self._file = FileWithBackup(root, folder, name)
         self.path, self.backup = self._file.path, self._file.backup
         self._guard = threading.RLock()
+        self._saving = threading.Lock()  # taken before the guard; the guard is never held while a file is written
         self.is_changed = False
 
     def _read(self, parse: Callable[[bytes], T], *others: Path) -> T | None:
@@ -74,7 +75,17 @@ class SavedTable(ABC):
         """Return the bytes of the file."""
 
     def save(self) -> None:
-        """Write the file; its previous version becomes the `.bak`."""
+        """Write the file; its previous version becomes the `.bak`. Threads that save at once take turns."""
+        with self._saving:
+            self._save()
+
+    def save_changed(self) -> None:
+        """Write the file if the table has changed."""
+        with self._saving:
+            if self.is_changed:
+                self._save()
+
+    def _save(self) -> None:
         with self._guard:
             data = self._serialize()
             self.is_changed = False
@@ -83,8 +94,3 @@ class SavedTable(ABC):
         except OSError:
             self.is_changed = True
             raise
-
-    def save_changed(self) -> None:
-        """Write the file if the table has changed."""
-        if self.is_changed:
-            self.save()

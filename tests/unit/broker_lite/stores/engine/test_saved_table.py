@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,16 @@ def test_a_save_that_fails_is_tried_again(kind: Kind, root: Path, monkeypatch: p
     assert kind.get(kind.table(root, Clock())) == 2
     table.save_changed()
     assert kind.get(kind.table(root, Clock())) == 3
+
+
+def test_threads_that_save_at_once_take_turns(kind: Kind, tmp_path: Path) -> None:
+    table = saved(kind, tmp_path, 1)
+
+    def save_often(_: int) -> None:
+        for _ in range(100):
+            table.save()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(save_often, range(4)))
+    assert kind.get(kind.table(tmp_path, Clock())) == 1
+    assert sorted(path.name for path in table.path.parent.iterdir()) == sorted([table.path.name, table.backup.name])
