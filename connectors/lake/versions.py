@@ -121,9 +121,8 @@ class AddedVersion:
         """
         if self.removed:
             raise NotAppendOnlyError(
-                f"version {self.version} removes {count_text(len(self.removed), 'file')}, expected only new ones: "
-                "rows were "
-                "deleted or changed. Rebuild the tables that follow this one"
+                f"version {self.version} removes {count_text(len(self.removed), 'file')}, expected only new ones: rows "
+                "were deleted or changed. Rebuild the tables that follow this one"
             )
 
 

@@ -11,8 +11,8 @@ Rows are those of `messages`, as the source `commitlog` gives them of the broker
 files have cannot be read: half messages and delayed ones are seen under the broker's own topics, as far as it lets
 clients read these.
 
-Written are the columns in `connectors.rocketmq.sink.rows`, with the options in `connectors.rocketmq.sink.options`, at
-least once: see `connectors.rocketmq.sink.writer`.
+Written are the columns in `connectors.rocketmq.sink.prepared_rows`, with the options in
+`connectors.rocketmq.sink.options`, at least once: see `connectors.rocketmq.sink.writer`.
 """
 
 from __future__ import annotations

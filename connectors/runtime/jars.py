@@ -89,8 +89,8 @@ def delta_jars() -> list[Path]:
     missing = [jar.name for jar in jars if not jar.is_file()]
     if missing:
         raise JarsError(
-            f"{folder} has no {', '.join(missing)}: "
-            f"run 'python -m commitlake.connectors.runtime.jars' once with network access, or set {_VARIABLE}"
+            f"{folder} has no {', '.join(missing)}: run 'python -m commitlake.connectors.runtime.jars' once with "
+            f"network access, or set {_VARIABLE}"
         )
     return _checked(jars)
 
@@ -119,8 +119,8 @@ def _checked(jars: list[Path], folder: str = "") -> list[Path]:
         if found != expected:
             raise JarsError(
                 f"{jar}: expected SHA-256 {expected or 'of a known jar'}, found {found}. It is not the jar that "
-                f"CommitLake was tested with: delete it, and run "
-                f"'python -m commitlake.connectors.runtime.jars' with network access"
+                "CommitLake was tested with: delete it, and run 'python -m commitlake.connectors.runtime.jars' with "
+                "network access"
             )
     return jars
 

@@ -6,7 +6,7 @@
     df.where("array_contains(keys, 'order-4711')").select("queue_offset", "tags", "properties")
 
 Options, modes, filters, splits and streams are those of `connectors.sources.commitlog`; a topic that is a small part of
-the journal is read through its queue files. `connectors.formats.jmq.rows` describes the columns.
+the journal is read through its queue files. `connectors.formats.jmq.message_row` describes the columns.
 """
 
 from __future__ import annotations

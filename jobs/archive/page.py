@@ -295,8 +295,8 @@ def _topics(figures: PageFigures) -> Iterator[Section]:
     if figures.topics > len(shown):
         rest = (
             f"{count_text(figures.topics - len(shown), 'other topic has', 'other topics have')} "
-            f"{count_text(others['messages'], 'message')}, "
-            f"{size_text(others['bytes'])}, {others['missing_offsets']:,} missing."
+            f"{count_text(others['messages'], 'message')}, {size_text(others['bytes'])}, {others['missing_offsets']:,} "
+            "missing."
         )
     rows = [_topic_row(row, figures) for row in shown]
     caption = "The largest topics first; missing: queue offsets without a message, within windows of ten minutes"

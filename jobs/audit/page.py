@@ -90,9 +90,8 @@ def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFindi
     if differing:
         windows = sum(each.differing for each in differing)
         said.append(
-            f"{len(differing)} of {count_text(len(compared), 'comparison')} differ, in "
-            f"{count_text(windows, 'window')} of ten minutes: "
-            f"{'; '.join(_title(each) for each in differing)}"
+            f"{len(differing)} of {count_text(len(compared), 'comparison')} differ, in {count_text(windows, 'window')} "
+            f"of ten minutes: {'; '.join(_title(each) for each in differing)}"
         )
     if said:
         return f"Differences found: {', and '.join(said)}"
@@ -159,8 +158,8 @@ def _differences(comparison: Comparison) -> Iterator[FindingGroup]:
             f"{title}: {sides['expected']} and {sides['found']}",
             count,
             why.format(**sides),
-            "compare with --store while the broker still has the messages; "
-            "'commitlake maintain --repair --dry-run' shows what can be recovered",
+            "compare with --store while the broker still has the messages; 'commitlake maintain --repair --dry-run' "
+            "shows what can be recovered",
             [_example(row) for row in rows],
             word=title,
             counted=count_text(count, "window"),

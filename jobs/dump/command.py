@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     if arguments.consumequeue or arguments.index:
         return _run_indexes(arguments)
     from commitlake.connectors.formats.engine.stores import segment_size
-    from commitlake.jobs.dump.rows import DumpReport, dump_records, how_it_ended
+    from commitlake.jobs.dump.record_rows import DumpReport, dump_records, how_it_ended
 
     store = _find_store(arguments)
     report = DumpReport()
@@ -92,7 +92,7 @@ def _find_store(arguments: argparse.Namespace) -> Store:
 
 
 def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
-    from commitlake.jobs.dump.rows import dump_index_files, dump_queues
+    from commitlake.jobs.dump.record_rows import dump_index_files, dump_queues
     from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 
     store = _find_store(arguments)

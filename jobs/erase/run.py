@@ -143,8 +143,7 @@ def plan_lines(plan: ErasurePlan) -> Iterator[str]:
     if packs.packs:
         yield (
             f"  packs: {count_text(packs.bodies, 'body', 'bodies')} ({size_text(packs.body_bytes)}) in "
-            f"{count_text(packs.packs, 'pack')} "
-            f"({size_text(packs.rewritten_bytes)})"
+            f"{count_text(packs.packs, 'pack')} ({size_text(packs.rewritten_bytes)})"
         )
     if packs.gone:
         yield f"  packs: {packs.gone:,} no longer exist"
@@ -217,10 +216,9 @@ def _purged_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:
     if states:
         yield (
             f"older versions of {count_text(len(states), 'erasure')} are deleted: "
-            f"{count_text(purged.files, 'data file')} "
-            f"({size_text(purged.file_bytes)}), {count_text(purged.packs, 'pack')} that no row names, "
-            f"{count_text(purged.checkpoints, 'file')} "
-            f"of logs, {count_text(purged.aside, 'file')} of repairs; values were removed from "
+            f"{count_text(purged.files, 'data file')} ({size_text(purged.file_bytes)}), "
+            f"{count_text(purged.packs, 'pack')} that no row names, {count_text(purged.checkpoints, 'file')} of logs, "
+            f"{count_text(purged.aside, 'file')} of repairs; values were removed from "
             f"{count_text(purged.entries, 'log entry', 'log entries')}"
         )
 

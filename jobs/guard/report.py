@@ -137,8 +137,7 @@ def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
             first = min(fate.deleted_at for fate in at_risk if fate.deleted_at is not None)
             yield (
                 f"at risk: {store.broker}: {count_text(len(at_risk), 'segment')} ({size}) will be deleted from "
-                f"{_time_text(first)} "
-                "on, and are not archived: run 'commitlake archive' now"
+                f"{_time_text(first)} on, and are not archived: run 'commitlake archive' now"
             )
 
 
@@ -175,8 +174,8 @@ def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:
     segments = sum(count.values()) - count[SegmentVerdict.UNUSED]
     return (
         f"{count_text(segments, 'segment')} of {count_text(len(stores), 'store')}: {count[SegmentVerdict.ARCHIVED]} "
-        f"archived, {count[SegmentVerdict.WAITS]} not "
-        f"yet, {count[SegmentVerdict.AT_RISK]} at risk within {duration_text(within)}; {verdict_of(stores).text}"
+        f"archived, {count[SegmentVerdict.WAITS]} not yet, {count[SegmentVerdict.AT_RISK]} at risk within "
+        f"{duration_text(within)}; {verdict_of(stores).text}"
     )
 
 

@@ -94,8 +94,7 @@ def _with_boltmq(common: Rules, store: Store, conf: BoltmqConf, path: str, now: 
         known_since=started or now,
         told=(
             f"BoltMQ's rules, settings from {path or 'its defaults'}: "
-            f"{count_text(conf.deletion.file_reserved_hours, 'hour')}, at "
-            f"{hours}; {forgotten}"
+            f"{count_text(conf.deletion.file_reserved_hours, 'hour')}, at {hours}; {forgotten}"
         ),
     )
 

@@ -111,7 +111,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.cli.rows_output import write
-    from commitlake.jobs.lag.rows import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows
+    from commitlake.jobs.lag.formatting import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows
     from commitlake.jobs.lag.source import measure_lag, unknown_names
     from commitlake.pipelines.lag.groups import worst_first
 

@@ -105,7 +105,8 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
             yield from _wrapped(f"  {glyphs.dot} ", line, width)
     cautions = [*story.cautions]
     if story.not_shown:
-        cautions.append(f"{count_text(story.not_shown, 'record')} more match the question and are not shown")
+        more = count_text(story.not_shown, "more record that matches", "more records that match")
+        cautions.append(f"not shown: {more} the question")
     if cautions:
         yield Text("")
         yield Text("Not known", "bold")

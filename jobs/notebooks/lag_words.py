@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.lag.rows import bounded_text, seconds_text, table_rows
+from commitlake.jobs.lag.formatting import bounded_text, seconds_text, table_rows
 from commitlake.jobs.lag.source import unknown_names
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.groups import GroupSummary, worst_first

@@ -35,7 +35,7 @@ def limits(story: Story) -> Iterator[str]:
     """Yield sentences about what is not known or not shown."""
     yield from story.cautions
     if story.not_shown:
-        yield f"{count_text(story.not_shown, 'record')} more match and are not shown"
+        yield f"not shown: {count_text(story.not_shown, 'more record that matches', 'more records that match')}"
 
 
 def step_rows(story: Story) -> Iterator[dict[str, Any]]:

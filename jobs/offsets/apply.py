@@ -11,9 +11,9 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.names import did_you_mean, some_names, warn
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
 from commitlake.pipelines.offsets.mqadmin import TopicOffsets, mqadmin_commands
-from commitlake.pipelines.offsets.rows import PlannedOffset
 from commitlake.pipelines.offsets.setting import SetOffset, connected_clients, resets_by_itself, set_offsets
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -76,8 +76,7 @@ def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, m
     if not may_be_online:
         raise JobError(
             f"the group {group} has {count_text(len(clients), 'client')} ({some_names(clients)}), which overwrite "
-            "offsets every few "
-            f"seconds: {NOTHING}",
+            f"offsets every few seconds: {NOTHING}",
             "stop them first; or add --online: brokers 5.x then tell the clients their new offsets",
             exit_code=ExitCode.REFUSED,
         )

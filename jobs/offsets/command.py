@@ -107,8 +107,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 def _answer(arguments: argparse.Namespace, client: OffsetClient | None) -> ExitCode:
     from commitlake.jobs.cli.rows_output import write
     from commitlake.jobs.offsets.apply import apply_offsets, mqadmin_lines
+    from commitlake.jobs.offsets.formatting import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows
     from commitlake.jobs.offsets.gather import gather
-    from commitlake.jobs.offsets.rows import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows
 
     gathered = gather(arguments, client)
     rows, now = gathered.rows, datetime.datetime.now(datetime.UTC)

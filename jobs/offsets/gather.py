@@ -19,10 +19,10 @@ from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean, some_names, there_are
 from commitlake.jobs.cli.places import lake_of
 from commitlake.pipelines.lag.subscriptions import BROADCASTING
+from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.pipelines.offsets.had import offsets_had
 from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
 from commitlake.pipelines.offsets.plan import plan_had, plan_needed
-from commitlake.pipelines.offsets.rows import PlannedOffset
 from commitlake.pipelines.offsets.sources import OffsetSource, lake_sources, store_sources
 from commitlake.pipelines.snapshot.progress import GroupTopic
 

@@ -102,7 +102,7 @@ def _notices(groups: Sequence[FindingGroup]) -> Iterator[Html]:
     if rest := groups[MAX_GROUPS:]:
         count = sum(group.count for group in rest)
         yield paragraph(
-            f"{count_text(len(rest), 'more group')}, with {count_text(count, 'finding')}, are left out of this page."
+            f"Left out of this page: {count_text(len(rest), 'more group')}, with {count_text(count, 'finding')}."
         )
 
 

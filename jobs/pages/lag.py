@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.lag.rows import bounded_text, seconds_text
+from commitlake.jobs.lag.formatting import bounded_text, seconds_text
 from commitlake.jobs.pages.heat_map import HeatRow, heat_map
 from commitlake.jobs.pages.line_chart import Mark, MarkKind, Series, line_chart
 from commitlake.jobs.pages.markup import Html, joined, name, tag

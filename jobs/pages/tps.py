@@ -188,8 +188,8 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     if total["retries"]:
         yield notice(
             Kind.INFO,
-            f"{count_text(total['retries'], 'retry', 'retries')}, "
-            f"{100 * total['retries'] / total['messages']:.3g} % of the messages",
+            f"{count_text(total['retries'], 'retry', 'retries')}, {100 * total['retries'] / total['messages']:.3g} % "
+            "of the messages",
             paragraph("Retries by group:"),
             command([*base, *period, "--kind", "retry"]),
             word="Retries",
@@ -197,7 +197,8 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     if total["prepared"] > total["committed"]:
         yield notice(
             Kind.INFO,
-            f"{count_text(total['prepared'] - total['committed'], 'transaction')} were rolled back or are open",
+            f"{count_text(total['prepared'] - total['committed'], 'transaction was', 'transactions were')} rolled "
+            "back, or not yet committed",
             _query(source, "--kind", "half", *period),
             word="Transactions",
         )
@@ -261,9 +262,8 @@ def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float |
 def _latency(report: RatesReport) -> Html:
     if not report.has_percentiles:
         why = (
-            f"{count_text(report.sketches, 'row of topic_minutes has', 'rows of topic_minutes have')} sketches, "
-            f"and at most {MAX_SKETCHES:,} can be merged: "
-            "choose a shorter time, or fewer topics."
+            f"{count_text(report.sketches, 'row of topic_minutes has', 'rows of topic_minutes have')} sketches, and at "
+            f"most {MAX_SKETCHES:,} can be merged: choose a shorter time, or fewer topics."
             if report.sketches
             else "latencies come from topic_minutes, which has them only for windows of whole minutes."
         )

@@ -104,16 +104,13 @@ def _runner(arguments: argparse.Namespace) -> Runner:
 def _summary(count: int, read: Read, plan: SearchPlan, arguments: argparse.Namespace, seconds: float) -> Iterator[str]:
     rate = f"{read.bytes / max(seconds, 1e-9) / 1e9:.2f} GB/s"
     yield (
-        f"{count_text(count, 'message matches', 'messages match')}; read "
-        f"{count_text(read.messages, 'body', 'bodies')} ({size_text(read.bytes)}) in "
-        f"{count_text(read.packs, 'pack')} "
-        f"({seconds:.1f} s, {rate})"
+        f"{count_text(count, 'message matches', 'messages match')}; read {count_text(read.messages, 'body', 'bodies')} "
+        f"({size_text(read.bytes)}) in {count_text(read.packs, 'pack')} ({seconds:.1f} s, {rate})"
     )
     if read.is_cut:
         yield (
             f"--limit {arguments.limit} cut the result: {read.messages:,} of "
-            f"{count_text(plan.messages, 'body', 'bodies')} were read; "
-            "--limit 0 gives all"
+            f"{count_text(plan.messages, 'body', 'bodies')} were read; --limit 0 gives all"
         )
     if plan.without_body:
         yield f"{count_text(plan.without_body, 'message has', 'messages have')} no body in the lake: not searched"

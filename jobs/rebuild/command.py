@@ -224,8 +224,8 @@ def summary(rebuilt: Rebuilt) -> list[str]:
     )
     first = (
         f"{count_text(totals.records, 'record')} in {size_text(rebuilt.bytes)}: "
-        f"{count_text(rebuilt.entries, 'entry', 'entries')} of {rebuilt.queues:,} "
-        f"queues{keys}; in {rebuilt.out}"
+        f"{count_text(rebuilt.entries, 'entry', 'entries')} of {count_text(rebuilt.queues, 'queue')}{keys}; in "
+        f"{rebuilt.out}"
     )
     lines = [first]
     if totals.bad_ranges:
@@ -233,9 +233,8 @@ def summary(rebuilt: Rebuilt) -> list[str]:
         if rebuilt.settings.dialect.is_rocketmq:
             what += "; --salvage writes one that it reads to the end"
         lines.append(
-            f"{count_text(totals.bad_ranges, 'range')} of the log, {size_text(totals.bad_bytes)}, are damaged: a "
-            "broker "
-            f"{'skips them' if log_format.steps_over_damage else what}"
+            f"{count_text(totals.bad_ranges, 'range of the log is', 'ranges of the log are')} damaged, "
+            f"{size_text(totals.bad_bytes)}: a broker {'skips them' if log_format.steps_over_damage else what}"
         )
     if rebuilt.lost:
         lines.append(
@@ -244,9 +243,9 @@ def summary(rebuilt: Rebuilt) -> list[str]:
         )
     if rebuilt.shifted:
         lines.append(
-            f"{count_text(rebuilt.shifted, 'entry', 'entries')} of "
-            f"{count_text(len(rebuilt.shifted_queues), 'queue')} are stored below their messages' "
-            "queue offsets, as a broker would do it: the log lacks messages before them"
+            f"{count_text(rebuilt.shifted, 'entry is', 'entries are')} stored below their messages' queue offsets, in "
+            f"{count_text(len(rebuilt.shifted_queues), 'queue')}, as a broker would do it: the log lacks messages "
+            "before them"
         )
     if rebuilt.skipped:
         why = "their queue offsets are already used, or out of range"
@@ -255,8 +254,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
         named = ", ".join(rebuilt.unlikely_queues[:_NAMED]) + (", ..." if len(rebuilt.unlikely_queues) > _NAMED else "")
         lines.append(
             f"{count_text(len(rebuilt.unlikely_queues), 'queue has', 'queues have')} ids far from those of their "
-            "topics' other queues, which "
-            f"suggests damaged records; topics.json leaves them out: {named}"
+            f"topics' other queues, which suggests damaged records; topics.json leaves them out: {named}"
         )
     if rebuilt.assumed_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
@@ -284,13 +282,12 @@ def salvage_summary(salvaged: Salvaged) -> str:
 
     text = (
         f"{count_text(salvaged.records, 'intact record')} of {size_text(salvaged.bytes)} in "
-        f"{count_text(salvaged.segments, 'segment')}; "
-        f"{count_text(salvaged.damages, 'damaged range')}, {size_text(salvaged.damaged_bytes)}, listed in "
-        f"{salvaged.out / DAMAGES}"
+        f"{count_text(salvaged.segments, 'segment')}; {count_text(salvaged.damages, 'damaged range')}, "
+        f"{size_text(salvaged.damaged_bytes)}, listed in {salvaged.out / DAMAGES}"
     )
     if salvaged.dropped:
         text += (
-            f"; {count_text(salvaged.dropped, 'record')} at the log's end are left out, because no checksum "
+            f"; {count_text(salvaged.dropped, 'record')} left out at the log's end, because no checksum "
             "covers their last bytes"
         )
     if salvaged.lost:

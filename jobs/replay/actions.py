@@ -92,8 +92,8 @@ def ask_to_stop(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     add_event(lake, arguments.replay_id, ReplayEvent.STOPPING)
     if not arguments.quiet:
         print_line(
-            "the sending process stops within a few seconds; "
-            f"'commitlake replay resume {arguments.replay_id}' continues the replay"
+            f"the sending process stops within a few seconds; 'commitlake replay resume {arguments.replay_id}' "
+            "continues the replay"
         )
     return ExitCode.OK
 

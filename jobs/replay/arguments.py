@@ -72,8 +72,8 @@ def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same"
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group(
         "where from",
-        "default: the lake's messages; messages from another source "
-        "are copied into the lake's table replay_rows before they are sent",
+        "default: the lake's messages; messages from another source are copied into the lake's table replay_rows "
+        "before they are sent",
     )
     store_help = (
         "messages from the log of a store in this folder, or of several by a glob; nothing needs to be archived"

@@ -294,8 +294,7 @@ def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts) ->
         warn(
             PROG,
             f"{count_text(counts.failed, 'message')} could not be sent: 'commitlake query --table replay_messages "
-            "--where "
-            f"\"replay_id = '{plan.replay_id}' AND error IS NOT NULL\"' shows why",
+            f"--where \"replay_id = '{plan.replay_id}' AND error IS NOT NULL\"' shows why",
         )
     if left > 0:
         warn(

@@ -79,8 +79,7 @@ def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Mess
             warn(
                 PROG,
                 f"{count_text(source.damaged, 'range of the log is', 'ranges of the log are')} damaged, and their "
-                "messages cannot be sent: "
-                "'commitlake verify' shows more",
+                "messages cannot be sent: 'commitlake verify' shows more",
             )
         yield source
 

@@ -132,8 +132,7 @@ def _note(found: GroupStep) -> str:
     if step.others.count:
         return (
             f"{step.left:,} more follow after {count_text(step.others.count, 'message')} of others "
-            f"({_names(step.others.names)}), "
-            "which the group would lose"
+            f"({_names(step.others.names)}), which the group would lose"
         )
     return "" if step.stepped else "the group has consumed all of them"
 

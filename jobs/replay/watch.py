@@ -118,6 +118,6 @@ class _LagWatch:
             self._tell(f"paused: the lag of {self._group} is not known: {trouble}")
         else:
             self._tell(
-                f"{'paused' if is_behind else 'continued'}: {self._group} has "
-                f"{'more' if is_behind else 'no more'} than {count_text(self._limit, 'message')} to consume"
+                f"{'paused' if is_behind else 'continued'}: {self._group} has {'more' if is_behind else 'no more'} "
+                f"than {count_text(self._limit, 'message')} to consume"
             )

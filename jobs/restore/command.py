@@ -170,7 +170,7 @@ def _restore(arguments: argparse.Namespace) -> Restored:
     from commitlake.jobs.cli.lake_names import check_brokers
     from commitlake.jobs.restore.progress import shown
     from commitlake.pipelines.restore.config import parse_offsets
-    from commitlake.pipelines.restore.rows import Chosen
+    from commitlake.pipelines.restore.log_rows import Chosen
     from commitlake.pipelines.restore.run import restore_store
 
     lake = lake_of(arguments)
@@ -204,18 +204,16 @@ def summary(restored: Restored) -> list[str]:
 
     log, rebuilt = restored.log, restored.rebuilt
     made = (
-        f"{restored.broker}: {count_text(restored.records, 'record')} from physical offset {log.start} to "
-        f"{log.end}, in "
-        f"{count_text(restored.segments, 'segment')} of {restored.segment_size:,} bytes; "
-        f"{count_text(rebuilt.entries, 'entry', 'entries')} of "
-        f"{count_text(rebuilt.queues, 'queue')}, {count_text(rebuilt.totals.keys, 'key')}; in {restored.out}"
+        f"{restored.broker}: {count_text(restored.records, 'record')} from physical offset {log.start} to {log.end}, "
+        f"in {count_text(restored.segments, 'segment')} of {restored.segment_size:,} bytes; "
+        f"{count_text(rebuilt.entries, 'entry', 'entries')} of {count_text(rebuilt.queues, 'queue')}, "
+        f"{count_text(rebuilt.totals.keys, 'key')}; in {restored.out}"
     )
     lines = [made]
     if restored.lacking:
         lines.append(
             f"{count_text(restored.lacking, 'range')}, {size_text(restored.lacking_bytes)}, have no record in the "
-            "lake, and hold "
-            "fillers"
+            "lake, and hold fillers"
         )
     if restored.lost:
         lines.append(
@@ -224,9 +222,8 @@ def summary(restored: Restored) -> list[str]:
         )
     if restored.made_up:
         lines.append(
-            f"{count_text(restored.made_up, 'record has', 'records have')} equal content but other bytes: the "
-            "lake does not have their "
-            "properties' text"
+            f"{count_text(restored.made_up, 'record has', 'records have')} equal content but other bytes: the lake "
+            "does not have their properties' text"
         )
     if restored.lacking or restored.lost or restored.made_up:
         lines.append(f"{restored.out / NOTES} lists them")

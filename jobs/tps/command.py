@@ -156,9 +156,8 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(found.rows), "keys")
             lines.append(
-                f"{count_text(found.total, 'message key was', 'message keys were')} counted; a figure may be too "
-                f"large by up to {found.error:,}, and "
-                f"every key with more than {count_text(found.error, 'message')} is listed"
+                f"{count_text(found.total, 'message key was', 'message keys were')} counted; a figure may be too large "
+                f"by up to {found.error:,}, and every key with more than {count_text(found.error, 'message')} is listed"
             )
             _tell(lines, question, MESSAGES, source, started)
         return _exit_code(source)
@@ -186,15 +185,13 @@ def _delayed_notes(rows: Sequence[Row]) -> list[str]:
     lines = []
     if totals["overdue"]:
         lines.append(
-            f"{totals['overdue']:,} of {count_text(totals['messages'], 'message')} are overdue: their time has "
-            "passed, but their "
-            "own topic has no copy"
+            f"{totals['overdue']:,} of {count_text(totals['messages'], 'message')} are overdue: their time has passed, "
+            "but their own topic has no copy"
         )
     if totals["outlives_segment"]:
         lines.append(
             f"{count_text(totals['outlives_segment'], 'message waits', 'messages wait')} longer than a segment is "
-            "kept: a broker may delete them "
-            "before their time, see --segment-life"
+            "kept: a broker may delete them before their time, see --segment-life"
         )
     if totals["without_id"]:
         lines.append(

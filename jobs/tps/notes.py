@@ -28,8 +28,8 @@ def rate_notes(totals: Mapping[str, int]) -> list[str]:
         open_or_back = max(0, totals["prepared"] - totals["committed"])
         lines.append(
             f"{count_text(totals['prepared'], 'transaction')}: "
-            f"{count_text(totals['committed'], 'message was', 'messages were')} committed, "
-            f"{open_or_back:,} were rolled back or are open"
+            f"{count_text(totals['committed'], 'message was', 'messages were')} committed, {open_or_back:,} were "
+            "rolled back or are open"
         )
     if totals["clock_skew"]:
         lines.append(

@@ -439,8 +439,8 @@ def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
         first = missing[0]
         raise ArchiveRefusedError(
             f"{first.broker}: physical offsets {first.start} to {first.end} are missing, "
-            f"{count_text(len(missing), 'gap')} in all: "
-            f"expected a segment {first.path}. Nothing was archived; '--on-gap record' archives what is there"
+            f"{count_text(len(missing), 'gap')} in all: expected a segment {first.path}. Nothing was archived; "
+            "'--on-gap record' archives what is there"
         )
 
 

@@ -76,8 +76,8 @@ def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
         return read_store_config(lake, broker).values
     except QueryError as error:
         _LOGGER.warning(
-            "store_config of %s cannot be read: %s; all of it is archived again. "
-            "'commitlake maintain --repair' removes damaged files",
+            "store_config of %s cannot be read: %s; all of it is archived again. 'commitlake maintain --repair' "
+            "removes damaged files",
             lake.root,
             error,
         )

@@ -33,8 +33,8 @@ from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.parts import Part, read_part
 from commitlake.pipelines.archive.refusals import Refusals
-from commitlake.pipelines.archive.rows import WaitingRows, join_rows
 from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
+from commitlake.pipelines.archive.waiting_rows import WaitingRows, join_rows
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.schemas.tables.messages import BODY, SOURCE

@@ -73,8 +73,8 @@ def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> 
             left_out = messages.totals().messages - found.totals().messages
             reason = (
                 f"{count_text(left_out, 'message is', 'messages are')} left out: "
-                f"{count_text(counted.runs, 'run has', 'runs have')} no profile of their messages "
-                "(--no-quality, or expired)"
+                f"{count_text(counted.runs, 'run has', 'runs have')} no profile of their messages (--no-quality, or "
+                "expired)"
             )
             return compare(names, archived, found, notes=[*notes, *([reason] if left_out else [])])
 

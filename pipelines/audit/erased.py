@@ -61,9 +61,8 @@ class Erased:
         if self.count:
             erasures = pc.count_distinct(self.rows.column("number")).as_py() if self.rows is not None else 0
             notes.append(
-                f"{self.count:,} of the messages are erased, by {count_text(erasures, 'erasure')}: they are "
-                "counted as before, and "
-                "compared by the checksums in the table erasures"
+                f"{self.count:,} of the messages are erased, by {count_text(erasures, 'erasure')}: they are counted as "
+                "before, and compared by the checksums in the table erasures"
             )
         if self.pending:
             notes.append(

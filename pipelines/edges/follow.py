@@ -37,6 +37,7 @@ from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.delay_levels import DelayLevels
+from commitlake.pipelines.edges.edge_rows import SCHEMA, to_edges
 from commitlake.pipelines.edges.finding import PLACES
 from commitlake.pipelines.edges.increment import Increments
 from commitlake.pipelines.edges.lake_spans import read_spans
@@ -49,7 +50,6 @@ from commitlake.pipelines.edges.progress import (
     is_open_file,
 )
 from commitlake.pipelines.edges.reading import RowReader, join_found, messages_table
-from commitlake.pipelines.edges.rows import SCHEMA, to_edges
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.tables.edges import EDGES

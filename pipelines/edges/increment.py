@@ -12,6 +12,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.delay_levels import DelayLevels
+from commitlake.pipelines.edges.edge_rows import link_all
 from commitlake.pipelines.edges.finding import PLACES, is_in_places, places_of_halves, places_of_keys, read_places
 from commitlake.pipelines.edges.matching import Column, key_codes
 from commitlake.pipelines.edges.members import MEMBERS
@@ -24,7 +25,6 @@ from commitlake.pipelines.edges.open_steps import (
     waiting_members,
 )
 from commitlake.pipelines.edges.reading import RowContents, members_of_rows, plain_of
-from commitlake.pipelines.edges.rows import link_all
 from commitlake.pipelines.edges.spans import LINK_US, Spans
 from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, close_overdue, is_open
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind

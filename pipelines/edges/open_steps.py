@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of
+from commitlake.pipelines.edges.edge_rows import each_once
 from commitlake.pipelines.edges.finding import PLACES
 from commitlake.pipelines.edges.matching import Column, key_codes
 from commitlake.pipelines.edges.members import MEMBERS, Role
-from commitlake.pipelines.edges.rows import each_once
 from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeated
 from commitlake.pipelines.edges.traces import ENTRIES, Action
 from commitlake.schemas.layouts.rocketmq.topics import Kind

@@ -128,8 +128,7 @@ def plan_erasure(place: Place, wanted: KeysToErase) -> ErasurePlan:
     if selection.rows.num_rows > MAX_MESSAGES:
         raise ErasureError(
             f"{count_text(selection.rows.num_rows, 'message is', 'messages are')} to be erased, expected at most "
-            f"{MAX_MESSAGES:,} at a time: "
-            "use fewer keys at a time"
+            f"{MAX_MESSAGES:,} at a time: use fewer keys at a time"
         )
     works = [find_texts(place.lake, table, selection.texts) for table in TABLES]
     works += [find_work(place.lake, table, selection.places) for table in CHANGES]

@@ -175,8 +175,7 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
     if log_end > archived_until:
         return (
             f"the archive ends {count_text(log_end - archived_until, 'byte')} of log before the snapshot: run "
-            "'commitlake archive' "
-            "to count what is in them"
+            "'commitlake archive' to count what is in them"
         )
     return ""
 

@@ -20,8 +20,8 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edge_kinds import EdgeKind
 
 NO_EDGES = (
-    "the lake has no table edges, so the records are in time order without links; "
-    "'commitlake archive --lake LAKE --backfill edges --local' builds it"
+    "the lake has no table edges, so the records are in time order without links; 'commitlake archive --lake LAKE "
+    "--backfill edges --local' builds it"
 )
 MAX_ROUNDS = 20
 """Number of rounds in which the search continues from messages to others, as from a dead letter to its redrive."""

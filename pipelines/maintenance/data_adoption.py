@@ -134,8 +134,8 @@ class Adoption:
         """Yield sentences that describe the rebuilt table."""
         ends = ", ".join(f"{broker} up to {extents.end:,}" for broker, extents in sorted(self.extents.items()))
         yield (
-            f"it is rebuilt from {count_text(len(self.files), 'data file')} with "
-            f"{count_text(self.rows, 'message')}: {ends or 'none'}"
+            f"it is rebuilt from {count_text(len(self.files), 'data file')} with {count_text(self.rows, 'message')}: "
+            f"{ends or 'none'}"
         )
         if self.uncommitted:
             yield (
@@ -151,9 +151,8 @@ class Adoption:
             yield f"messages: data file {path}: some of its rows are in other files, the others are lost"
         if self.expected is not None and self.rows < self.expected:
             yield (
-                f"messages: expected {count_text(self.expected, 'message')}, as archive_runs counts them, "
-                "including those that "
-                f"'maintain --keep' has dropped, found {self.rows:,}"
+                f"messages: expected {count_text(self.expected, 'message')}, as archive_runs counts them, including "
+                f"those that 'maintain --keep' has dropped, found {self.rows:,}"
             )
 
     def add(self, file: Adopted) -> None:

@@ -155,8 +155,8 @@ def exchange_files(
         if gone:
             raise ConcurrentMaintenanceError(
                 f"{table_uri}: another 'commitlake maintain' or an OPTIMIZE has replaced "
-                f"{count_text(len(gone), 'file')} meanwhile, "
-                f"such as {gone[0]}; nothing of this step was kept. Run it again when that has finished"
+                f"{count_text(len(gone), 'file')} meanwhile, such as {gone[0]}; nothing of this step was kept. Run it "
+                "again when that has finished"
             )
         partitions = list(table.metadata().partition_columns)
         try:

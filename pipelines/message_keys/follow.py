@@ -27,8 +27,8 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.message_keys.key_rows import COLUMNS, REPEATING, to_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_erasure, followed_version
-from commitlake.pipelines.message_keys.rows import COLUMNS, REPEATING, to_keys
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 
 _CHUNK_ROWS = 1 << 18  # rows of messages: some 150 MiB of a worker's memory

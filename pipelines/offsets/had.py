@@ -18,7 +18,7 @@ from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.offsets.rows import GroupOffset
+from commitlake.pipelines.offsets.group_offsets import GroupOffset
 from commitlake.pipelines.offsets.sources import OffsetSource
 from commitlake.pipelines.snapshot.progress import OffsetKind
 

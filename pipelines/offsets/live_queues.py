@@ -12,7 +12,7 @@ from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.time_search import first_offset_at
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.offsets.rows import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
+from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.times import epoch_ms

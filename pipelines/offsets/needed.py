@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator
 
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.offsets.group_offsets import GroupOffset
 from commitlake.pipelines.offsets.lake_queues import FirstMessage
-from commitlake.pipelines.offsets.rows import GroupOffset
 from commitlake.pipelines.offsets.sources import OffsetSource
 
 

@@ -6,10 +6,10 @@ import datetime
 from collections.abc import Collection, Iterable, Sequence
 
 from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
 from commitlake.pipelines.offsets.live_queues import LiveQueues
 from commitlake.pipelines.offsets.needed import offsets_needed
 from commitlake.pipelines.offsets.resulting_lag import resulting_lags
-from commitlake.pipelines.offsets.rows import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
 from commitlake.pipelines.offsets.sources import OffsetSource
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
 from commitlake.pipelines.lag.measure import FigureBounds
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.offsets.rows import GroupOffset, LiveQueue, ResultingLag
+from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, ResultingLag
 from commitlake.pipelines.offsets.sources import OffsetSource
 from commitlake.schemas.times import EPOCH, MILLISECOND
 

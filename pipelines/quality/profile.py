@@ -11,7 +11,7 @@ import pyarrow as pa
 from commitlake.pipelines.quality import kernel
 from commitlake.pipelines.quality.merging import combine
 from commitlake.pipelines.quality.parts import QUEUE, SUMS, WindowParts
-from commitlake.pipelines.quality.rows import Rows
+from commitlake.pipelines.quality.task_rows import Rows
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.rocketmq import commitlog
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES

@@ -29,8 +29,8 @@ from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.rocketmq.source.options import SourceOptions
+from commitlake.connectors.rocketmq.source.range_reader import RangeReader
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
-from commitlake.connectors.rocketmq.source.rows import RangeReader
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE, STORE_DATE
 from commitlake.schemas.times import epoch_ms
 

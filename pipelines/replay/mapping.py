@@ -96,9 +96,8 @@ def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
         if number is None:
             known = sum(broker == hosts[code] for broker, _ in by_place)
             raise TargetError(
-                f"broker {origins[code]} has a queue {queue_id}, but the target has only "
-                f"{count_text(known, 'queue')} of the topic "
-                f"on {hosts[code]}: give the topic more queues, or choose --queues key"
+                f"broker {origins[code]} has a queue {queue_id}, but the target has only {count_text(known, 'queue')} "
+                f"of the topic on {hosts[code]}: give the topic more queues, or choose --queues key"
             )
         numbers.append(number)
     result: Array = np.asarray(numbers, np.int64)[place_of_row.reshape(-1)]

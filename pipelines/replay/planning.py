@@ -168,8 +168,7 @@ def origin_topics(table: DeltaTable, condition: str) -> list[str]:
         if row["origin"] is None:
             raise ReplayError(
                 f"the original topic of {count_text(row['messages'], 'message')} is not known, such as of "
-                f"{row['msg_id']}: give a "
-                "topic with --to-topic, or leave these messages out with --where"
+                f"{row['msg_id']}: give a topic with --to-topic, or leave these messages out with --where"
             )
     return sorted(row["origin"] for row in found)
 

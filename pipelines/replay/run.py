@@ -141,9 +141,8 @@ class ReplayRun:
         found, wanted = self._counts.sent + self._counts.failed, self._plan.wanted
         if found < wanted:
             raise MessagesGoneError(
-                f"expected the {count_text(wanted, 'message')} of the plan in the lake, found {found:,}: the "
-                "others were deleted "
-                "from it after the plan was made, and are not sent"
+                f"expected the {count_text(wanted, 'message')} of the plan in the lake, found {found:,}: the others "
+                "were deleted from it after the plan was made, and are not sent"
             )
 
     def _send_parts(self, *, is_resumed: bool) -> bool:

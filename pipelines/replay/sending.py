@@ -245,8 +245,8 @@ class _RetryWaits:
             raise StoppedError(f"{what}: {problem}") from None
         if self._clock() > self._deadline:
             raise TargetGoneError(
-                f"{what} for {self._seconds:.0f} s: {problem}. "
-                f"'commitlake replay resume {self._replay_id}' continues the replay"
+                f"{what} for {self._seconds:.0f} s: {problem}. 'commitlake replay resume {self._replay_id}' continues "
+                "the replay"
             ) from None
         self._sleep(self._wait)
         self._wait = min(2 * self._wait, _MAX_WAIT_SECONDS)

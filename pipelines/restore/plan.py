@@ -12,7 +12,7 @@ from typing import Any
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.restore.errors import RestoreError
-from commitlake.pipelines.restore.rows import Chosen, LogRange
+from commitlake.pipelines.restore.log_rows import Chosen, LogRange
 from commitlake.pipelines.restore.segment import Lost, SegmentRestored, SegmentTask
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.segments import segment_name
@@ -153,6 +153,5 @@ def check_disk(plan: RestorePlan) -> None:
     if free < needed:
         raise RestoreError(
             f"{plan.out}: expected {needed:,} bytes of free disk for {count_text(len(plan.bases), 'segment')} and "
-            "their indexes, "
-            f"found {free:,}. Restore a shorter range, or to another disk"
+            f"their indexes, found {free:,}. Restore a shorter range, or to another disk"
         )

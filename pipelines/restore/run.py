@@ -40,8 +40,7 @@ from commitlake.pipelines.restore.config import (
 )
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.known_config import KnownConfig, read_known_config
-from commitlake.pipelines.restore.plan import PLAN, RestorePlan, check_disk, check_out, go_on
-from commitlake.pipelines.restore.rows import (
+from commitlake.pipelines.restore.log_rows import (
     Chosen,
     LogRange,
     brokers_of,
@@ -50,6 +49,7 @@ from commitlake.pipelines.restore.rows import (
     first_waiting_timer,
     queue_ends,
 )
+from commitlake.pipelines.restore.plan import PLAN, RestorePlan, check_disk, check_out, go_on
 from commitlake.pipelines.restore.segment import SegmentRestored
 from commitlake.pipelines.restore.sizes import find_segment_size
 from commitlake.pipelines.restore.source import LakeVersion, restore_from

@@ -17,8 +17,8 @@ from commitlake.pipelines.restore import stretches
 from commitlake.pipelines.restore.bodies import BodySource, place_bodies
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.found import Records, Refusal
+from commitlake.pipelines.restore.log_rows import rows_of_segment
 from commitlake.pipelines.restore.records import RecordWriter
-from commitlake.pipelines.restore.rows import rows_of_segment
 from commitlake.schemas.layouts.segments import segment_name
 
 _UNFIT = "no room for a filler next to it"

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.restore.errors import RestoreError
-from commitlake.pipelines.restore.rows import LogRange, extents
+from commitlake.pipelines.restore.log_rows import LogRange, extents
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 

@@ -69,8 +69,7 @@ def ask_progress(
         if clock() > deadline:
             raise AnswerTimeoutError(
                 f"broker {broker_name!r}: expected the clients of {count_text(len(wanted), 'group')} within "
-                f"{GROUPS_SECONDS:g} s, "
-                f"found those of {number:,}"
+                f"{GROUPS_SECONDS:g} s, found those of {number:,}"
             )
         subscriptions |= _subscriptions(group, _connections(admin, group, broker_name))
     runtime = _runtime(admin, broker_name)

@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.kernel import NO_QUEUE, NULL_BORN, NULL_STORE
-from commitlake.pipelines.quality.rows import Rows
+from commitlake.pipelines.quality.task_rows import Rows
 from commitlake.pipelines.topic_minutes import kernel
 from commitlake.pipelines.topic_minutes.sketches import sketch_groups
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, REAL_TOPIC, TIMER_OUT

@@ -322,7 +322,6 @@ def _check_count(count: int) -> None:
 
 def _too_many(count: int, most: int, what: str) -> TooManyRowsError:
     return TooManyRowsError(
-        f"the answer has {count_text(count, 'row')} or more{' ' + what if what else ''}, expected at most "
-        f"{most:,}: use longer "
-        "windows, a shorter time range, or fewer groups"
+        f"the answer has {count_text(count, 'row')} or more{' ' + what if what else ''}, expected at most {most:,}: "
+        "use longer windows, a shorter time range, or fewer groups"
     )

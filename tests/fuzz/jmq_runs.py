@@ -21,7 +21,7 @@ from commitlake.jobs.rebuild import command as rebuild
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.errors import RestoreError
-from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.schemas.layouts.jmq.queue import ENTRY
 from commitlake.schemas.layouts.rocketmq.hosts import Host

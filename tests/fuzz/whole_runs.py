@@ -21,7 +21,7 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.schemas.layouts.rocketmq.hosts import Host

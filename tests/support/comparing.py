@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
-from commitlake.connectors.formats.rocketmq.rows import row_of
+from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 Row = dict[str, Any]

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SUMS, WindowParts
 from commitlake.pipelines.quality.profile import profile_rows
-from commitlake.pipelines.quality.rows import COLUMNS
+from commitlake.pipelines.quality.task_rows import COLUMNS
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 

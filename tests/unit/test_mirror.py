@@ -105,7 +105,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.queue_walking",
         "connectors.formats.rocketmq.indexes",
     ),
-    "tests/unit/connectors/formats/index_entries/test_queue_rows.py": ("connectors.formats.rocketmq.rows",),
+    "tests/unit/connectors/formats/index_entries/test_queue_rows.py": ("connectors.formats.rocketmq.message_row",),
     "tests/unit/connectors/formats/jmq/test_journal_batches.py": (
         "connectors.formats.jmq.kernel.columns",
         "connectors.formats.jmq.kernel.numbers",
@@ -190,7 +190,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.offsets.needed",
         "pipelines.offsets.plan",
         "pipelines.offsets.resulting_lag",
-        "pipelines.offsets.rows",
+        "pipelines.offsets.group_offsets",
         "pipelines.offsets.sources",
         "pipelines.offsets.store_queues",
     ),

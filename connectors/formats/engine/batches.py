@@ -22,7 +22,7 @@ from commitlake.connectors.formats.engine.listed import walk_listed, wanted_part
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.refused import Refused, bad_rows, describe
 from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.rows import Notes, RowBatch, first_not_utf8, note
+from commitlake.connectors.formats.engine.row_batch import Notes, RowBatch, first_not_utf8, note
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split
 from commitlake.connectors.formats.engine.walk import BadRange, End, walk
 from commitlake.schemas.layouts.rocketmq.scan import Fault

@@ -227,9 +227,8 @@ class _Reader:
             topic, queue_id = split.queues[split.array("queue_numbers")[row]]
             index = f"entry {split.array('queue_offsets')[row]} of the {self._kernel.queues.name} {topic}/{queue_id}"
         return IndexMismatchError(
-            f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, "
-            f"according to {index}, found {found}. "
-            "The broker's index contradicts its log: read with the option useIndexes=false"
+            f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, according "
+            f"to {index}, found {found}. The broker's index contradicts its log: read with the option useIndexes=false"
         )
 
 

@@ -39,8 +39,8 @@ class Refused:
         if self._request.mode is Mode.FAILFAST:
             raise DamagedLogError(
                 f"{self._split.path}, byte {start - self._split.base_offset} (physical offset {start}, to {end}): "
-                f"{fault}: expected {expected}, found {found}. "
-                "Mode PERMISSIVE returns such ranges as rows, DROPMALFORMED counts them in the log"
+                f"{fault}: expected {expected}, found {found}. Mode PERMISSIVE returns such ranges as rows, "
+                "DROPMALFORMED counts them in the log"
             )
         self.counts[fault] = self.counts.get(fault, 0) + 1
         return {

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.rows import MAX_TIMESTAMP_MS
+from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.formats.index_entries.entry_damage import CORRUPT_ENTRY
 
 _BATCH_ROWS = 1 << 14

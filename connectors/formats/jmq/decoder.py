@@ -19,7 +19,7 @@ from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE
 from commitlake.connectors.formats.jmq.kernel import records
 from commitlake.connectors.formats.jmq.kernel.columns import ADDRESS_SIZE, NO_DELAY
 from commitlake.connectors.formats.jmq.kernel.properties import MAX_PROPERTIES, OWN_NAMES
-from commitlake.connectors.formats.jmq.rows import APP, RECEIVE_TIMESTAMP, shown_name, unique_key
+from commitlake.connectors.formats.jmq.message_row import APP, RECEIVE_TIMESTAMP, shown_name, unique_key
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.properties import parse_properties
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK

@@ -34,7 +34,7 @@ from commitlake.connectors.rocketmq.errors import InvalidMessageError
 from commitlake.connectors.rocketmq.messages import DEFAULT_MAX_BODY_BYTES, check_group, check_topic
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
-from commitlake.connectors.rocketmq.sink.rows import RowSettings, system_topic_problem
+from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings, system_topic_problem
 from commitlake.connectors.rocketmq.sink.sender import DEFAULT_GROUP, RowSender, SendSettings
 from commitlake.connectors.rocketmq.spark_options import (
     DEFAULT_TIMEOUT_MS,

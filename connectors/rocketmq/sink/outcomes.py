@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.rocketmq.messages import SendStatus
 from commitlake.connectors.rocketmq.sending import Stored
-from commitlake.connectors.rocketmq.sink.rows import PreparedRows
+from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows
 
 
 class RowStatus(StrEnum):

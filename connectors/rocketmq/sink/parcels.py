@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.rocketmq.sending import Parcel
-from commitlake.connectors.rocketmq.sink.rows import PreparedRows, Target
+from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, Target
 
 BATCH_PROPERTIES = "WAIT\x01true\x02"
 

@@ -32,7 +32,7 @@ from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.connectors.rocketmq.sending import Stored
 from commitlake.connectors.rocketmq.sink.outcomes import Outcomes, RowStatus
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits, RowParcel, divide, to_parcel
-from commitlake.connectors.rocketmq.sink.rows import PreparedRows, RowSettings, Target, prepare
+from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowSettings, Target, prepare
 from commitlake.schemas.remoting.codes import BUSY, TRY_ANOTHER_BROKER
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.signing import Credentials

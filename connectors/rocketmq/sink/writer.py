@@ -22,7 +22,7 @@ from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, NotSentError
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.outcomes import RowStatus
-from commitlake.connectors.rocketmq.sink.rows import TYPES, check_columns
+from commitlake.connectors.rocketmq.sink.prepared_rows import TYPES, check_columns
 from commitlake.connectors.rocketmq.sink.sender import RowSender
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.counts import count_text

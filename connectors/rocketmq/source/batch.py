@@ -37,7 +37,7 @@ def schema_of(options: SourceOptions) -> StructType:
 def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one partition, in a worker."""
     # Importing the compiled reader takes a second, so only workers do it.
-    from commitlake.connectors.rocketmq.source.rows import RangeReader  # noqa: PLC0415
+    from commitlake.connectors.rocketmq.source.range_reader import RangeReader  # noqa: PLC0415
     from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
 
     with carry_errors(), options.open_puller() as puller:

@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.pages.lineage.rows import Row, Rows
+from commitlake.jobs.pages.lineage.picture_rows import Row, Rows
 from commitlake.jobs.pages.lineage.times import moment_text
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.parts import paragraph

@@ -18,7 +18,7 @@ from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.line_chart import percent
 from commitlake.jobs.pages.lineage.glyphs import FOLDED, edge_look, glyph, glyph_of
 from commitlake.jobs.pages.lineage.lanes import Lanes
-from commitlake.jobs.pages.lineage.rows import Row, Rows
+from commitlake.jobs.pages.lineage.picture_rows import Row, Rows
 from commitlake.jobs.pages.lineage.times import clock_text, day_text
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.pipelines.lineage.story import Edge, StepKind, Story

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commitlake.jobs.pages.lineage.rows import Row
+from commitlake.jobs.pages.lineage.picture_rows import Row
 from commitlake.pipelines.lineage.story import Step, StepKind
 
 MAX_LANES = 12

@@ -10,7 +10,7 @@ from commitlake.jobs.pages.axes import time_ticks
 from commitlake.jobs.pages.line_chart import percent
 from commitlake.jobs.pages.lineage.glyphs import edge_look, glyph, glyph_of
 from commitlake.jobs.pages.lineage.lanes import Lane, Lanes
-from commitlake.jobs.pages.lineage.rows import Row, Rows
+from commitlake.jobs.pages.lineage.picture_rows import Row, Rows
 from commitlake.jobs.pages.markup import Html, name, tag
 from commitlake.pipelines.lineage.story import StepKind, Story
 from commitlake.pipelines.lineage.words import length_text

@@ -10,7 +10,7 @@ from commitlake.jobs.pages.lineage.glyphs import BEGUN, FAILED, FOLDED, definiti
 from commitlake.jobs.pages.lineage.graph import graph
 from commitlake.jobs.pages.lineage.lanes import lanes_of
 from commitlake.jobs.pages.lineage.overview import overview
-from commitlake.jobs.pages.lineage.rows import Rows, rows_of
+from commitlake.jobs.pages.lineage.picture_rows import Rows, rows_of
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.output import time_text
 from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
@@ -108,9 +108,8 @@ def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
     notes = [f"{count_text(rows.messages, 'message')}; times are UTC. Choose a step for its properties and body."]
     if rows.folded:
         notes.append(
-            f"{rows.folded:,} of {count_text(len(story.steps), 'step')} are folded: messages with problems, and "
-            "the newest, are "
-            "drawn."
+            f"{rows.folded:,} of {count_text(len(story.steps), 'step')} are folded: messages with problems, and the "
+            "newest, are drawn."
         )
     scaled = overview(story, rows, lanes)
     figure = tag(
@@ -157,10 +156,12 @@ def _cautions(story: Story, left_out: int) -> Html:
     if len(story.cautions) > MAX_CAUTIONS:
         sentences.append(f"{len(story.cautions) - MAX_CAUTIONS:,} more remarks are left out of this page.")
     if story.not_shown:
-        sentences.append(f"{count_text(story.not_shown, 'record')} more match the question and are not in this story.")
+        more = count_text(story.not_shown, "more record that matches", "more records that match")
+        sentences.append(f"Not in this story: {more} the question.")
     if left_out:
         sentences.append(
-            f"{count_text(left_out, 'line')} between steps are not drawn; the details of the steps name them."
+            f"{count_text(left_out, 'line between steps is', 'lines between steps are')} not drawn; the details of the "
+            "steps name them."
         )
     return tag("ul", *(tag("li", sentence) for sentence in sentences))
 

@@ -112,8 +112,7 @@ def _notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
     if anew:
         yield (
             f"{plan.broker}: {count_text(len(anew), 'queue starts', 'queues start')} at 0 again, as the topic was "
-            "deleted and created again. "
-            f"They were read from their first message: {_first(anew)}"
+            f"deleted and created again. They were read from their first message: {_first(anew)}"
         )
     if plan.held.closed:
         count = sum(one.end - one.first for one in plan.held.closed)

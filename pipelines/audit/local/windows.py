@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.archive.rows import join_rows
+from commitlake.pipelines.archive.waiting_rows import join_rows
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.tables.profile import (
     AUDIT,

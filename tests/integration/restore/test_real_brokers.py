@@ -16,7 +16,7 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.restore.config import parse_offsets
-from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.run import Restored, restore_store
 from tests.servers.java_programs import dump_store
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore

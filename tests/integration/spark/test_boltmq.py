@@ -16,7 +16,7 @@ from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
-from commitlake.connectors.formats.rocketmq.rows import row_of
+from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.archive import command as archive

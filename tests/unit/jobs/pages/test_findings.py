@@ -92,6 +92,6 @@ def test_a_million_findings_make_a_small_page_that_says_what_it_leaves_out() -> 
     content = findings_section(groups, "").content
     assert len(content.encode()) < 1.2 * MAX_BYTES
     root = parse_page(content)
-    assert "7 more groups, with 70,000 findings, are left out of this page." in root.text
+    assert "Left out of this page: 7 more groups, with 70,000 findings." in root.text
     assert len(root.all("article")) == MAX_GROUPS
     assert all("more like this" in article.text for article in root.all("article"))

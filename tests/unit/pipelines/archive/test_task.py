@@ -19,7 +19,7 @@ from commitlake.connectors.formats.engine.errors import SegmentCutError
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.records import FoundRecord, walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.formats.rocketmq.rows import row_of
+from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -263,7 +263,7 @@ def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
     check(root, tmp_path, manifest)
     packs = len(list((tmp_path / "bodies").rglob("*.zst")))
     assert packs == len(tasks.splits) > 10
-    monkeypatch.setattr("commitlake.pipelines.archive.rows.PART_BYTES", 100_000)
+    monkeypatch.setattr("commitlake.pipelines.archive.waiting_rows.PART_BYTES", 100_000)
     manifest = list(tasks_of(root, tmp_path, 30_000, "run-2").run(range(len(tasks.splits))))
     assert len(files_of(manifest)) > 3
     check(root, tmp_path, manifest)
@@ -284,7 +284,7 @@ def test_a_range_of_many_dates_has_a_file_for_each_and_few_packs(tmp_path: Path)
 def test_rows_of_one_range_are_divided_where_they_are_too_many_for_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.pipelines.archive.rows.PART_BYTES", 50_000)
+    monkeypatch.setattr("commitlake.pipelines.archive.waiting_rows.PART_BYTES", 50_000)
     root = write_store(tmp_path / "store", [(0, open_segment(messages(1500), SIZE))])
     manifest = run_all(tasks_of(root, tmp_path))
     files = files_of(manifest)

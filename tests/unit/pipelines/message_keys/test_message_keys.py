@@ -18,9 +18,9 @@ from commitlake.connectors.lake.versions import VersionGoneError
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
+from commitlake.pipelines.message_keys.key_rows import key_hashes
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
-from commitlake.pipelines.message_keys.rows import key_hashes
 from commitlake.pipelines.query.keys import where_keys_are, where_unique_key_is
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS

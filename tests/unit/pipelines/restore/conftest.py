@@ -13,7 +13,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.run import Restored, restore_store
 from tests.support.indexed_stores import OPTIONS
 from tests.support.restored_stores import BROKER, Archive, Restore

@@ -28,7 +28,7 @@ from commitlake.jobs.restore.command import summary
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.run import Restored, restore_store
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host

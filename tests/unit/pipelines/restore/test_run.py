@@ -13,8 +13,8 @@ from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunn
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.restore import run
 from commitlake.pipelines.restore.errors import MissingBodyError, RestoreError
+from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.plan import WORK
-from commitlake.pipelines.restore.rows import Chosen
 from commitlake.pipelines.restore.run import Restored
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.support.restored_stores import StoppedError, packs_of, segments, stop_after

@@ -13,8 +13,8 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.restore.config import config_files, fit_offsets, parse_offsets
 from commitlake.pipelines.restore.errors import RestoreError
+from commitlake.pipelines.restore.log_rows import Chosen, find_range, first_undelivered
 from commitlake.pipelines.restore.parts import stored_hosts, stored_topics
-from commitlake.pipelines.restore.rows import Chosen, find_range, first_undelivered
 from commitlake.pipelines.restore.sizes import segment_size_of
 from commitlake.pipelines.restore.stretches import keep_fitting, stretches
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.restore.errors import LakeRowsError, MissingBodyError, RestoreError
-from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.run import NOTES, Restored
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 from commitlake.schemas.layouts.segments import segment_name

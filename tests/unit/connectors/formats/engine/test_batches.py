@@ -226,7 +226,7 @@ def test_a_log_of_bombs_takes_no_more_memory_than_a_batch_of_bodies(
     tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit, size, count = 1 << 20, 300_000, 60
-    monkeypatch.setattr("commitlake.connectors.formats.engine.rows.BATCH_BYTES", limit)
+    monkeypatch.setattr("commitlake.connectors.formats.engine.row_batch.BATCH_BYTES", limit)
     bomb = zlib.compress(bytes(size)) if codec == "zlib" else compress_stream(bytes(size), codec)
     flags = compression_bits(BodyCodec(codec))
     sent = [new_message(n, body=bomb, sys_flag=flags) if n % 7 else new_message(n, body=b"x") for n in range(count)]
@@ -257,7 +257,7 @@ def memory_of(split: Split, form: BodyForm, limit: int) -> tuple[list[tuple[int,
 def test_a_body_larger_than_a_batch_of_bodies_is_a_batch_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.connectors.formats.engine.rows.BATCH_BYTES", 1000)
+    monkeypatch.setattr("commitlake.connectors.formats.engine.row_batch.BATCH_BYTES", 1000)
     sent = [
         new_message(n, body=zlib.compress(bytes(size)), sys_flag=compression_bits(BodyCodec.ZLIB))
         for n, size in enumerate([400, 5000, 600, 400, 1])

@@ -16,7 +16,7 @@ import pytest
 from commitlake.connectors.rocketmq import ClientOptions, InvalidMessageError
 from commitlake.connectors.rocketmq.sink import sender as module
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
-from commitlake.connectors.rocketmq.sink.rows import RowSettings
+from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings
 from commitlake.connectors.rocketmq.sink.sender import RowSender, SendSettings
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec

@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.jobs.pages.lineage import details as module
 from commitlake.jobs.pages.lineage.details import MAX_BODY, body_text, details, indented
-from commitlake.jobs.pages.lineage.rows import rows_of
+from commitlake.jobs.pages.lineage.picture_rows import rows_of
 from commitlake.pipelines.lineage.story import Story
 from tests.support.html_pages import Element, parse_page
 from tests.support.stories import BODY, order_story, record_step

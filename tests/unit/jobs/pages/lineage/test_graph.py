@@ -9,7 +9,7 @@ import pytest
 from commitlake.jobs.pages.lineage import graph as module
 from commitlake.jobs.pages.lineage.graph import CHUNK, graph, lines_of
 from commitlake.jobs.pages.lineage.lanes import lanes_of
-from commitlake.jobs.pages.lineage.rows import rows_of
+from commitlake.jobs.pages.lineage.picture_rows import rows_of
 from commitlake.pipelines.lineage.story import Story
 from tests.support.html_pages import Element, parse_page
 from tests.support.stories import edge, many_messages, order_story, record_step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commitlake.jobs.pages.lineage.lanes import MAX_LANES, MAX_TRACKS, lanes_of
-from commitlake.jobs.pages.lineage.rows import rows_of
+from commitlake.jobs.pages.lineage.picture_rows import rows_of
 from commitlake.pipelines.lineage.story import Story
 from tests.support.stories import consumed, edge, many_messages, order_story, record_step
 

@@ -79,7 +79,10 @@ def test_a_large_story_is_folded_and_the_page_says_so() -> None:
 
 def test_records_that_match_and_are_not_there_are_counted() -> None:
     story = replace(order_story(), cautions=[], not_shown=1_200)
-    assert "1,200 records more match the question" in parse_page(text_of(story)).by_id("cautions").text
+    assert (
+        "Not in this story: 1,200 more records that match the question."
+        in parse_page(text_of(story)).by_id("cautions").text
+    )
 
 
 def test_a_story_without_steps_says_that_nothing_was_found() -> None:

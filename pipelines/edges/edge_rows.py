@@ -13,7 +13,7 @@ from commitlake.pipelines.edges.client_links import link_clients
 from commitlake.pipelines.edges.family import Families
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, STEPS, TO, repeated
-from commitlake.pipelines.message_keys.rows import key_hashes
+from commitlake.pipelines.message_keys.key_rows import key_hashes
 from commitlake.schemas.tables.edges import EDGES
 
 SCHEMA: pa.Schema = to_arrow_schema(EDGES, timezone="UTC")

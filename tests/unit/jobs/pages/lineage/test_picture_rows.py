@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from commitlake.jobs.pages.lineage.rows import rows_of
+from commitlake.jobs.pages.lineage.picture_rows import rows_of
 from commitlake.pipelines.lineage.story import Story
 from tests.support.stories import edge, many_messages, order_story, record_step
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from commitlake.jobs.cli.rows_output import Row
 from commitlake.jobs.cli.times import time_text
-from commitlake.jobs.lag.rows import bounded_text, seconds_text
+from commitlake.jobs.lag.formatting import bounded_text, seconds_text
 from commitlake.pipelines.lag.groups import summed
-from commitlake.pipelines.offsets.rows import PlannedOffset
+from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import count_text
 
 TABLE_COLUMNS = (
