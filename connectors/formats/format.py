@@ -8,7 +8,7 @@ needs the standard library only: what takes long to import (numpy, the compiled 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SegmentScanner, SizeLimits
 
 if TYPE_CHECKING:
+    from commitlake.connectors.formats.consumptions import ConsumeLogPart
     from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
     from commitlake.connectors.formats.engine.index_answer import KeyIndex
@@ -180,6 +181,10 @@ class Format(ABC):
     def kernel(self) -> FormatKernel:
         """Compiled loops for code that reads many records."""
 
+    def sample_beside_log(self) -> Mapping[str, bytes]:
+        """Return small samples of a store's other files that compiled loops read, by their paths in the store."""
+        return {}
+
     @abstractmethod
     def sample_segment(self, size: int) -> bytes:
         """Return a segment of three messages, of which one is damaged and one has a property that is not UTF-8.
@@ -276,6 +281,15 @@ class Format(ABC):
         return None
 
     # Small files
+
+    def read_consume_log(self, store: Store, start: int | None) -> Iterator[ConsumeLogPart]:  # noqa: ARG002
+        """Yield what a store's own log of deliveries says from an offset on; nothing for a format without one.
+
+        Args:
+            store: the store.
+            start: offset in that log; None for its beginning.
+        """
+        return iter(())
 
     @abstractmethod
     def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:

@@ -1,4 +1,4 @@
-"""New data files of `messages`, for the tables that are computed from its rows: `message_keys` and `edges`.
+"""New data files of a table, for those that are computed from its rows: `message_keys` and `edges`.
 
 Such a table stores the version of `messages` that it has reached as the number of an application's transaction. This
 module imports little, so that look-ups start quickly.
@@ -63,39 +63,48 @@ class NewFiles:
     anew: bool = False
 
 
-def readable_files(lake: LakePaths, after: int) -> NewFiles:
+def readable_files(lake: LakePaths, after: int, table: str | None = None) -> NewFiles:
     """Return the new files after a version, or all files if new ones, or entries of the log, no longer exist.
 
     Files are deleted by a vacuum after a compaction has written their rows to others. A follower that was not run for
     longer than `maintain --vacuum-after` starts again.
+
+    Args:
+        lake: locations of the tables.
+        after: the version; -1 for none.
+        table: location of the table that is followed; by default `messages`.
     """
-    options = storage_options(lake.messages, lake.s3)
+    uri = table or lake.messages
+    options = storage_options(uri, lake.s3)
     try:
-        files, newest = new_files(lake, after)
+        files, newest = new_files(lake, after, uri)
     except VersionGoneError:
-        whole = snapshot_files(lake.messages, options)
+        whole = snapshot_files(uri, options)
         return NewFiles(whole.files, whole.version, anew=True)
-    whole = snapshot_files(lake.messages, options) if files else AddedVersion(newest, ())
+    whole = snapshot_files(uri, options) if files else AddedVersion(newest, ())
     replaced = sorted({file.name for file in files} - {file.name for file in whole.files})
-    found = table_files(lake.messages, options).get_file_info(replaced) if replaced else []
+    found = table_files(uri, options).get_file_info(replaced) if replaced else []
     if any(info.type == pafs.FileType.NotFound for info in found):
         return NewFiles(whole.files, whole.version, anew=True)
     return NewFiles(files, newest)
 
 
-def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
-    """Return the data files of `messages` after a version, and its newest version; files may no longer exist.
+def new_files(lake: LakePaths, after: int, table: str | None = None) -> tuple[list[AddedFile], int]:
+    """Return a table's data files after a version, and its newest version; files may no longer exist.
+
+    See `readable_files` for the arguments.
 
     Raises:
         VersionsError: if the log no longer has these versions, or rows were changed.
     """
-    options = storage_options(lake.messages, lake.s3)
+    uri = table or lake.messages
+    options = storage_options(uri, lake.s3)
     if after < 0:  # the current files: earlier versions may have had files that were removed since
-        whole = snapshot_files(lake.messages, options)
+        whole = snapshot_files(uri, options)
         return list(whole.files), whole.version
     files: list[AddedFile] = []
     newest = after
-    for version in added_versions(lake.messages, after, options):
+    for version in added_versions(uri, after, options):
         newest = version.version
         if version.is_erasure:  # its rows are not new, and readers of an older file leave out erased messages
             continue

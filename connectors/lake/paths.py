@@ -122,6 +122,11 @@ class LakePaths:
         return self._table("consumer_offsets")
 
     @property
+    def consumptions(self) -> str:
+        """Table of deliveries to applications, from consume logs of JMQ stores."""
+        return self._table("consumptions")
+
+    @property
     def subscriptions(self) -> str:
         """Table of the groups' subscriptions over time."""
         return self._table("subscriptions")

@@ -17,6 +17,7 @@ _ORIGINS = {
     Origin.COMMITS: "`archive` writes it, with each run.",
     Origin.MESSAGES: "It is derived from `messages`, and can be made again from it.",
     Origin.SNAPSHOTS: "`snapshot` and `archive` write it.",
+    Origin.CONSUME_LOGS: "`archive` writes it, for JMQ stores.",
     Origin.REPLAYS: "`replay` and `dlq redrive` write it.",
     Origin.ERASURES: "`erase` writes it.",
     Origin.EVIDENCE: "Jobs with `--evidence-key` write it.",

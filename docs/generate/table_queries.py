@@ -79,6 +79,15 @@ QUERIES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "subscriptions": (("Show what groups want", "SELECT as_of, topic, source FROM subscriptions ORDER BY as_of DESC"),),
+    "consumptions": (
+        (
+            "Count the failed deliveries to each application",
+            (
+                "SELECT consumer_group, topic, count(*) AS failed FROM consumptions WHERE outcome != 'success' "
+                "GROUP BY consumer_group, topic"
+            ),
+        ),
+    ),
     "topic_minutes": (
         (
             "Sum messages by topic and hour",

@@ -138,9 +138,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-quality", action="store_true", help=quality_help)
     add_html_argument(parser, "quality.html in the lake, if the lake is a folder and expectations were checked")
     parser.add_argument("--quality-page", type=Path, metavar="FILE", help="another name of --html")
-    keys_help = "do not update message_keys and edges in this run; look-ups by key read the missing part from messages"
+    keys_help = (
+        "do not update message_keys, edges and consumptions in this run; look-ups by key read the missing part from "
+        "messages"
+    )
     parser.add_argument("--no-keys", action="store_true", help=keys_help)
-    edges_help = "do not update edges in this run; lineage does not show the newest messages until a later run does"
+    edges_help = (
+        "do not update edges and consumptions in this run; lineage does not show the newest messages until a later run "
+        "does"
+    )
     parser.add_argument("--no-edges", action="store_true", help=edges_help)
     hbase_help = "also write messages to a table in HBase, through its Thrift server (default: off)"
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help=hbase_help)

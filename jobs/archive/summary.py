@@ -39,7 +39,7 @@ def summary(result: Result) -> list[str]:
         if not result.bytes_of_others:
             stores_text = count_text(len(result.ranges), "store")
             lines.append(f"No new messages in {stores_text}")
-        return [*lines, *stores, *_keys(result), *after]
+        return [*lines, *stores, *(f"  {note}" for note in result.notes), *_keys(result), *after]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
     done = f"{count_text(result.messages, 'message')} from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
@@ -54,6 +54,8 @@ def summary(result: Result) -> list[str]:
 
 def _keys(result: Result) -> list[str]:
     lines = [f"  {count_text(result.keys, 'message key')} ({result.keys_seconds:.1f} s)"] if result.keys else []
+    if result.consumptions:
+        lines.append(f"  {count_text(result.consumptions, 'consume record')}")
     return lines + (
         [f"  {count_text(result.edges, 'row')} of edges ({result.edges_seconds:.1f} s)"] if result.edges else []
     )

@@ -129,13 +129,15 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         raise SystemExit(ExitCode.USAGE)
 
     def _suggestion(self, message: str) -> str:
-        """Return "Did you mean" with the nearest known option, for the first unknown option."""
+        """Return "Did you mean" with the nearest known option, or the option that a folder without one needs."""
         from commitlake.jobs.cli.names import did_you_mean
 
         unknown = re.match(r"unrecognized arguments: (?:.* )??(--?[\w-]+)", message)
-        if unknown is None:
-            return ""
         known = [name for action in self._actions for name in action.option_strings]
+        if unknown is None:
+            folder = message.removeprefix("unrecognized arguments: ")
+            is_folder = os.path.isdir(folder)  # noqa: PTH112 (a Path raises an error for a name that is too long)
+            return f". Did you mean '--store {folder}'?" if "--store" in known and is_folder else ""
         suggestion = did_you_mean(unknown[1], known)
         return f".{suggestion}" if suggestion else ""
 

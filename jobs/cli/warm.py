@@ -68,8 +68,12 @@ def _warm_format(task: tuple[str, Path]) -> int:
     segment = root / log_format.folder / segment_name(0)
     segment.parent.mkdir(parents=True)
     segment.write_bytes(log_format.sample_segment(_SEGMENT_BYTES))
+    for path, data in log_format.sample_beside_log().items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
     (store,) = find_stores(str(root), formats=(log_format,))
     _archive(store, str(root))
+    list(log_format.read_consume_log(store, None))
     _map(segment)
     _find_border(log_format)
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)

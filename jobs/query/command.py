@@ -114,6 +114,7 @@ _ORDER = {
     "store_config": ("broker", "kind", "name", "recorded_at"),
     "consumer_offsets": ("as_of", "broker", "kind", "group", "topic", "queue_id"),
     "subscriptions": ("as_of", "broker", "source", "group", "topic"),
+    "consumptions": ("broker", "consume_offset"),
     "replays": ("at", "replay_id", "event"),
     "replay_messages": ("replay_id", "broker", "physical_offset"),
     "replay_rows": ("replay_id", "broker", "physical_offset"),

@@ -1,7 +1,7 @@
-"""Updates the tables that follow the versions of `messages`: `message_keys`, then `edges`.
+"""Updates the tables that follow others: `message_keys` and `consumptions`, then `edges`.
 
-`edges` finds earlier messages by `message_keys`. A lake of an earlier version has no table `edges`. Building it takes
-time in proportion to the lake, so a run builds it only for a small lake.
+`edges` finds earlier messages by `message_keys`, and takes deliveries from `consumptions`. A lake of an earlier version
+has no table `edges`. Building it takes time in proportion to the lake, so a run builds it only for a small lake.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import snapshot_files
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.consumptions.follow import ConsumptionsUpdate as FollowedConsumptions
+from commitlake.pipelines.consumptions.follow import follow_consume_logs
 from commitlake.pipelines.edges.follow import EdgesUpdate as FollowedEdges
 from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.edges.progress import followed_version
@@ -32,35 +35,41 @@ class FollowedTables:
     Attributes:
         keys: result for `message_keys`.
         edges: result for `edges`.
+        consumptions: result for `consumptions`.
         notes: sentences for the run's summary.
     """
 
     keys: FollowedKeys = field(default_factory=lambda: FollowedKeys(-1, 0, 0.0))
     edges: FollowedEdges = field(default_factory=lambda: FollowedEdges(-1))
+    consumptions: FollowedConsumptions = field(default_factory=FollowedConsumptions)
     notes: Sequence[str] = ()
 
 
 NOTHING_FOLLOWED = FollowedTables()
 
 
-def follow_tables(lake: LakePaths, runner: Runner, *, with_edges: bool) -> FollowedTables:
-    """Update the tables to the newest version of `messages`.
+def follow_tables(lake: LakePaths, stores: Sequence[Store], runner: Runner, *, with_edges: bool) -> FollowedTables:
+    """Update the tables to the newest version of `messages`, and to the ends of the stores' consume logs.
 
     Args:
         lake: locations of the tables.
+        stores: stores whose consume logs are read.
         runner: runs the tasks if there is much to do.
-        with_edges: True to update `edges`, too.
+        with_edges: True to update `edges` and `consumptions`, too.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
+        UnsafeFileError: if a file of a consume log is a link or not regular.
     """
     keys = catch_up_keys(lake, runner)
     if not with_edges:
         return FollowedTables(keys)
+    consumed = follow_consume_logs(lake, stores)
+    notes = list(consumed.problems)
     if followed_version(lake) < 0 and _rows_of(lake) > MAX_FIRST_ROWS:
-        return FollowedTables(keys, notes=[_LACKS_EDGES])
+        return FollowedTables(keys, consumptions=consumed, notes=[*notes, _LACKS_EDGES])
     edges = catch_up_edges(lake, runner)
-    return FollowedTables(keys, edges, edge_notes(edges))
+    return FollowedTables(keys, edges, consumed, [*notes, *edge_notes(edges)])
 
 
 def edge_notes(edges: FollowedEdges) -> list[str]:

@@ -7,7 +7,8 @@
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    adds files of the commit to the other tables         connectors.lake.follower
     keys      message_keys, from new rows of messages              pipelines.message_keys
-    edges     edges, likewise                                      pipelines.edges
+    consumed  consumptions, from the stores' consume logs          pipelines.consumptions
+    edges     edges, from new rows of messages and consumptions    pipelines.edges
     hbase     HBase, likewise, if wanted                           connectors.hbase
 
 If a run is killed before its commit, its files are never read. If it is killed after its commit, the next run completes
@@ -29,6 +30,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.followed import HBaseUpdate as FollowedInHBase
@@ -153,6 +155,7 @@ class Result:
         hbase_seconds: part of the duration for that.
         keys: number of rows added to `message_keys`.
         keys_seconds: part of the duration for that.
+        consumptions: number of rows added to `consumptions`.
         edges: number of rows written to `edges`.
         edges_seconds: part of the duration for that.
         recovered: commits of earlier runs that this run completed.
@@ -175,6 +178,7 @@ class Result:
     hbase_seconds: float = 0.0
     keys: int = 0
     keys_seconds: float = 0.0
+    consumptions: int = 0
     edges: int = 0
     edges_seconds: float = 0.0
     recovered: Sequence[int] = field(default=())
@@ -281,7 +285,7 @@ def run_archive(
     files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
     commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
-    followed = _follow(lake, config, runner)
+    followed = _follow(lake, work.stores, config, runner)
     assert commit.counts is not None
     verdict = losses.verdict(judged.report)
     shown = ShownRun(
@@ -319,6 +323,7 @@ def run_archive(
         hbase_seconds=put.seconds,
         keys=followed.keys.rows,
         keys_seconds=followed.keys.seconds,
+        consumptions=followed.consumptions.rows,
         edges=followed.edges.rows,
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
@@ -356,16 +361,18 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     if work.unfinished:
         finish_runs(lake, work.commit.run_id, config.parser_version)
     # Needed even without an unfinished run, because a run may have been killed when only its keys were missing.
-    followed = _follow(lake, config, runner) if work.last.sequence else NOTHING_FOLLOWED
+    followed = _follow(lake, work.stores, config, runner) if work.last.sequence else NOTHING_FOLLOWED
     return Result(
         0,
         work.snapshot.ranges,
         keys=followed.keys.rows,
         keys_seconds=followed.keys.seconds,
+        consumptions=followed.consumptions.rows,
         edges=followed.edges.rows,
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, _NOTHING_IN_HBASE),
+        notes=followed.notes,
     )
 
 
@@ -373,14 +380,15 @@ def _say_nothing(_: int) -> None:
     """Do nothing: a progress function for callers without a display."""
 
 
-def _follow(lake: LakePaths, config: Config, runner: Runner) -> FollowedTables:
-    return follow_tables(lake, runner, with_edges=config.edges) if config.keys else NOTHING_FOLLOWED
+def _follow(lake: LakePaths, stores: Sequence[Store], config: Config, runner: Runner) -> FollowedTables:
+    return follow_tables(lake, stores, runner, with_edges=config.edges) if config.keys else NOTHING_FOLLOWED
 
 
 def _behind(tables: FollowedTables, hbase: FollowedInHBase) -> list[str]:
     """Return the names of tables that are not up to date, because other runs committed first."""
     found = {
         "message_keys": tables.keys.is_behind,
+        "consumptions": tables.consumptions.is_behind,
         "edges": tables.edges.is_behind,
         "HBase": hbase is _HBASE_BEHIND,
     }

@@ -1,13 +1,14 @@
-"""The table `edges`: actions of brokers and clients on each message, derived from new versions of `messages`.
+"""The table `edges`: actions of brokers and clients on each message, from new rows of `messages` and `consumptions`.
 
     members    rows of `messages` as possible ends of steps
     traces     bodies of trace messages as actions of clients
+    logged     rows of `consumptions` likewise
     matching   finds the row before another one with the same keys
     links      functions that find steps, one for each kind
     rows       steps as rows of `edges`
     spans      extent of the lake for each broker, which explains absent ends
     finding    looks up members of earlier runs
-    follow     updates the table to the newest version of `messages`
+    follow     updates the table to the newest versions of both
 
 All of it works on Arrow and numpy columns. `archive --local` has no Spark, and an increment is small compared to the
 lake, so a second implementation with DataFrames would gain nothing and might give different results.

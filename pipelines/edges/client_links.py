@@ -1,4 +1,4 @@
-"""Finds steps that only traces record: messages that producers sent, ended or recalled, and consumptions by groups."""
+"""Finds steps that only traces and consume logs record: messages that were sent, ended or recalled; consumptions."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def link_clients(f: Families, entries: pa.Table, spans: Spans) -> list[pa.Table]
     return [
         _produced(f, _of(entries, Action.PUB)),
         _consumed(f, join_consumptions(_of(entries, Action.BEFORE), _of(entries, Action.AFTER)), spans),
+        _logged(f, _of(entries, Action.LOGGED), spans),
         _ended(f, _of(entries, Action.END)),
         _recalled(f, _of(entries, Action.RECALL)),
     ]
@@ -152,6 +153,26 @@ def _consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
         "is_begun": entries.column("is_begun"),
         **_told(entries),
         **absent(FROM, found, reasons),
+    })  # fmt: skip
+
+
+def _logged(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
+    """Return the steps from records whose consumption the broker has logged, with their places."""
+    left, right = key_codes(
+        [entries.column(name) for name in ("broker", "sent_offset", "unique_key")],
+        f.columns(["broker", "physical_offset", "unique_key"], np.arange(f.table.num_rows)),
+    )
+    found, _ = only_same(left, right)
+    brokers, places = (entries.column(name).combine_chunks() for name in ("broker", "sent_offset"))
+    return make_steps(EdgeKind.CONSUMED, f.table, found, None, {
+        "from_key": entries.column("unique_key"),
+        "from_broker": brokers,
+        "from_physical_offset": places,
+        "from_topic": entries.column("topic"),
+        "consumer_group": entries.column("group"),
+        "attempt": entries.column("attempt"),
+        **_told(entries),
+        **absent(FROM, found, spans.at_places(brokers, places)),
     })  # fmt: skip
 
 

@@ -1,12 +1,12 @@
-"""Updates `edges` to the newest version of `messages`: links new rows and adds the steps in one commit.
+"""Updates `edges` to the newest versions of `messages` and `consumptions`: adds the steps of new rows in one commit.
 
 Steps that a later run may complete are in separate data files. Each run removes these files, and writes the steps that
 are still open to new ones, in the commit that adds the closed steps. A run therefore reads new rows and open steps, but
 not the rest of the table.
 
-The commit records the version it has reached as the number of an application's transaction. If a run is killed, the
+The commit records the versions it has reached as the numbers of two applications' transactions. If a run is killed, the
 next one continues from there; of two concurrent runs one commits. If files that were not read yet have been vacuumed,
-the table is rebuilt from the current `messages`.
+the table is rebuilt from the current rows of both tables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.file_actions import file_actions
-from commitlake.connectors.lake.new_files import file_groups, readable_files
+from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable_files
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
@@ -41,15 +42,18 @@ from commitlake.pipelines.edges.edge_rows import SCHEMA, to_edges
 from commitlake.pipelines.edges.finding import PLACES
 from commitlake.pipelines.edges.increment import Increments
 from commitlake.pipelines.edges.lake_spans import read_spans
+from commitlake.pipelines.edges.logged import consumptions_table, entries_of_consumptions
 from commitlake.pipelines.edges.open_steps import steps_of_rows
 from commitlake.pipelines.edges.progress import (
     APPLICATION_ID,
+    CONSUMPTIONS_ID,
     OPEN_PREFIX,
+    followed_consumptions,
     followed_erasure,
     followed_version,
     is_open_file,
 )
-from commitlake.pipelines.edges.reading import RowReader, join_found, messages_table
+from commitlake.pipelines.edges.reading import RowContents, RowReader, join_found, messages_table
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.tables.edges import EDGES
@@ -104,18 +108,19 @@ def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    wanted = delta_table(lake.messages, lake.s3).version()
-    if (version := followed_version(lake)) >= wanted:
+    wanted, consumed = delta_table(lake.messages, lake.s3).version(), _consumptions_version(lake)
+    if (version := followed_version(lake)) >= wanted and followed_consumptions(lake) >= consumed:
         return EdgesUpdate(version, seconds=time.monotonic() - started)
     tries = list(follow_to(wanted, lambda: follow_edges(lake, runner), wait))
     version = tries[-1].version
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
     unread = sum(one.unread for one in tries)
-    return EdgesUpdate(version, rows, time.monotonic() - started, version < wanted, passed_over, unread)
+    is_behind = version < wanted or followed_consumptions(lake) < consumed
+    return EdgesUpdate(version, rows, time.monotonic() - started, is_behind, passed_over, unread)
 
 
 def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
-    """Add the steps of new rows in `messages`. If these can no longer be read, rebuild the table.
+    """Add the steps of new rows in `messages` and `consumptions`. If these can no longer be read, rebuild the table.
 
     Args:
         lake: locations of the tables.
@@ -127,22 +132,44 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
     started = time.monotonic()
     progress, done = followed_version(lake), followed_erasure(lake)
     erased = read_erased_places(lake)
-    new = readable_files(lake, progress)
-    if new.version <= progress and not new.anew:
+    new, consumed = _new_rows(lake, progress)
+    if new.version <= progress and not new.anew and not consumed.files:
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
     catch_up_keys(lake, runner)
     begins = progress < 0 or new.anew
     removed = [] if begins else _open_files(lake)
     work = _Work(lake, erased, secrets.token_hex(8))
-    files = work.run(list(new.files), _read_open(lake, removed), has_earlier=not begins)
+    files = work.run(list(new.files), consumed.files, _read_open(lake, removed), has_earlier=not begins)
     step = (None if progress < 0 else progress, new.version)
     # An erasure that reaches this table meanwhile must not miss rows that are added here.
-    erasure = {ERASURE: (done, erased.number if begins else done)}
+    beside = {ERASURE: (done, erased.number if begins else done)}
+    if consumed.version >= 0:
+        beside[CONSUMPTIONS_ID] = (followed_consumptions(lake) + 1, consumed.version + 1)
     gone = [(file.path, file.size) for file in removed]
-    if not advance(lake.edges, EDGES, files, APPLICATION_ID, step, anew=new.anew, beside=erasure, removed=gone):
+    if not advance(lake.edges, EDGES, files, APPLICATION_ID, step, anew=new.anew, beside=beside, removed=gone):
         return EdgesUpdate(followed_version(lake), seconds=time.monotonic() - started)
     rows = sum(file.rows for file in files)
     return EdgesUpdate(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
+
+
+def _consumptions_version(lake: LakePaths) -> int:
+    """Return the newest version of `consumptions`; -1 if there is none."""
+    try:
+        return delta_table(lake.consumptions, lake.s3).version()
+    except TableNotFoundError:
+        return -1
+
+
+def _new_rows(lake: LakePaths, progress: int) -> tuple[NewFiles, NewFiles]:
+    """Return the new files of `messages` and `consumptions`: all of both, if the new ones of one cannot be read."""
+    new, consumed = readable_files(lake, progress), NewFiles((), -1)
+    if _consumptions_version(lake) >= 0:
+        is_first = progress < 0 or new.anew
+        consumed = readable_files(lake, -1 if is_first else followed_consumptions(lake), lake.consumptions)
+    if consumed.anew:
+        new, consumed = readable_files(lake, -1), readable_files(lake, -1, lake.consumptions)
+        new = replace(new, anew=progress >= 0)
+    return new, consumed
 
 
 class _Work:
@@ -158,11 +185,14 @@ class _Work:
         self.passed_over = 0
         self.unread = 0
 
-    def run(self, files: Sequence[AddedFile], waiting: pa.Table, *, has_earlier: bool) -> list[DataFile]:
-        """Link the rows of data files of `messages`.
+    def run(
+        self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table, *, has_earlier: bool
+    ) -> list[DataFile]:
+        """Link the rows of data files.
 
         Args:
-            files: new files.
+            files: new files of `messages`.
+            consumed: new files of `consumptions`.
             waiting: steps that were open before.
             has_earlier: True if the lake has messages that were linked before.
 
@@ -174,13 +204,27 @@ class _Work:
         oldest_first = sorted(files, key=lambda file: file.store_date or "")
         # Without new files, the steps that are open are written to a new file all the same.
         parts = list(file_groups(oldest_first, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS)) or [[]]
-        for number, part in enumerate(parts):
+        logs = list(file_groups(consumed, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS))
+        count = max(len(parts), len(logs))
+        # A consumption may name a message of any part.
+        has_others = has_earlier or (count > 1 and bool(logs))
+        nothing: list[AddedFile] = []
+        for number, (part, log) in enumerate(zip_longest(parts, logs, fillvalue=nothing)):
             new = join_found(found for file in part for found in self._reader.read(table.read(file)))
+            new = self._with_consumptions(new, log)
             self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread
-            linked = self._increments.link(new, waiting, has_earlier=has_earlier or number > 0)
+            linked = self._increments.link(new, waiting, has_earlier=has_others or number > 0)
             waiting = linked.open
             written += self._write(linked.closed, f"part-{number:05d}")
         return written + self._write(waiting, f"{OPEN_PREFIX}00000")
+
+    def _with_consumptions(self, new: RowContents, files: Sequence[AddedFile]) -> RowContents:
+        """Return the contents of rows of `messages` with the entries of files of `consumptions`."""
+        if not files:
+            return new
+        table = consumptions_table(self._lake)
+        entries = [entries_of_consumptions(rows) for file in files for rows in table.read(file)]
+        return replace(new, entries=pa.concat_tables([new.entries, *entries]))
 
     def _write(self, steps: pa.Table, name: str) -> list[DataFile]:
         if not steps.num_rows:

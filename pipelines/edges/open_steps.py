@@ -88,13 +88,16 @@ def repeated_zero(count: int) -> pa.Array:
 
 
 def entries_of(steps: pa.Table) -> pa.Table:
-    """Return the trace entries from which open steps were made."""
+    """Return the entries of traces and consume logs from which open steps were made."""
     tables = [ENTRIES.empty_table()]
     kinds = steps.column("kind")
     for kind, action in _ACTIONS.items():
         chosen = steps.filter(pc.equal(kinds, str(kind)))
         tables.append(_entries(chosen, action, chosen.column("producer_group")))
     consumed = steps.filter(pc.equal(kinds, str(EdgeKind.CONSUMED)))
+    is_logged = pc.fill_null(pc.less(consumed.column("evidence_physical_offset"), 0), False)
+    logged, consumed = consumed.filter(is_logged), consumed.filter(pc.invert(is_logged))
+    tables.append(_entries(logged, Action.LOGGED, logged.column("consumer_group"), end=FROM))
     no_begin = pc.is_null(consumed.column("attempt"))
     no_end = pc.and_(pc.is_null(consumed.column("outcome")), pc.is_null(consumed.column("cost_ms")))
     begun, ended = consumed.filter(pc.invert(no_begin)), consumed.filter(pc.or_(no_begin, pc.invert(no_end)))
@@ -103,7 +106,7 @@ def entries_of(steps: pa.Table) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _entries(steps: pa.Table, action: Action, groups: Column, without: tuple[str, ...] = ()) -> pa.Table:
+def _entries(steps: pa.Table, action: Action, groups: Column, without: tuple[str, ...] = (), end: str = TO) -> pa.Table:
     steps = steps.combine_chunks()
     count = steps.num_rows
     known: dict[str, Column] = {
@@ -114,8 +117,8 @@ def _entries(steps: pa.Table, action: Action, groups: Column, without: tuple[str
         "action": repeated(str(action), count),
         "unique_key": pc.coalesce(steps.column("from_key"), steps.column("to_key")),
         "group": groups,
-        "topic": steps.column("to_topic"),
-        "sent_offset": steps.column("to_physical_offset"),
+        "topic": steps.column(f"{end}_topic"),
+        "sent_offset": steps.column(f"{end}_physical_offset"),
         "request_id": steps.column("request_id"),
         "attempt": steps.column("attempt"),
         "outcome": steps.column("outcome"),

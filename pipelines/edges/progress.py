@@ -7,6 +7,8 @@ from commitlake.connectors.lake.new_files import reached_erasure, reached_versio
 from commitlake.connectors.lake.paths import LakePaths
 
 APPLICATION_ID = "commitlake.edges"
+CONSUMPTIONS_ID = "commitlake.edges.consumptions"
+"""Application whose transaction number is the followed version of `consumptions`, plus one."""
 OPEN_PREFIX = "open-"
 """Prefix of the names of data files with open steps, which the next run replaces."""
 
@@ -14,6 +16,11 @@ OPEN_PREFIX = "open-"
 def followed_version(lake: LakePaths) -> int:
     """Return the version of `messages` that `edges` has reached; -1 before the first."""
     return reached_version(lake, lake.edges, APPLICATION_ID)
+
+
+def followed_consumptions(lake: LakePaths) -> int:
+    """Return the version of `consumptions` that `edges` has reached; -1 before the first."""
+    return max(reached_version(lake, lake.edges, CONSUMPTIONS_ID), 0) - 1
 
 
 def followed_erasure(lake: LakePaths) -> int:

@@ -49,11 +49,13 @@ class Action(StrEnum):
     AFTER = "SubAfter"
     END = "EndTransaction"
     RECALL = "Recall"
+    LOGGED = "Logged"
+    """No trace: a row of `consumptions`, see `logged`."""
 
 
 ENTRIES = pa.schema([
     ("broker", pa.string()),            # of the trace message
-    ("physical_offset", pa.int64()),    # likewise
+    ("physical_offset", pa.int64()),    # likewise; negative for a row of `consumptions`
     ("entry", pa.int32()),              # index of the record in its body, from 0
     ("store_timestamp", TIME),          # of the trace message
     ("client_host", pa.string()),
@@ -61,7 +63,7 @@ ENTRIES = pa.schema([
     ("unique_key", pa.string()),
     ("group", pa.string()),             # group of the producer or consumer
     ("topic", pa.string()),
-    ("sent_offset", pa.int64()),        # of a Pub: physical offset in the offset message id
+    ("sent_offset", pa.int64()),        # physical offset of the message: of a Pub, in the offset message id
     ("request_id", pa.string()),        # of a consumption
     ("attempt", pa.int32()),
     ("outcome", pa.string()),

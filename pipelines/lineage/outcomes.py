@@ -4,7 +4,7 @@ A message in its own topic has an outcome for each group. A delayed copy, a half
 their own outcomes. The state in a group follows from these sources, the strongest first:
 
     dead letters, waiting retries    records of the broker
-    a trace of the consumption       records of the client
+    a trace of the consumption       records of the client, or of the broker's consume log
     the group's offset               shows that a message was passed, not what the group did with it
 
 A group is known to want a message if it has an offset in its queue, a copy of it, or a trace that names it.
@@ -26,6 +26,7 @@ from commitlake.pipelines.lineage.phrases import missing_text, outcome_words
 from commitlake.pipelines.lineage.story import Outcome as Result
 from commitlake.pipelines.lineage.story import OutcomeState, Proof
 from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, is_system_group
 from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
 
@@ -201,6 +202,11 @@ class Outcomes:
         attempt = f" at the {ordinal(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
         said = outcome_words(edge["outcome"])
         step = consumption_id(edge)
+        if edge["outcome"] == StepOutcome.DEAD:
+            since = self._when(edge["event_timestamp"], chain.head)
+            tries = "" if edge["attempt"] is None else f", after {count_text(edge['attempt'] + 1, 'try', 'tries')}"
+            text = f"dead letter of {chain.group} since {since}{tries}"
+            return Result(step, OutcomeState.DEAD, text, Proof.TRACE, chain.group, edge["event_timestamp"])
         if said is None:
             text = f"{chain.group} began to consume it{attempt}; the result is not known"
             return Result(step, OutcomeState.UNKNOWN, text, Proof.TRACE, chain.group, edge["event_timestamp"])

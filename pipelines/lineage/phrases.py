@@ -47,7 +47,7 @@ _JOINED_BY: Mapping[str, str] = {
     EdgeKind.FINISHED: "the half message's queue offset",
     EdgeKind.REPLAYED: "ORIGIN_PHYSICAL_OFFSET",
     EdgeKind.REDRIVEN: "ORIGIN_PHYSICAL_OFFSET",
-    EdgeKind.CONSUMED: "the client's trace",
+    EdgeKind.CONSUMED: "the client's trace, or the broker's consume log",
 }
 
 

@@ -13,6 +13,7 @@ from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.log_files import LOG, entry_name
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.consumptions import CONSUMPTIONS
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
@@ -22,6 +23,7 @@ SCHEMAS: dict[str, StructType] = {
     "message_keys": MESSAGE_KEYS,
     "edges": EDGES,
     "archive_runs": ARCHIVE_RUNS,
+    "consumptions": CONSUMPTIONS,
     **FOLLOWING,
     **SNAPSHOT_TABLES,
 }

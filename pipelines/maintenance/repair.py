@@ -8,8 +8,8 @@
     5. message_keys             follow            rebuilds it, if it is damaged or ahead of messages
     6. edges                    follow            likewise
     7. topic_minutes            minutes_repair    counts it again from messages, if it is damaged
-    8. tables of snapshots      log_repair        starts an empty table, if a data file is damaged: a row only holds
-                                                  changes, so the rows after a lost one would be wrong
+    8. tables of snapshots,     log_repair        starts an empty table, if a data file is damaged: of a snapshot only
+       consumptions                               changes are stored, and consume logs can be read again
 
 Nothing is deleted: replaced files are moved to `_damaged/<time>` in the lake. If a repair is killed, running it again
 completes it. No other process may write to the lake meanwhile.
@@ -73,14 +73,24 @@ from commitlake.schemas.tables.lake_tables import Origin, tables_of
 
 _KEYS = "message_keys"
 _EDGES = "edges"
+_CONSUMPTIONS = "consumptions"
 _RECOUNTED = "the table is counted again from messages; if some messages have expired, its rows are lost instead"
 _BEGINS_ANEW = (
     "the table is moved aside and starts empty with the next snapshot, because each of its rows holds only changes"
 )
 _AS_COMMITS_TELL = "no version of it is intact: it is moved aside and rebuilt from the commits of messages"
-_WAYS = {MINUTES: _RECOUNTED, **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW)}
+_READ_AGAIN = "the table is moved aside; the next archive run reads again what the stores' consume logs still have"
+_WAYS = {MINUTES: _RECOUNTED, _CONSUMPTIONS: _READ_AGAIN, **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW)}
 _OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
-TABLES = tables_of(Origin.ARCHIVE, Origin.COMMITS, Origin.MESSAGES, Origin.SNAPSHOTS, Origin.ERASURES, Origin.EVIDENCE)
+TABLES = tables_of(
+    Origin.ARCHIVE,
+    Origin.COMMITS,
+    Origin.MESSAGES,
+    Origin.SNAPSHOTS,
+    Origin.CONSUME_LOGS,
+    Origin.ERASURES,
+    Origin.EVIDENCE,
+)
 """Tables that can be rebuilt, or can start empty."""
 
 
@@ -149,9 +159,8 @@ def _way_of(table: str, repair: LogRepair) -> str:
         return _WAYS.get(table, _AS_COMMITS_TELL)
     if repair.goes_back:
         assert repair.first is not None
-        more = (
-            "the next archive run continues from there" if table == "messages" else "missing rows are then added again"
-        )
+        continues = table in {"messages", _CONSUMPTIONS}
+        more = "the next archive run continues from there" if continues else "missing rows are then added again"
         if table in SNAPSHOT_TABLES:
             more = "the snapshots since then are lost"
         return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
@@ -320,7 +329,10 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
                 "messages"
             )
     missing += [f"{table}: {count_text(count, 'file')} that commits name: missing" for table, count in gone.items()]
-    missing += [line for table in SNAPSHOT_TABLES for line in _repair_snapshots(aside, table, plan, runner)]
+    gone_records = "records that the stores' consume logs no longer have"
+    losable = dict.fromkeys(SNAPSHOT_TABLES, ("the snapshots in its newest commits", "all snapshots so far"))
+    for table, (newest, everything) in {**losable, _CONSUMPTIONS: (gone_records, gone_records)}.items():
+        missing += _repair_or_begin(aside, table, plan, runner, newest, everything)
     _repair_keys(aside, plan, runner)
     _repair_edges(aside, plan, runner)
     _recount(lake, recount, runner)
@@ -346,17 +358,31 @@ def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runn
     yield from _take_out(aside, table, _damaged_files(lake, table, plan, runner), "")
 
 
-def _repair_snapshots(aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner) -> Iterator[str]:
-    """Repair the log of a table of snapshots, or start an empty table if that is not enough."""
+def _repair_or_begin(
+    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, newest: str, everything: str
+) -> Iterator[str]:
+    """Repair a table's log, or start an empty table if that is not enough.
+
+    Args:
+        aside: receives what is moved aside.
+        table: name of the table.
+        plan: the damages.
+        runner: runs the tasks that read data files.
+        newest: what is lost if the table goes back to an earlier version.
+        everything: what is lost if it starts empty.
+
+    Yields:
+        What is lost.
+    """
     repair = plan.logs.get(table)
     if repair is not None and not repair.is_lost:
         repair_log(aside, repair, {"table": table})
         if repair.goes_back:
-            yield f"{table}: the snapshots in its newest commits"
+            yield f"{table}: {newest}"
     if (repair is not None and repair.is_lost) or _damaged_files(aside.lake, table, plan, runner):
         aside.move_folder(table)
         delete_newest(getattr(aside.lake, table), storage_options(aside.lake.root, aside.lake.s3))
-        yield f"{table}: all snapshots so far"
+        yield f"{table}: {everything}"
 
 
 def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
@@ -433,7 +459,8 @@ def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
     lake = aside.lake
     if not has_log(lake, _EDGES) and _EDGES not in {*plan.logs, *plan.files}:
         return
-    if plan.adoption is not None or {_EDGES, "messages"} & {*plan.logs, *plan.files} or is_ahead(lake):
+    sources = {_EDGES, _CONSUMPTIONS, "messages"}
+    if plan.adoption is not None or sources & {*plan.logs, *plan.files} or is_ahead(lake):
         aside.move_folder(_EDGES)
         delete_newest(lake.edges, storage_options(lake.root, lake.s3))
         follow_edges(lake, runner)

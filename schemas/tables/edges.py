@@ -9,7 +9,8 @@ so that a look-up reads one row group of a file.
 An end that the lake does not have is null in the unknown columns, and `absent_reason` says why. A row whose
 reason is `not_yet` is replaced by a complete one as soon as the lake has the missing end.
 
-Follows `messages` by its Delta version, and may be behind it. Times are UTC with millisecond precision.
+Follows `messages` and `consumptions` by their Delta versions, and may be behind them. Times are UTC with millisecond
+precision.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ EDGES = StructType(
         column(
             "evidence_physical_offset",
             LongType(),
-            "physical offset of that record; for a consume record its offset in the consume log",
+            "physical offset of that record; for a consume record -1 - consume_offset, which is negative",
         ),
         column("evidence_entry", IntegerType(), "number of the entry within that record, from 0"),
     ]

@@ -21,6 +21,8 @@ class Origin(StrEnum):
     """They are computed from the rows or commits of `messages`."""
     SNAPSHOTS = "snapshots"
     """Snapshots of consumer offsets add them."""
+    CONSUME_LOGS = "consume_logs"
+    """Archive runs add them, from the stores' own logs of deliveries."""
     REPLAYS = "replays"
     """`replay` adds them while it sends messages; they cannot be computed from other tables."""
     ERASURES = "erasures"
@@ -52,6 +54,7 @@ LAKE_TABLES: Mapping[str, LakeTable] = {
     "store_config": LakeTable(Origin.COMMITS),
     "consumer_offsets": LakeTable(Origin.SNAPSHOTS),
     "subscriptions": LakeTable(Origin.SNAPSHOTS),
+    "consumptions": LakeTable(Origin.CONSUME_LOGS),
     "topic_minutes": LakeTable(Origin.COMMITS, ("topic", "minute")),
     "archive_runs": LakeTable(Origin.MESSAGES),
     "replays": LakeTable(Origin.REPLAYS),

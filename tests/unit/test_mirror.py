@@ -106,6 +106,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.indexes",
     ),
     "tests/unit/connectors/formats/index_entries/test_queue_rows.py": ("connectors.formats.rocketmq.message_row",),
+    "tests/unit/connectors/formats/jmq/test_consume_files.py": ("connectors.formats.jmq.kernel.consumptions",),
     "tests/unit/connectors/formats/jmq/test_journal_batches.py": (
         "connectors.formats.jmq.kernel.columns",
         "connectors.formats.jmq.kernel.numbers",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.formats.format import Format, RecordRules
 
 if TYPE_CHECKING:
+    from commitlake.connectors.formats.consumptions import ConsumeLogPart
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+    from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
@@ -51,6 +53,12 @@ class JmqFormat(Format):
 
         return sample_segment(size)
 
+    def sample_beside_log(self) -> Mapping[str, bytes]:
+        """Return a file of the consume log; see `Format`."""
+        from commitlake.connectors.formats.jmq.samples import sample_consume_file
+
+        return sample_consume_file()
+
     @cached_property
     def queues(self) -> QueueLayout:
         """Queues of the format; see `Format`."""
@@ -84,6 +92,12 @@ class JmqFormat(Format):
         from commitlake.connectors.formats.jmq.queue_writer import JournalQueueWriter
 
         return JournalQueueWriter(files, queue.log_start)
+
+    def read_consume_log(self, store: Store, start: int | None) -> Iterator[ConsumeLogPart]:
+        """Yield a store's consume records; see `Format`. Those of a store in an object store are not read."""
+        from commitlake.connectors.formats.jmq.consume_files import read_consume_files
+
+        return iter(()) if "://" in store.root else read_consume_files(Path(store.root).parent, store.broker, start)
 
     def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; see `Format`."""

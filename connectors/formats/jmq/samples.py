@@ -1,9 +1,13 @@
-"""Small journal that set-up reads so that its loops are compiled."""
+"""Small journal and consume log that set-up reads so that their loops are compiled."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from commitlake.schemas.layouts.jmq.consumption import FOLDER, Consumption, DeliveryOutcome, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import NewJournalMessage, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.segments import segment_name
 
 
 def sample_segment(size: int) -> bytes:
@@ -23,3 +27,10 @@ def sample_segment(size: int) -> bytes:
         )
     data = data.replace(b"second", b"Second").replace(b"Zuerich", b"Z\xfcrich_", 1)
     return data.ljust(size, b"\0")
+
+
+def sample_consume_file() -> Mapping[str, bytes]:
+    """Return a file of the consume log, by its path in a store."""
+    host = Host.of("127.0.0.1", 50088)
+    record = serialize_consumption(Consumption("topic", 0, 0, 0, "app", DeliveryOutcome.CONSUMED, 0, 1, host))
+    return {f"{FOLDER}/{segment_name(0)}": record}

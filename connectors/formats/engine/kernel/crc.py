@@ -79,7 +79,18 @@ def _crc_wide(window, position, length, state):
 _crc = _crc_wide if HAS_WIDE_MULTIPLY else _crc_narrow if HAS_CARRY_LESS_MULTIPLY else _crc_by_table
 
 
+_START = np.uint64(0xFFFFFFFF)
+
+
 @compiled
 def crc32(window, position, length):
     """Return zlib's CRC-32 of `length` bytes from `position`, as an unsigned 64-bit integer."""
-    return _crc(window, position, length, np.uint64(0xFFFFFFFF)) ^ np.uint64(0xFFFFFFFF)
+    return _crc(window, position, length, _START) ^ _START
+
+
+@compiled
+def crc32_around(window, position, hole, hole_length, length):
+    """Return the CRC-32 of `length` bytes from `position` without `hole_length` bytes from `hole`, both positions."""
+    state = _crc(window, position, hole - position, _START)
+    after = hole + hole_length
+    return _crc(window, after, position + length - after, state) ^ _START

@@ -240,6 +240,13 @@ def test_an_unknown_option_is_told_with_the_nearest(
     assert meant is None or f"Did you mean '{meant}'?" in err
 
 
+def test_a_store_without_its_option_is_told_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["archive", str(tmp_path), "--lake", "lake"])
+    assert ended.value.code == 2
+    assert f"Did you mean '--store {tmp_path}'?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("variables", "form"),
     [

@@ -1,0 +1,212 @@
+"""Reads the consume log of a JMQ store as rows of `consumptions`, column by column.
+
+A record is told by its magic, its lengths and its CRC, so that reading continues after damage. Zeros between records,
+or at the end of a file, are space that was not written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS, ConsumeLogPart
+from commitlake.connectors.formats.engine.arrow import spans
+from commitlake.connectors.formats.engine.kernel.memory import PADDING
+from commitlake.connectors.formats.jmq.kernel.consumptions import find_consumptions
+from commitlake.schemas.layouts.jmq.consumption import FOLDER, HEAD, MIN_RECORD_SIZE, DeliveryOutcome
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.segment_files import files_by_start
+from commitlake.schemas.store_files import open_file
+from commitlake.schemas.tables.edge_kinds import StepOutcome
+
+WINDOW_BYTES = 16 << 20
+MAX_PROBLEMS = 20
+"""Largest number of problems of one window that are described."""
+_MAX_MS = 253_402_300_799_999
+_OUTCOMES = {
+    DeliveryOutcome.CONSUMED: StepOutcome.SUCCESS,
+    DeliveryOutcome.FAILED: StepOutcome.FAILED,
+    DeliveryOutcome.GIVEN_UP: StepOutcome.DEAD,
+}
+_CODES = {"B": "u1", "H": ">u2", "I": ">u4", "Q": ">u8", "q": ">i8"}
+_HEAD = np.dtype([(field.name, _CODES[field.code]) for field in HEAD.fields])
+assert _HEAD.itemsize == HEAD.size
+
+
+def read_consume_files(root: Path, broker: str, start: int | None) -> Iterator[ConsumeLogPart]:
+    """Yield the records of a store from an offset on, at most a window of a file at a time.
+
+    The newest file is read to its last record. What comes after it may be a record that is being written, so it is
+    judged once there is a newer file.
+
+    Args:
+        root: the store's folder.
+        broker: the store's name.
+        start: offset in the consume log; None for its beginning.
+
+    Raises:
+        UnsafeFileError: if a file is a link or not regular.
+    """
+    files = list(files_by_start(root / FOLDER, below=root).items())
+    if not files:
+        return
+    position = files[0][0] if start is None else start
+    for number, (base, name) in enumerate(files):
+        following = files[number + 1][0] if number + 1 < len(files) else None
+        if following is not None and following <= position:
+            continue
+        if base > position:
+            yield ConsumeLogPart(_no_rows(), base, _missing(root / FOLDER, position, base))
+            position = base
+        for part in _File(root, root / FOLDER / name, broker, base, following).read(position):
+            yield part
+            position = part.end
+
+
+class _File:
+    """A file of the consume log.
+
+    Args:
+        root: the store's folder.
+        path: the file.
+        broker: the store's name.
+        base: offset of its first byte.
+        following: offset of the first byte of the next file; None for the newest file.
+    """
+
+    def __init__(self, root: Path, path: Path, broker: str, base: int, following: int | None) -> None:
+        self._root, self._path, self._broker = root, path, broker
+        self._base, self._following = base, following
+
+    def read(self, offset: int) -> Iterator[ConsumeLogPart]:
+        """Yield its records from an offset on."""
+        window = np.zeros(WINDOW_BYTES + PADDING, np.uint8)
+        positions = np.empty(WINDOW_BYTES // MIN_RECORD_SIZE + 1, np.int64)
+        is_newest, done, is_last = self._following is None, offset, False
+        held: list[str] = []  # what follows the newest file's last record, until a record follows it
+        with os.fdopen(open_file(self._path, below=self._root), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if offset > self._base + size:
+                cut = f"expected at least {offset - self._base} bytes, found {size}: the log was cut or replaced"
+                yield ConsumeLogPart(_no_rows(), offset, [f"{self._path}: {cut}"])
+                return
+            while not is_last:
+                start = offset - self._base
+                file.seek(start)
+                length = file.readinto(window[:WINDOW_BYTES].data)
+                is_last = length < WINDOW_BYTES or start + length >= size
+                count, end = find_consumptions(window, length, is_last, positions)
+                found = positions[:count]
+                ends = found + _sizes(window, found)
+                rest = int(ends[-1]) if count else 0
+                end = length if is_last else int(end)
+                problems = self._problems(window, start, np.concatenate(([0], ends[:-1]))[:count], found)
+                if count or not is_newest:
+                    problems, held = held + problems, []
+                held += self._problems(window, start, np.array([rest]), np.array([end]))
+                rows = _rows(window, found, self._broker, offset)
+                done = offset + rest if count else done
+                offset += end
+                if self._following is not None:
+                    problems, held = problems + held, []
+                    done = offset
+                    if is_last:
+                        problems += _missing(self._path.parent, offset, self._following)
+                        done = self._following
+                if count or problems or not is_newest:
+                    yield ConsumeLogPart(rows, done, _few(self._path, problems))
+
+    def _problems(self, window: Array, start: int, starts: Array, ends: Array) -> list[str]:
+        """Return sentences on those of some ranges of a window that are neither records nor zeros.
+
+        Args:
+            window: bytes of the file.
+            start: position of the window in the file.
+            starts: where the ranges begin in the window.
+            ends: where they end.
+        """
+        told = []
+        for first, end in zip(starts[starts < ends].tolist(), ends[starts < ends].tolist(), strict=True):
+            if window[first:end].any():
+                data = bytes(window[first : min(first + 8, end)]).hex()
+                told.append(
+                    f"{self._path}: bytes {start + first} to {start + end - 1}: expected consume records, found {data}…"
+                )
+            if len(told) > MAX_PROBLEMS:
+                break
+        return told
+
+
+def _few(path: Path, problems: list[str]) -> list[str]:
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    return [*problems[:MAX_PROBLEMS], f"{path}: more ranges like these after them"]
+
+
+def _missing(folder: Path, start: int, end: int) -> list[str]:
+    if start >= end:
+        return []
+    return [f"{folder}: bytes {start} to {end - 1} are missing: the lake has no deliveries that were recorded there"]
+
+
+def _no_rows() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], CONSUMPTION_ROWS)
+
+
+def _sizes(window: Array, positions: Array) -> Array:
+    sizes: Array = (window[positions].astype(np.int64) << 8) | window[positions + 1]
+    return sizes
+
+
+def _rows(window: Array, positions: Array, broker: str, offset: int) -> pa.RecordBatch:
+    """Return records as rows.
+
+    Args:
+        window: bytes of the consume log.
+        positions: int64, where each record begins in it.
+        broker: the store's name.
+        offset: offset of the window in the consume log.
+    """
+    if not len(positions):
+        return _no_rows()
+    heads = window[positions[:, None] + np.arange(HEAD.size)].view(_HEAD)[:, 0]
+    at_topic = positions + HEAD.size
+    topic_lengths = window[at_topic].astype(np.int64)
+    at_app = at_topic + 1 + topic_lengths
+    milliseconds = heads["consume_timestamp"].astype(np.int64)
+    is_time = (milliseconds >= 0) & (milliseconds <= _MAX_MS)
+    columns = {
+        "broker": pa.array([broker], pa.string()).take(pa.array(np.zeros(len(positions), np.int64))),
+        "consume_offset": pa.array(positions + offset),
+        "topic": _texts(window, at_topic + 1, topic_lengths),
+        "queue_id": pa.array(heads["queue_id"].astype(np.int32)),
+        "queue_offset": pa.array(heads["queue_offset"].astype(np.uint64).view(np.int64)),
+        "physical_offset": pa.array(heads["journal_offset"].astype(np.uint64).view(np.int64)),
+        "consumer_group": _texts(window, at_app + 1, window[at_app].astype(np.int64)),
+        "attempt": pa.array(np.maximum(heads["attempt"].astype(np.int32) - 1, 0)),
+        "outcome": pa.array([None, *(_OUTCOMES[one].value for one in DeliveryOutcome)], pa.string()).take(
+            pa.array(heads["outcome"].astype(np.int64))
+        ),
+        "client_host": _hosts(heads["client_ip"].astype(np.int64), heads["client_port"].astype(np.int64)),
+        "event_timestamp": pa.array(np.where(is_time, milliseconds, 0) * 1000, pa.int64(), mask=~is_time),
+    }
+    arrays = [columns[field.name].cast(field.type) for field in CONSUMPTION_ROWS]
+    return pa.RecordBatch.from_arrays(arrays, schema=CONSUMPTION_ROWS)
+
+
+def _texts(window: Array, positions: Array, lengths: Array) -> pa.Array:
+    encoded = pc.dictionary_encode(spans(window, positions, lengths, pa.binary()))
+    texts = pa.array([text.decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()], pa.string())
+    return texts.take(encoded.indices)
+
+
+def _hosts(addresses: Array, ports: Array) -> pa.Array:
+    distinct, numbers = np.unique((addresses << 16) | ports, return_inverse=True)
+    hosts = [Host((one >> 16).to_bytes(4, "big"), one & 0xFFFF) for one in distinct.tolist()]
+    return pa.array([str(host) for host in hosts], pa.string()).take(pa.array(numbers))

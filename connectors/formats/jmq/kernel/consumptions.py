@@ -1,0 +1,70 @@
+"""Finds the records of a consume log, see `schemas.layouts.jmq.consumption`; a record is told by its CRC."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
+from commitlake.connectors.formats.engine.kernel.crc import crc32_around
+from commitlake.connectors.formats.engine.kernel.memory import load_be_i16, load_be_i32, load_u8
+from commitlake.schemas.layouts.jmq import consumption as layout
+
+_AT_MAGIC = layout.HEAD.offset_of("magic")
+_AT_OUTCOME = layout.HEAD.offset_of("outcome")
+_AT_CRC, _CRC_SIZE = layout.CRC_POSITION, 4
+_HEAD_SIZE, _LENGTH_SIZE = layout.HEAD.size, layout.TEXT_LENGTH.size
+_MIN_SIZE, _MAX_SIZE = layout.MIN_RECORD_SIZE, layout.MAX_RECORD_SIZE
+_MAGIC = layout.MAGIC
+_LAST_OUTCOME = int(max(layout.DeliveryOutcome))
+assert (_LENGTH_SIZE, _AT_CRC + _CRC_SIZE) == (1, _HEAD_SIZE)
+
+
+@inlined
+def _unsigned16(window, position):
+    return np.int64(load_be_i16(window, position)) & 0xFFFF
+
+
+@inlined
+def _has_texts(window, position, size):
+    """Return whether two texts fill the rest of a record."""
+    at_app = position + _HEAD_SIZE + _LENGTH_SIZE + np.int64(load_u8(window, position + _HEAD_SIZE))
+    end = position + size
+    return at_app < end and at_app + _LENGTH_SIZE + np.int64(load_u8(window, at_app)) == end
+
+
+@inlined
+def _is_intact(window, position, size):
+    outcome = load_u8(window, position + _AT_OUTCOME)
+    if outcome < 1 or outcome > _LAST_OUTCOME or not _has_texts(window, position, size):
+        return False
+    stored = np.uint64(np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF)
+    return crc32_around(window, position, position + _AT_CRC, _CRC_SIZE, size) == stored
+
+
+@compiled
+def find_consumptions(window, length, is_last, positions):
+    """Find the intact records in the first `length` bytes of a window.
+
+    Args:
+        window: uint8, with `PADDING` bytes after them.
+        length: of these bytes.
+        is_last: whether no bytes follow them in their file; else a record that may be cut is left to the next window.
+        positions: int64, receives where each record begins; has room for `length // MIN_RECORD_SIZE + 1`.
+
+    Returns:
+        The number of records, and where the next window is to begin.
+    """
+    count, position = 0, np.int64(0)
+    while position + _MIN_SIZE <= length:
+        size = _unsigned16(window, position)
+        if _unsigned16(window, position + _AT_MAGIC) == _MAGIC and _MIN_SIZE <= size <= _MAX_SIZE:
+            if position + size > length:
+                if not is_last:
+                    break
+            elif _is_intact(window, position, size):
+                positions[count] = position
+                count += 1
+                position += size
+                continue
+        position += 1
+    return count, position

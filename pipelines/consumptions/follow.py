@@ -1,0 +1,72 @@
+"""Adds new records of the stores' consume logs to `consumptions`.
+
+Each commit records how far it has read a store's consume log, as the number of an application's transaction. If a run
+is killed, the next one continues from there; of two concurrent runs one commits.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.schemas.tables.consumptions import CONSUMPTIONS
+
+_APPLICATION = "commitlake.consumptions."
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumptionsUpdate:
+    """Result of an update.
+
+    Attributes:
+        rows: number of added rows.
+        problems: sentences on what is damaged or missing in the consume logs.
+        is_behind: True if another run committed first; it adds the same rows.
+    """
+
+    rows: int = 0
+    problems: Sequence[str] = ()
+    is_behind: bool = False
+
+
+def read_progress(lake: LakePaths, broker: str) -> int | None:
+    """Return the offset up to which the lake has a store's consume log; None before the first commit."""
+    try:
+        return delta_table(lake.consumptions, lake.s3).transaction_version(f"{_APPLICATION}{broker}")
+    except TableNotFoundError:
+        return None
+
+
+def follow_consume_logs(lake: LakePaths, stores: Sequence[Store]) -> ConsumptionsUpdate:
+    """Add the records that the stores' consume logs have had since the last run.
+
+    Raises:
+        UnsafeFileError: if a file of a consume log is a link or not regular.
+    """
+    rows = 0
+    problems: list[str] = []
+    for store in stores:
+        progress = read_progress(lake, store.broker)
+        for part in store.format.read_consume_log(store, progress):
+            problems += part.problems
+            if part.end == progress:
+                continue
+            files = []
+            if part.rows.num_rows:
+                name = f"part-{secrets.token_hex(16)}.zstd.parquet"
+                files = [write_plain_file(pa.Table.from_batches([part.rows]), lake.consumptions, name, s3=lake.s3)]
+            step = (progress, part.end)
+            if not advance(lake.consumptions, CONSUMPTIONS, files, f"{_APPLICATION}{store.broker}", step):
+                return ConsumptionsUpdate(rows, problems, is_behind=True)
+            progress = part.end
+            rows += part.rows.num_rows
+    return ConsumptionsUpdate(rows, problems)

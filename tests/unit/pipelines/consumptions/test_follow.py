@@ -1,0 +1,271 @@
+"""`consumptions` has each record of a consume log once, and `edges` a step for each, however runs came about."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.broker_lite.stores.jmq import RetryStatus
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.jobs.erase.command import main as erase
+from commitlake.jobs.lineage.command import main as lineage
+from commitlake.pipelines.consumptions import follow
+from commitlake.pipelines.consumptions.follow import follow_consume_logs, read_progress
+from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.edges.progress import followed_consumptions
+from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.schemas.errors import ExitCode
+from tests.support.jmq_consumers import JmqShop
+from tests.support.journal_stores import CLIENT, fill
+from tests.support.small_stores import Clock
+from tests.support.table_damages import damage
+
+CONSUMED = "consumer_group, from_queue_offset, attempt, outcome, absent_reason"
+STATUSES = {RetryStatus.SUCCEEDED: "success", RetryStatus.RETRYING: "failed", RetryStatus.DEAD: "dead"}
+ORDER = "consumer_group, from_queue_offset, attempt, from_physical_offset"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> JmqShop:
+    """Twenty messages in two queues, not yet archived."""
+    shop = JmqShop(tmp_path, Clock())
+    shop.send(0, 20)
+    return shop
+
+
+def steps(shop: JmqShop) -> list[tuple[object, ...]]:
+    return shop.rows("edges", CONSUMED, ORDER)
+
+
+def consumptions(shop: JmqShop) -> list[tuple[object, ...]]:
+    return shop.rows("consumptions", "consumer_group, queue_offset, attempt, outcome", "consume_offset")
+
+
+def test_a_message_has_a_step_for_each_application_and_try(shop: JmqShop) -> None:
+    shop.consume("mail", 3, fails=lambda offset: offset == 1)
+    shop.consume("stock", 2)
+    shop.retry("mail", succeeds=False)
+    shop.retry("mail", succeeds=True)
+    result = shop.archive()
+    assert (result.consumptions, result.notes) == (7, [])
+    assert steps(shop) == [
+        ("mail", 0, 0, "success", None),
+        ("mail", 1, 0, "failed", None),
+        ("mail", 1, 1, "failed", None),
+        ("mail", 1, 2, "success", None),
+        ("mail", 2, 0, "success", None),
+        ("stock", 0, 0, "success", None),
+        ("stock", 1, 0, "success", None),
+    ]
+    assert shop.rows("edges", "DISTINCT kind, side, from_broker, from_topic, client_host", "kind") == [
+        ("consumed", "both", "broker-a", "orders", "192.168.1.10:50123")
+    ]
+    linked = "from_physical_offset, unique_key"
+    sent = shop.rows("messages", "physical_offset, unique_key", "physical_offset")
+    assert set(shop.rows("edges", linked, linked)) <= set(sent)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_delivery_has_one_step_and_no_other_is_found(shop: JmqShop, seed: int) -> None:
+    chance, sent = random.Random(seed), 20
+    expected: list[tuple[object, ...]] = []
+    for _ in range(40):
+        with shop.open() as (store, consuming):
+            for _ in range(chance.randrange(4)):
+                app, queue_id = chance.choice(["mail", "stock", "audit"]), chance.randrange(2)
+                batch = consuming.take("orders", app, queue_id, CLIENT, chance.randint(1, 5))
+                if batch is not None:
+                    failed = {one.queue_offset for one in batch.messages if chance.random() < 0.3}
+                    consuming.finish(batch, dict.fromkeys(failed, "failed"))
+                    expected += [
+                        (app, queue_id, one.queue_offset, 0, "failed" if one.queue_offset in failed else "success")
+                        for one in batch.messages
+                    ]
+            shop.clock.now_ms += chance.randrange(5000)
+            for app in ("mail", "stock"):
+                for retry in consuming.take_retries("orders", app, 3):
+                    status = consuming.finish_retry(retry, CLIENT, chance.choice([None, "failed"]))
+                    place = (app, retry.message.queue_id, retry.message.queue_offset, retry.attempt - 1)
+                    expected.append((*place, STATUSES[status]))
+            if chance.random() < 0.5:
+                fill(store, 3, sent)
+                sent += 3
+        if chance.random() < 0.4:
+            shop.archive()
+    shop.archive()
+    columns = "consumer_group, from_queue_id, from_queue_offset, attempt, outcome"
+    assert len(expected) > 100
+    assert sorted(shop.rows("edges", columns, columns)) == sorted(expected)
+    assert shop.rows("edges", "DISTINCT absent_reason", "absent_reason") == [(None,)]
+
+
+def test_a_dead_letter_is_told(shop: JmqShop, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.consume("mail", 1, fails=lambda _: True)
+    for _ in range(12):
+        shop.retry("mail", succeeds=False)
+    shop.archive()
+    assert steps(shop)[-1][3:] == ("dead", None)
+    assert lineage(["--lake", shop.lake.root, "--key", "order-0"]) == ExitCode.OK
+    told = " ".join(capsys.readouterr().out.split())
+    assert "dead letter of mail since Fri 2023-11-17 22:13:20, after 4 tries" in told
+
+
+def test_each_run_adds_what_is_new(shop: JmqShop) -> None:
+    shop.archive()
+    for number in range(3):
+        shop.consume("mail", 2)
+        assert shop.archive().consumptions == 2
+        assert shop.archive().consumptions == 0
+        assert len(steps(shop)) == 2 * (number + 1)
+    assert [row[1] for row in consumptions(shop)] == [0, 1, 2, 3, 4, 5]
+    assert read_progress(shop.lake, "broker-a") == read_end(shop)
+    assert followed_consumptions(shop.lake) == delta_table(shop.lake.consumptions).version()
+
+
+def read_end(shop: JmqShop) -> int:
+    with shop.open() as (store, _):
+        return store.read_consumptions(0, 1000)[1]
+
+
+def test_a_consumption_is_linked_once_its_message_is_archived(shop: JmqShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.archive()
+    before = shop.folder / "before"
+    (shop.store / "journal").rename(before)
+    (shop.store / "journal").mkdir()
+    for path in before.iterdir():
+        (shop.store / "journal" / path.name).write_bytes(path.read_bytes())
+    shop.send(20, 4)
+    shop.consume("mail", 12)
+    after = shop.folder / "after"
+    (shop.store / "journal").rename(after)
+    before.rename(shop.store / "journal")  # as if the run had seen the log's end before these messages were stored
+    assert shop.archive().consumptions == 12
+    assert [row[-1] for row in steps(shop)] == [None] * 10 + ["not_yet"] * 2
+    (shop.store / "journal").rename(before)
+    after.rename(shop.store / "journal")
+    assert shop.archive().messages == 4
+    assert steps(shop) == [("mail", number, 0, "success", None) for number in range(12)]
+
+
+def test_a_run_that_is_killed_between_its_commits_is_completed(shop: JmqShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.consume("mail", 5)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for module in ("follow_consume_logs", "catch_up_edges"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"commitlake.pipelines.archive.following.{module}", killed)
+            with pytest.raises(KeyboardInterrupt):
+                shop.archive()
+    with monkeypatch.context() as patched:
+        patched.setattr(follow, "advance", killed)
+        shop.consume("mail", 1)
+        with pytest.raises(KeyboardInterrupt):
+            shop.archive()
+    shop.archive()
+    assert [row[1] for row in consumptions(shop)] == [0, 1, 2, 3, 4, 5]
+    assert [row[1] for row in steps(shop)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_of_two_runs_at_once_one_adds_the_records(shop: JmqShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.archive()
+    shop.consume("mail", 5)
+
+    def after_another(*arguments: Any, **more: Any) -> bool:
+        monkeypatch.setattr(follow, "advance", advance)
+        shop.archive()
+        return advance(*arguments, **more)
+
+    monkeypatch.setattr(follow, "advance", after_another)
+    result = shop.archive()
+    assert (result.consumptions, result.behind) == (0, ("consumptions",))
+    assert len(consumptions(shop)) == 5
+    assert len(steps(shop)) == 5
+
+
+def test_claims_that_do_not_fit_their_place_are_linked_to_nothing(shop: JmqShop) -> None:
+    shop.consume("mail", 2)
+    with shop.open() as (store, _):
+        real = store.read_consumptions(0, 1)[0][0]
+        store.log_consumption([
+            replace(real, queue_offset=7), replace(real, topic="other"), replace(real, journal_offset=1),
+            replace(real, journal_offset=2**63),
+        ])  # fmt: skip
+    shop.archive()
+    found = shop.rows("edges", "absent_reason, from_queue_offset", "evidence_physical_offset DESC")
+    assert found == [(None, 0), (None, 1), *[("lost", None)] * 3, ("before_archive", None)]
+
+
+def test_a_table_that_can_only_be_read_whole_is_linked_anew(shop: JmqShop) -> None:
+    shop.consume("mail", 4)
+    shop.archive()
+    linked = steps(shop)
+    shop.consume("mail", 1)
+    follow_consume_logs(shop.lake, [])
+    shop.archive()
+    assert steps(shop) == [*linked, ("mail", 4, 0, "success", None)]
+    log = Path(shop.lake.consumptions) / "_delta_log"
+    shop.consume("mail", 1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("commitlake.pipelines.archive.following.catch_up_edges", lambda *_: pytest.skip())
+        with pytest.raises(pytest.skip.Exception):
+            shop.archive()
+    delta_table(shop.lake.consumptions).create_checkpoint()
+    newest = max(log.glob("*.json"))
+    for path in log.glob("*.json"):
+        if path != newest:
+            path.unlink()
+    newest.unlink()
+    follow_edges(shop.lake)
+    assert steps(shop) == [*linked, *[("mail", number, 0, "success", None) for number in (4, 5)]]
+
+
+def test_consumptions_of_an_erased_message_are_not_linked(shop: JmqShop) -> None:
+    shop.consume("mail", 2)
+    shop.archive()
+    assert erase(["--lake", shop.lake.root, "--key", "order-0", "--reason", "asked for", "--yes"]) == ExitCode.OK
+    assert steps(shop) == [("mail", 1, 0, "success", None)]
+    shop.consume("stock", 2)
+    shop.archive()
+    assert steps(shop) == [("mail", 1, 0, "success", None), ("stock", 1, 0, "success", None)]
+    assert len(consumptions(shop)) == 4
+
+
+@pytest.mark.parametrize("how", ["deleted", "cut", "flipped"])
+@pytest.mark.parametrize("part", ["*.parquet", "_delta_log/*.json"])
+@pytest.mark.parametrize("chosen", [min, max])
+def test_a_damaged_table_is_read_again_from_the_stores(
+    shop: JmqShop, how: str, part: str, chosen: Callable[[Iterable[Path]], Path]
+) -> None:
+    for count in (3, 2):
+        shop.consume("mail", count)
+        shop.archive()
+    linked, found = steps(shop), consumptions(shop)
+    damage(chosen(Path(shop.lake.consumptions).glob(part)), how)
+    repair_lake(shop.lake, plan_repair(shop.lake), "")
+    assert plan_repair(shop.lake).is_nothing
+    shop.archive()
+    assert (steps(shop), consumptions(shop)) == (linked, found)
+    shop.consume("mail", 1)
+    shop.archive()
+    assert len(steps(shop)) == len(consumptions(shop)) == 6
+
+
+def test_problems_of_a_consume_log_are_in_the_summary(shop: JmqShop) -> None:
+    shop.consume("mail", 10)
+    first = min((shop.store / "consume").iterdir())
+    data = bytearray(first.read_bytes())
+    data[20] ^= 1
+    first.write_bytes(data)
+    result = shop.archive()
+    assert result.consumptions == 9
+    assert len(result.notes) == 1
+    assert f"{first}: bytes 0 to" in result.notes[0]
+    assert shop.archive().notes == []
