@@ -158,7 +158,7 @@ class Client:
 
     def delete_table(self) -> None:
         """Delete the table with all its rows."""
-        if self._call("look", lambda thrift: thrift.isTableEnabled(self._table)):
+        if self._call("check", lambda thrift: thrift.isTableEnabled(self._table)):
             self._call("disable", lambda thrift: thrift.disableTable(self._table))
         self._call("drop", lambda thrift: thrift.deleteTable(self._table))
 

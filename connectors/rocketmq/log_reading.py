@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.batches import Look
+from commitlake.connectors.formats.engine.batches import BatchInspector
 from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.rocketmq.pulled import (
@@ -66,17 +66,17 @@ class LogReader:
     Args:
         puller: asks the brokers.
         request: columns and mode.
-        look: is shown the records of each batch, as by `read_split`.
+        inspect: receives the records of each batch, as by `read_split`.
         throttle: is notified of what was read.
         retry_seconds: how long a broker that does not answer is asked again.
     """
 
     def __init__(
-        self, puller: Puller, request: Request, look: Look | None, throttle: Throttle, retry_seconds: float
+        self, puller: Puller, request: Request, inspect: BatchInspector | None, throttle: Throttle, retry_seconds: float
     ) -> None:
         self._puller = puller
         self._request = request
-        self._look = look
+        self._inspect = inspect
         self._throttle = throttle
         self._retry_seconds = retry_seconds
 
@@ -101,7 +101,7 @@ class LogReader:
             first = self._puller.offsets.first(wanted.queue)
             read.is_new_queue, read.begin = True, first
             wanted = QueueRange(wanted.queue, first, wanted.end)
-        records = PulledRecords(wanted.queue.broker_name, self._request, self._look)
+        records = PulledRecords(wanted.queue.broker_name, self._request, self._inspect)
 
         def lose(lost: QueueRange, why: str) -> None:
             if self._puller.offsets.next(wanted.queue) < wanted.end:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.batches import Look, read_split
+from commitlake.connectors.formats.engine.batches import BatchInspector, read_split
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.truncation import check_not_truncated
@@ -20,14 +20,14 @@ Part: TypeAlias = "Split | PulledPart"
 
 
 def read_part(
-    part: Part, request: Request, look: Look, done: Callable[[QueueReport], None]
+    part: Part, request: Request, inspect: BatchInspector, done: Callable[[QueueReport], None]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part.
 
     Args:
         part: the part.
         request: columns and mode.
-        look: called with the records of each batch before it is yielded.
+        inspect: called with the records of each batch before it is yielded.
         done: called with a report on each pulled range.
 
     Raises:
@@ -35,7 +35,7 @@ def read_part(
         RocketMQError: if a broker cannot be reached.
     """
     if isinstance(part, Split):
-        yield from read_split(part, request, look)
+        yield from read_split(part, request, inspect)
         check_not_truncated(part)
     else:
-        yield from part.read(request, look, done)
+        yield from part.read(request, inspect, done)

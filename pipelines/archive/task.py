@@ -199,8 +199,8 @@ def _read(
     rows: list[pa.Table] = []
     manifest: list[ManifestRow] = []
     reports: list[QueueReport] = []
-    look = _look_at_nothing if masking.reads_bodies else packs.add
-    for batch in read_part(part, _request(with_bodies=masking.reads_bodies), look, reports.append):
+    inspect = _inspect_nothing if masking.reads_bodies else packs.add
+    for batch in read_part(part, _request(with_bodies=masking.reads_bodies), inspect, reports.append):
         manifest += refusals.add(batch)
         if batch.column("size").null_count == 0:  # bad ranges have batches of their own
             masked = masking.mask(batch.drop_columns([CORRUPT_RECORD]), packs)
@@ -215,7 +215,7 @@ def _request(*, with_bodies: bool) -> Request:
     return Request(to_arrow_schema(columns, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
 
 
-def _look_at_nothing(_: object) -> None:
+def _inspect_nothing(_: object) -> None:
     """Ignore the window: the bodies are in the batch."""
 
 

@@ -126,7 +126,7 @@ def find_work(
     if on_new is not None and any(_seems_longer(store, starts.get(store.broker)) for store in stores):
         on_new()
 
-    def look(store: Store) -> tuple[StoreRange, StoreProgress | None]:
+    def examine(store: Store) -> tuple[StoreRange, StoreProgress | None]:
         _check_store(store, last)
         start = starts.get(store.broker)
         if until is None:
@@ -135,9 +135,9 @@ def find_work(
             found = _offered(store, start, until.ranges.get(store.broker))
         return found, _progress_after(store, found, last.stores.get(store.broker)) if found.size else None
 
-    looked = dict(zip([store.broker for store in stores], _for_each(look, stores), strict=True))
-    snapshot = Snapshot({name: store_range for name, (store_range, _) in looked.items()})
-    taken = {name: progress for name, (_, progress) in looked.items() if progress is not None}
+    examined = dict(zip([store.broker for store in stores], _for_each(examine, stores), strict=True))
+    snapshot = Snapshot({name: store_range for name, (store_range, _) in examined.items()})
+    taken = {name: progress for name, (_, progress) in examined.items() if progress is not None}
     ranges = {name: CommittedRange(snapshot.ranges[name].start, snapshot.ranges[name].end) for name in taken}
     commit = ArchiveCommit(last.sequence + 1, uuid.uuid4().hex, {**last.stores, **taken}, ranges)
     return ArchiveWork(stores, snapshot, commit, last, unfinished_commits(lake, last.sequence))

@@ -27,16 +27,16 @@ from commitlake.connectors.formats.engine.splits import ListedSplit, Split
 from commitlake.connectors.formats.engine.walk import BadRange, End, walk
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
-Look = Callable[[DecodedBatch], None]
+BatchInspector = Callable[[DecodedBatch], None]
 
 
-def read_split(split: Split, request: Request, look: Look | None = None) -> Iterator[pa.RecordBatch]:
+def read_split(split: Split, request: Request, inspect: BatchInspector | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one split.
 
     Args:
         split: which range.
         request: what of it.
-        look: is shown the records of each batch, while their window is there, before the batch is given.
+        inspect: receives the records of each batch, while their window is there, before the batch is given.
 
     Raises:
         DamagedLogError: in mode FAILFAST, for a range that holds no intact record.
@@ -48,7 +48,7 @@ def read_split(split: Split, request: Request, look: Look | None = None) -> Iter
     else:
         try:
             with OpenSegment(split.path) as file:
-                yield from _read_file(file, split, request, refused, look)
+                yield from _read_file(file, split, request, refused, inspect)
         except FileNotFoundError:
             yield from _gap(split, request, refused, "deleted since it was listed")
     refused.log()
@@ -60,7 +60,7 @@ def _gap(split: Split, request: Request, refused: Refused, found: str) -> Iterat
 
 
 def _read_file(
-    file: SegmentFile, split: Split, request: Request, refused: Refused, look: Look | None
+    file: SegmentFile, split: Split, request: Request, refused: Refused, inspect: BatchInspector | None
 ) -> Iterator[pa.RecordBatch]:
     end = End()
     reader = RowReader(split, request, refused)
@@ -74,8 +74,8 @@ def _read_file(
             rows = int(np.searchsorted(step.parts[kernel.START], step.bad[0].start - step.origin))
         if rows:
             decoded = reader.decoder.take(step.window, step.origin, step.parts).first_rows(rows)
-            if look is not None:
-                look(decoded)
+            if inspect is not None:
+                inspect(decoded)
             yield from reader.batches(decoded)
         if step.bad:
             yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
@@ -128,12 +128,12 @@ class RowReader:
         self.decoder = kind(columns, split.broker, request.filters, encoded=request.encoded)
 
     def batches_of(
-        self, window: Array, origin: int, parts: Array, look: Look | None = None
+        self, window: Array, origin: int, parts: Array, inspect: BatchInspector | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches of records that are already located; for `look` see `read_split`."""
+        """Yield batches of records that are already located; for `inspect` see `read_split`."""
         for _, decoded in self._decoded(window, origin, parts):
-            if look is not None:
-                look(decoded)
+            if inspect is not None:
+                inspect(decoded)
             yield from self.batches(decoded)
 
     def _decoded(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:

@@ -57,7 +57,7 @@ class Decoder:
         self._wanted = 0
         for name in columns:
             self._wanted |= self._bits.get(name, 0)
-        self._plan = b.Plan(
+        self._plan = b.ColumnSelection(
             self._wanted,
             _SEED,
             _table([self._fields32[name] for name in self._numbers32]),

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.batches import Look, RowReader
+from commitlake.connectors.formats.engine.batches import BatchInspector, RowReader
 from commitlake.connectors.formats.engine.continuity import digest_of
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
 from commitlake.connectors.formats.engine.errors import DamagedLogError
@@ -107,20 +107,20 @@ class PulledRecords:
         cut: where the wanted records ended in the last answers.
     """
 
-    def __init__(self, broker: str, request: Request, look: Look | None = None) -> None:
+    def __init__(self, broker: str, request: Request, inspect: BatchInspector | None = None) -> None:
         """Prepare to decode.
 
         Args:
             broker: its name, for the column.
             request: columns and mode.
-            look: is shown the records of each batch, as by `read_split`.
+            inspect: receives the records of each batch, as by `read_split`.
         """
         self.messages = 0
         self.has_inner_batches = False
         self.taken = 0
         self.last_taken: TakenRecord | None = None
         self.cut: Cut | None = None
-        self._look = look
+        self._inspect = inspect
         self._request = request
         # Error messages contain the broker's name in place of a path.
         self._split = Split(broker, f"broker {broker}", 0, 0, 0, 0, 0, FORMAT)
@@ -164,7 +164,7 @@ class PulledRecords:
                 else:  # after the wanted ones: only counted
                     found, intact = found[:, :0], intact[:0]
             if intact.all():
-                yield from self._reader.batches_of(window, 0, found, self._look)
+                yield from self._reader.batches_of(window, 0, found, self._inspect)
             else:
                 yield from self._damaged(window, found, intact)
             if fault != NO_FAULT:
@@ -191,13 +191,13 @@ class PulledRecords:
     def _damaged(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
         first = int(np.argmin(intact))
         if first:  # in mode FAILFAST, rows before the damage are returned
-            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, :first]), self._look)
+            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, :first]), self._inspect)
         values = [self._refuse(window, int(start)) for start in parts[START, ~intact]]
         yield from bad_rows(values, self._split, self._request)
         intact = intact.copy()
         intact[:first] = False
         if intact.any():
-            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, intact]), self._look)
+            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, intact]), self._inspect)
 
     def _take(self, window: Array, parts: Array, intact: Array) -> None:
         """Remember the records that were read."""

@@ -15,7 +15,7 @@ from commitlake.connectors.rocketmq.throttle import Throttle
 from commitlake.pipelines.archive.from_broker.source import BrokerSource
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.batches import Look
+    from commitlake.connectors.formats.engine.batches import BatchInspector
     from commitlake.connectors.formats.engine.request import Request
     from commitlake.connectors.rocketmq.log_reading import ReadRange
 
@@ -61,12 +61,14 @@ class PulledPart:
         """Physical offset up to which the lake will have the broker's log."""
         return self.log.end_byte
 
-    def read(self, request: Request, look: Look, done: Callable[[QueueReport], None]) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, request: Request, inspect: BatchInspector, done: Callable[[QueueReport], None]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the messages of the ranges.
 
         Args:
             request: columns and mode.
-            look: called with the records of each batch before it is yielded.
+            inspect: called with the records of each batch before it is yielded.
             done: called with a report after each range.
 
         Raises:
@@ -77,7 +79,7 @@ class PulledPart:
         from commitlake.connectors.rocketmq.log_reading import LogReader  # noqa: PLC0415
 
         with self.source.open_puller() as puller:
-            reader = LogReader(puller, request, look, Throttle(self.source.rate), self.source.retry_seconds)
+            reader = LogReader(puller, request, inspect, Throttle(self.source.rate), self.source.retry_seconds)
             for one in self.ranges:
                 yield from reader.read(one.wanted, self.log, lambda read: done(_report(read)), resumes=one.resumes)
 

@@ -133,7 +133,7 @@ def make_columns(numbers32: int, numbers64: int, *, message_ids: bool) -> Column
 NO_SUFFIX: Array = np.empty(0, np.uint8)
 
 
-class Plan(NamedTuple):
+class ColumnSelection(NamedTuple):
     """Selection of columns.
 
     Attributes:
