@@ -132,9 +132,11 @@ def stores(place: str) -> Iterator[DoctorFinding]:
     """
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.formats.registry import all_formats
+    from commitlake.jobs.cli.broker_name import broker_name
 
+    formats = tuple(all_formats())
     try:
-        found = find_stores(place, None, tuple(all_formats()))
+        found = find_stores(place, broker_name(place, None, None, (), formats).name, formats)
     except (CommitLakeError, OSError) as error:
         yield DoctorFinding("store", State.MISSING, str(error), "name the folder that holds commitlog/ or journal/")
         return

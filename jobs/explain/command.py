@@ -179,7 +179,7 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
         ("answered by", " and ".join(answered) or "nothing: no segment can have matching records"),
         ("segments", ", ".join([segments, *skipped])),
         *([("", _BY_TIME)] if row["segments_skipped_by_time"] else []),
-        ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {row['splits']} splits"),
+        ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {count_text(row['splits'], 'split')}"),
     ]
     records = row["records"]
     if isinstance(records, int):

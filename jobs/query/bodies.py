@@ -13,6 +13,7 @@ from commitlake.connectors.printable import printable
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.rows_output import Row
 from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 COLUMNS = ("broker", "physical_offset", "msg_id", "topic", "body_ref", "body_crc", "body_codec")
@@ -87,7 +88,7 @@ class BodyTexts:
         """Print how many bodies could not be read, and return the exit code."""
         if not self.unreadable:
             return ExitCode.OK
-        print_line(f"{self.unreadable:,} bodies are unreadable, and are null in the result:")
+        print_line(f"{count_text(self.unreadable, 'body is', 'bodies are')} unreadable, and null in the result:")
         for reason in self.reasons:
             print_line(f"  {reason}")
         return ExitCode.DAMAGE

@@ -37,6 +37,7 @@ from commitlake.connectors.formats.engine.plan import (
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.engine.time_bounds import time_bounds
+from commitlake.schemas.counts import count_text
 
 logger = logging.getLogger(__name__)
 
@@ -152,13 +153,13 @@ class StorePlan:
 
     def __str__(self) -> str:
         parts = [
-            f"{len(self.planned)} of {len(self.segments)} segments",
+            f"{len(self.planned)} of {count_text(len(self.segments), 'segment')}",
             f"{self.bytes_planned} of {self.store_range.size} bytes in {len(self.splits)} splits",
             f"by {' and '.join(self.ways) or 'nothing'}",
             f"skipped {self.count(Way.SKIPPED_BY_OFFSET)} by offset, {self.count(Way.SKIPPED_BY_TIME)} by time",
         ]
         if self.records is not None:
-            parts.append(f"{self.records} records")
+            parts.append(count_text(self.records, "record"))
         if self.reasons:
             parts.append("no index: " + ", ".join(f"{reason} ({count})" for reason, count in self.reasons.items()))
         return f"{self.broker}: {'; '.join(parts)}"

@@ -44,6 +44,8 @@ def test_a_store_and_a_lake_are_named_with_what_they_hold(tmp_path: Path, capsys
     found = findings(capsys, "--store", str(growing.store), "--lake", growing.lake.root)
     assert (found["store"]["state"], found["lake"]["state"]) == ("ok", "ok")
     assert "1 segment" in found["store"]["found"]
+    (growing.store / "broker.conf").write_text("brokerName=orders-1")  # by which archive would name it
+    assert findings(capsys, "--store", str(growing.store))["store"]["found"].startswith("orders-1: ")
     assert "version" in found["lake"]["found"]
 
 

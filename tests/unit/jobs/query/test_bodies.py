@@ -132,13 +132,13 @@ def test_bodies_that_cannot_be_read_are_null_and_counted(lake: Path, capfdbinary
     assert code == ExitCode.DAMAGE
     assert sorted(row["keys"][0] for row in rows) == ["binary", "bomb", "broken", "changed", "text"]
     assert {row["keys"][0] for row in rows if row["body"] or row["body_base64"]} == {"text", "binary"}
-    assert "3 bodies are unreadable, and are null in the result:" in err
+    assert "3 bodies are unreadable, and null in the result:" in err
     assert re.search("message [0-9A-F]{32}: body: expected zlib, found 8 bytes that are not", err)
     sql = "SELECT msg_id, body() FROM messages WHERE body_ref IS NOT NULL"
     code, out, err = ask(capfdbinary, lake, "--sql", sql, "--output", "jsonl")
     assert code == ExitCode.DAMAGE
     assert len(out.splitlines()) > len(rows)
-    assert "bodies are unreadable, and are null in the result:" in err
+    assert "bodies are unreadable, and null in the result:" in err
 
 
 def test_csv_has_two_columns_more(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
