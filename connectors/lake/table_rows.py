@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,27 @@ class DataFileError(LakeError):
     """A data file cannot be read: it is missing, truncated, or fails a checksum."""
 
     exit_code = ExitCode.DAMAGE
+
+
+@contextmanager
+def data_file_errors(uri: str, name: str) -> Iterator[None]:
+    """Name the data file in errors of reading it.
+
+    Args:
+        uri: path or URI of its table.
+        name: its name in the table's folder.
+
+    Raises:
+        DataFileError: instead of an error of Arrow or of the file system.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        lines = str(error).splitlines() or ["no message"]
+        raise DataFileError(
+            f"{uri}: data file {name}: expected a whole Parquet file, found one that cannot be read: {lines[0]}. "
+            f"{WAY_OUT}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -58,24 +80,21 @@ class TableRows:
             DataFileError: if it cannot be read.
         """
         there: dict[str, int] = {}
-        try:
-            with self._open(file) as source, self._parquet(source, there) as parquet:
-                names = set(parquet.schema_arrow.names)
-                wanted = [name for name in self.schema.names if name in names]
-                flat = {name: there[name] for name in wanted[1:] if name in there}
-                # One row group at a time, because Arrow cannot return nested texts with dictionaries of two groups in
-                # one batch.
-                for group in range(parquet.num_row_groups):
-                    constants = self._constants(parquet.metadata.row_group(group), flat)
-                    read = [name for name in wanted if name not in constants]
-                    for batch in parquet.iter_batches(_BATCH_ROWS, [group], read, use_threads=False):
-                        yield self._complete(batch, file, constants)
-        except (pa.ArrowException, OSError) as error:
-            lines = str(error).splitlines() or ["no message"]
-            raise DataFileError(
-                f"{self.uri}: data file {file.name}: expected a whole Parquet file, found one that cannot be read: "
-                f"{lines[0]}. {WAY_OUT}"
-            ) from None
+        with (
+            data_file_errors(self.uri, file.name),
+            self._open(file) as source,
+            self._parquet(source, there) as parquet,
+        ):
+            names = set(parquet.schema_arrow.names)
+            wanted = [name for name in self.schema.names if name in names]
+            flat = {name: there[name] for name in wanted[1:] if name in there}
+            # One row group at a time, because Arrow cannot return nested texts with dictionaries of two groups in
+            # one batch.
+            for group in range(parquet.num_row_groups):
+                constants = self._constants(parquet.metadata.row_group(group), flat)
+                read = [name for name in wanted if name not in constants]
+                for batch in parquet.iter_batches(_BATCH_ROWS, [group], read, use_threads=False):
+                    yield self._complete(batch, file, constants)
 
     def _parquet(self, source: pa.NativeFile, there: dict[str, int]) -> pq.ParquetFile:
         """Open a file; `there` receives the number of each of its columns."""

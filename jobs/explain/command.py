@@ -173,13 +173,15 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
     ]
     answered = row["answered_by"]
     reasons = row["reasons"]
+    splits = row["splits"]
     assert isinstance(answered, list)
     assert isinstance(reasons, dict)
+    assert isinstance(splits, int)
     lines = [
         ("answered by", " and ".join(answered) or "nothing: no segment can have matching records"),
         ("segments", ", ".join([segments, *skipped])),
         *([("", _BY_TIME)] if row["segments_skipped_by_time"] else []),
-        ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {count_text(row['splits'], 'split')}"),
+        ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {count_text(splits, 'split')}"),
     ]
     records = row["records"]
     if isinstance(records, int):

@@ -8,6 +8,7 @@
     rows       steps as rows of `edges`
     spans      extent of the lake for each broker, which explains absent ends
     finding    looks up members of earlier runs
+    skipping   tells data files that hold nothing for any step
     follow     updates the table to the newest versions of both
 
 All of it works on Arrow and numpy columns. `archive --local` has no Spark, and an increment is small compared to the

@@ -21,6 +21,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.reading import ROWS
@@ -53,7 +54,8 @@ def places_of_keys(lake: LakePaths, keys: pa.Array, since_us: int) -> pa.Table:
         last = (action.get("max") or {}).get("store_timestamp")
         if last is not None and epoch_us(last) < since_us:
             continue
-        with folder.open_input_file(unquote(action["path"])) as file, _open(file) as parquet:
+        name = unquote(action["path"])
+        with data_file_errors(lake.message_keys, name), folder.open_input_file(name) as file, _open(file) as parquet:
             found += _keys_of_file(parquet, keys, hashes)
     return pa.concat_tables(found).group_by(PLACES.names).aggregate([]).select(PLACES.names)
 
@@ -83,7 +85,12 @@ def read_places(lake: LakePaths, places: pa.Table) -> pa.Table:
         for action, folder in _message_files(lake):
             offsets = _wanted_of_file(action, wanted)
             if len(offsets):
-                with folder.open_input_file(unquote(action["path"])) as file, _open(file) as parquet:
+                name = unquote(action["path"])
+                with (
+                    data_file_errors(lake.messages, name),
+                    folder.open_input_file(name) as file,
+                    _open(file) as parquet,
+                ):
                     found += _rows_of_file(parquet, wanted, offsets)
     return pa.concat_tables(found)
 
@@ -120,7 +127,8 @@ def places_of_halves(lake: LakePaths, halves: pa.Table, since_us: int) -> pa.Tab
             continue
         if not (least.get("topic") or "") <= HALF_TOPIC <= (greatest.get("topic") or HALF_TOPIC):
             continue
-        with folder.open_input_file(unquote(action["path"])) as file, _open(file) as parquet:
+        name = unquote(action["path"])
+        with data_file_errors(lake.messages, name), folder.open_input_file(name) as file, _open(file) as parquet:
             for group in range(parquet.num_row_groups):
                 rows = parquet.read_row_group(group, [*names, "topic", "physical_offset"], use_threads=False)
                 rows = rows.filter(pc.equal(rows.column("topic"), HALF_TOPIC))

@@ -34,6 +34,7 @@ from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -54,6 +55,7 @@ from commitlake.pipelines.edges.progress import (
     is_open_file,
 )
 from commitlake.pipelines.edges.reading import RowContents, RowReader, join_found, messages_table
+from commitlake.pipelines.edges.skipping import WantedRows, may_have_roles
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.tables.edges import EDGES
@@ -200,7 +202,6 @@ class _Work:
             Files that no version refers to yet.
         """
         written: list[DataFile] = []
-        table = messages_table(self._lake)
         oldest_first = sorted(files, key=lambda file: file.store_date or "")
         # Without new files, the steps that are open are written to a new file all the same.
         parts = list(file_groups(oldest_first, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS)) or [[]]
@@ -210,13 +211,23 @@ class _Work:
         has_others = has_earlier or (count > 1 and bool(logs))
         nothing: list[AddedFile] = []
         for number, (part, log) in enumerate(zip_longest(parts, logs, fillvalue=nothing)):
-            new = join_found(found for file in part for found in self._reader.read(table.read(file)))
-            new = self._with_consumptions(new, log)
+            new = self._read(part, log, waiting)
             self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread
             linked = self._increments.link(new, waiting, has_earlier=has_others or number > 0)
             waiting = linked.open
             written += self._write(linked.closed, f"part-{number:05d}")
         return written + self._write(waiting, f"{OPEN_PREFIX}00000")
+
+    def _read(self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table) -> RowContents:
+        """Return the contents of data files, without those that no step can need."""
+        folder = table_files(self._lake.messages, storage_options(self._lake.messages, self._lake.s3))
+        table = messages_table(self._lake)
+        with_roles = {file.name for file in files if may_have_roles(folder, file)}
+        found = [part for file in files if file.name in with_roles for part in self._reader.read(table.read(file))]
+        new = self._with_consumptions(join_found(found), consumed)
+        wanted = WantedRows(new, waiting)
+        others = [file for file in files if file.name not in with_roles and wanted.any_in(folder, file)]
+        return join_found([new, *(part for file in others for part in self._reader.read(table.read(file)))])
 
     def _with_consumptions(self, new: RowContents, files: Sequence[AddedFile]) -> RowContents:
         """Return the contents of rows of `messages` with the entries of files of `consumptions`."""
@@ -253,7 +264,8 @@ def _read_open(lake: LakePaths, files: Sequence[_OpenFile]) -> pa.Table:
         return tables[0]
     folder = table_files(lake.edges, storage_options(lake.edges, lake.s3))
     for found in files:
-        with folder.open_input_file(unquote(found.path)) as file:
+        name = unquote(found.path)
+        with data_file_errors(lake.edges, name), folder.open_input_file(name) as file:
             rows = pq.read_table(file, page_checksum_verification=True)
         tables.append(steps_of_rows(rows.select(SCHEMA.names).cast(SCHEMA)))
     return pa.concat_tables(tables)

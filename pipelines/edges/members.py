@@ -52,7 +52,8 @@ REPLAY_ID = "REPLAY_ID"
 _ORIGIN_BROKER = "ORIGIN_BROKER"
 _ORIGIN_OFFSET = "ORIGIN_PHYSICAL_OFFSET"
 _ORIGIN_TOPIC = "ORIGIN_TOPIC"
-_MARKING = (DELAY, TIMER_OUT, REPLAY_ID)
+MARKING = frozenset({DELAY, TIMER_OUT, REPLAY_ID})
+"""Properties of which each gives a record a role."""
 _US_OF_MS = 1000
 _NUMBER = "^[0-9]{1,18}$"
 _MAX_MS = 253_402_300_799_999
@@ -166,7 +167,7 @@ def has_role(rows: pa.Table) -> Array:
     kinds = _texts(rows, "kind")
     special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
     is_commit = _numbers(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
-    found: Array = special | is_commit | Properties(_chunk(rows, "properties")).have(_MARKING)
+    found: Array = special | is_commit | Properties(_chunk(rows, "properties")).have(sorted(MARKING))
     return found
 
 

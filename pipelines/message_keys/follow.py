@@ -24,6 +24,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.new_files import file_groups, readable_files
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -73,7 +74,7 @@ class _Chunks:
         files = table_files(self.lake.messages, storage_options(self.lake.messages, self.lake.s3))
         tables = []
         for added in self.parts[number]:
-            with files.open_input_file(added.name) as file:
+            with data_file_errors(self.lake.messages, added.name), files.open_input_file(added.name) as file:
                 tables.append(
                     pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING, page_checksum_verification=True)
                 )

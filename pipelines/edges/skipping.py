@@ -1,0 +1,111 @@
+"""Data files of `messages` that need not be read: those without a record that has, or is wanted by, a step.
+
+Most files hold nothing but messages that producers sent to their own topics. Statistics and a few columns tell so, at a
+tenth of the cost of reading the rows.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.pipelines.edges.finding import PLACES, is_in_places
+from commitlake.pipelines.edges.members import KEYS_LEAF, MARKING
+from commitlake.pipelines.edges.open_steps import places_of
+from commitlake.pipelines.edges.reading import RowContents
+from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+
+_FLAGS = "sys_flag"
+_KIND = "kind"
+_KEY = "unique_key"
+
+
+class WantedRows:
+    """Rows that steps of other rows may need: by unique key, or by place.
+
+    Args:
+        new: contents of the rows that are read.
+        waiting: open steps.
+    """
+
+    def __init__(self, new: RowContents, waiting: pa.Table) -> None:
+        columns = [
+            new.members.column(_KEY),
+            new.entries.column(_KEY),
+            waiting.column("from_key"),
+            waiting.column("to_key"),
+        ]
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        self._keys = pc.unique(pa.chunked_array(chunks, pa.string()).drop_null())
+        self._places = pa.concat_tables([
+            places_of(new.members, "replay_broker", "replay_offset"),
+            places_of(waiting, "from_broker", "from_physical_offset"),
+        ])  # fmt: skip
+
+    def any_in(self, folder: pafs.FileSystem, file: AddedFile) -> bool:
+        """Return whether a data file of `messages` may have one of them."""
+        names = [_KEY] * bool(len(self._keys)) + PLACES.names * bool(self._places.num_rows)
+        if not names:
+            return False
+        try:
+            with folder.open_input_file(file.name) as source, _open(source) as parquet:
+                return any(
+                    self._is_any(parquet.read_row_group(group, names, use_threads=False))
+                    for group in range(parquet.num_row_groups)
+                )
+        except (pa.ArrowException, OSError, KeyError):
+            return True  # whoever reads the file reports what is wrong with it
+
+    def _is_any(self, rows: pa.Table) -> bool:
+        if len(self._keys) and pc.any(pc.is_in(rows.column(_KEY), self._keys)).as_py():
+            return True
+        return bool(
+            self._places.num_rows and pc.any(is_in_places(rows, ("broker", "physical_offset"), self._places)).as_py()
+        )
+
+
+def may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
+    """Return whether a data file of `messages` may have a row that `members.has_role` selects.
+
+    Args:
+        folder: the table's folder.
+        file: the data file.
+    """
+    try:
+        with folder.open_input_file(file.name) as source, _open(source, [KEYS_LEAF]) as parquet:
+            return any(_group_may_have_roles(parquet, group) for group in range(parquet.num_row_groups))
+    except (pa.ArrowException, OSError, KeyError):
+        return True  # whoever reads the file reports what is wrong with it
+
+
+def _group_may_have_roles(parquet: pq.ParquetFile, group: int) -> bool:
+    metadata = parquet.metadata.row_group(group)
+    columns = {metadata.column(place).path_in_schema: metadata.column(place) for place in range(metadata.num_columns)}
+    kinds = columns[_KIND].statistics
+    if kinds is None or not kinds.has_min_max or kinds.null_count:
+        return True
+    if not kinds.min == kinds.max == str(Kind.NORMAL):
+        return True
+    flags = columns[_FLAGS].statistics
+    if flags is None or not flags.has_min_max or not flags.min == flags.max == 0:
+        read = parquet.read_row_group(group, [_FLAGS], use_threads=False).column(0)
+        if (numbers_of(read) & TRANSACTION_MASK == TransactionType.COMMIT).any():
+            return True
+    keys = parquet.read_row_group(group, [KEYS_LEAF], use_threads=False).column(0)
+    return any(_names_of(chunk) & MARKING for chunk in keys.chunks)
+
+
+def _names_of(maps: pa.ListArray) -> frozenset[str]:
+    """Return the distinct names of properties, of a column that was read without their values."""
+    names = maps.values.field(0)
+    distinct = names.dictionary if pa.types.is_dictionary(names.type) else pc.unique(names)
+    return frozenset(distinct.to_pylist())
+
+
+def _open(file: pa.NativeFile, dictionaries: list[str] | None = None) -> pq.ParquetFile:
+    return pq.ParquetFile(file, read_dictionary=dictionaries, page_checksum_verification=True)

@@ -1,0 +1,100 @@
+"""Files that no step needs are not read, and those that one needs are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.table_rows import DataFileError, TableRows
+from commitlake.connectors.lake.versions import AddedFile
+from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from tests.support.lakes import GrowingLake
+from tests.support.message_families import Family, committed, dead, delayed, delivered, half, op, pub, record, trace
+from tests.support.table_damages import damage
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Family:
+    """A store without records."""
+    return Family(GrowingLake(tmp_path), [])
+
+
+def read_of(family: Family, monkeypatch: pytest.MonkeyPatch, *runs: Sequence[NewMessage]) -> list[int]:
+    """Archive in some runs of a file each, link all at once, and return the runs whose files were read."""
+    names: list[str] = []
+    for messages in runs:
+        family.write(*messages)
+        family.growing.archive()
+    found: list[str] = []
+    read = TableRows.read
+
+    def noted(self: TableRows, file: AddedFile) -> object:
+        found.append(file.name)
+        return read(self, file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TableRows, "read", noted)
+        follow_edges(family.growing.lake)
+    actions = delta_table(family.growing.lake.messages).get_add_actions(flatten=True)
+    offsets = dict(zip(actions["path"].to_pylist(), actions["min.physical_offset"].to_pylist(), strict=True))
+    names = sorted(offsets, key=lambda name: offsets[name])
+    return sorted(names.index(name) for name in found)
+
+
+def plain(count: int, first: int = 0) -> list[NewMessage]:
+    return [record(f"P{number}") for number in range(first, first + count)]
+
+
+def test_a_file_without_a_record_that_has_a_role_is_not_read(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_of(family, monkeypatch, plain(3), plain(3, 3)) == []
+    assert family.steps() == []
+    # The version is reached all the same.
+    assert follow_edges(family.growing.lake).version == delta_table(family.growing.lake.messages).version()
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        [delayed("D1")],
+        [delayed("D1"), delivered("D1", 10)],
+        [half("H1")],
+        [half("H1"), committed("H1", 0)],
+        [op([0])],
+        [dead("D1", 3, 0)],
+        [trace(pub("T1", None))],
+        [record("R1", properties={"REPLAY_ID": "r", "ORIGIN_BROKER": "b", "ORIGIN_PHYSICAL_OFFSET": 0})],
+    ],
+    ids=["delayed", "delivered", "half", "committed", "op", "dead", "trace", "replayed"],
+)
+def test_a_file_with_a_record_that_has_a_role_is_read(
+    family: Family, monkeypatch: pytest.MonkeyPatch, special: list[NewMessage]
+) -> None:
+    assert read_of(family, monkeypatch, plain(3), [*plain(3, 3), *special], plain(3, 6)) == [1]
+
+
+def test_a_file_with_the_record_of_a_traced_message_is_read(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = plain(3), [*plain(3, 3), record("T1")], [trace(pub("T1", None))], plain(3, 6)
+    assert read_of(family, monkeypatch, *runs) == [1, 2]
+    assert [step[:3] for step in family.steps()] == [("produced", None, 6)]
+
+
+def test_a_file_with_the_record_that_an_open_step_waits_for_is_read(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_of(family, monkeypatch, [trace(pub("T1", None))]) == [0]
+    assert read_of(family, monkeypatch, plain(3), [record("T1")], plain(3, 3)) == [2]
+    assert [step[:4] for step in family.steps()] == [("produced", None, 4, None)]
+
+
+@pytest.mark.parametrize("how", ["cut", "zeroed"])
+def test_a_damaged_file_is_told_and_not_skipped(family: Family, how: str) -> None:
+    family.write(*plain(20))
+    family.growing.archive()
+    (path,) = Path(family.growing.lake.messages).rglob("*.parquet")
+    damage(path, how)
+    with pytest.raises(DataFileError, match=path.name):
+        follow_edges(family.growing.lake)
