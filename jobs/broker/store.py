@@ -113,7 +113,7 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
         JobError: if the folder holds a store of another layout, or an option does not go with the layout.
         StoreError: if it cannot be opened.
     """
-    from commitlake.broker_lite.stores.engine.errors import FileSizeError
+    from commitlake.broker_lite.stores.engine.errors import FileSizeError, IndexSizeError
 
     if not arguments.store:
         raise JobError("--store: expected a folder, found nothing")
@@ -121,6 +121,9 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
         return _open(arguments, broker)
     except FileSizeError as error:
         raise JobError(str(error), _size_hint(error)) from None
+    except IndexSizeError as error:
+        hint = "give --index-slots and --index-entries, or the settings of the broker that wrote it with --broker-conf"
+        raise JobError(str(error), hint) from None
     except OSError as error:
         what = f"{error.strerror}: {error.filename}" if error.filename else str(error)
         raise JobError(

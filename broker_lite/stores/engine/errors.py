@@ -4,7 +4,8 @@
     ├── StoreOptionError       invalid settings
     ├── StoreLockedError       the folder is open elsewhere
     ├── StoreFilesError        files that neither this store nor RocketMQ could have written
-    │   └── FileSizeError      files of another size than the options say
+    │   ├── FileSizeError      files of another size than the options say
+    │   └── IndexSizeError     an IndexFile of another size than the options say
     ├── ConfigFileError        a file under config/ that is not JSON of RocketMQ's, and whose .bak is not either
     ├── DiskFullError          no room for the next file; nothing was written
     ├── MessageRefusedError    a message that a broker refuses, as MESSAGE_ILLEGAL
@@ -49,6 +50,10 @@ class FileSizeError(StoreFilesError):
         super().__init__(message if size is None else f"{message}; open the store with {option}={size}")
         self.option = option
         self.size = size
+
+
+class IndexSizeError(StoreFilesError):
+    """Error for an IndexFile of another size than the options index_slots and index_entries say."""
 
 
 class ConfigFileError(StoreError):

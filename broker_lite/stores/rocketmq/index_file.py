@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.errors import IndexSizeError
 from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
@@ -48,10 +48,10 @@ class IndexFile:
         """Open an existing file; see `create`.
 
         Raises:
-            StoreFilesError: if its size does not match the geometry.
+            IndexSizeError: if its size does not match the geometry.
         """
         if (size := file.path.lstat().st_size) != geometry.file_size:
-            raise StoreFilesError(
+            raise IndexSizeError(
                 f"{file.path}: expected {geometry.file_size} bytes for {geometry.slots} slots and {geometry.entries} "
                 f"entries (options index_slots and index_entries), found {size}"
             )

@@ -134,6 +134,16 @@ def test_of_files_in_another_size_the_arguments_are_told_that_open_them(
     assert sizes == ["--segment-mib", "0.015625", "--queue-entries", "16"]
 
 
+def test_of_index_files_in_another_size_the_arguments_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_indexed_store(tmp_path / "store", 10)
+    assert list((tmp_path / "store" / "index").iterdir())
+    sizes = ("--segment-mib", "0.015625", "--queue-entries", "16", "--index-slots", "7")
+    assert run(tmp_path, *sizes) == ExitCode.USAGE
+    assert capsys.readouterr().err.splitlines()[-1].startswith("  give --index-slots and --index-entries")
+
+
 def test_half_an_account_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
