@@ -132,10 +132,10 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    progress, done = followed_version(lake), followed_erasure(lake)
+    progress, consumptions, done = followed_version(lake), followed_consumptions(lake), followed_erasure(lake)
     erased = read_erased_places(lake)
-    new, consumed = _new_rows(lake, progress)
-    if new.version <= progress and not new.anew and not consumed.files:
+    new, consumed = _new_rows(lake, progress, consumptions)
+    if new.version <= progress and not new.anew and consumed.version <= consumptions:
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
     catch_up_keys(lake, runner)
     begins = progress < 0 or new.anew
@@ -146,7 +146,7 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
     # An erasure that reaches this table meanwhile must not miss rows that are added here.
     beside = {ERASURE: (done, erased.number if begins else done)}
     if consumed.version >= 0:
-        beside[CONSUMPTIONS_ID] = (followed_consumptions(lake) + 1, consumed.version + 1)
+        beside[CONSUMPTIONS_ID] = (consumptions + 1, consumed.version + 1)
     gone = [(file.path, file.size) for file in removed]
     if not advance(lake.edges, EDGES, files, APPLICATION_ID, step, anew=new.anew, beside=beside, removed=gone):
         return EdgesUpdate(followed_version(lake), seconds=time.monotonic() - started)
@@ -162,12 +162,18 @@ def _consumptions_version(lake: LakePaths) -> int:
         return -1
 
 
-def _new_rows(lake: LakePaths, progress: int) -> tuple[NewFiles, NewFiles]:
-    """Return the new files of `messages` and `consumptions`: all of both, if the new ones of one cannot be read."""
+def _new_rows(lake: LakePaths, progress: int, consumptions: int) -> tuple[NewFiles, NewFiles]:
+    """Return the new files of `messages` and `consumptions`: all of both, if the new ones of one cannot be read.
+
+    Args:
+        lake: locations of the tables.
+        progress: followed version of `messages`.
+        consumptions: followed version of `consumptions`.
+    """
     new, consumed = readable_files(lake, progress), NewFiles((), -1)
     if _consumptions_version(lake) >= 0:
         is_first = progress < 0 or new.anew
-        consumed = readable_files(lake, -1 if is_first else followed_consumptions(lake), lake.consumptions)
+        consumed = readable_files(lake, -1 if is_first else consumptions, lake.consumptions)
     if consumed.anew:
         new, consumed = readable_files(lake, -1), readable_files(lake, -1, lake.consumptions)
         new = replace(new, anew=progress >= 0)

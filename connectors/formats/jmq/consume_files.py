@@ -88,7 +88,7 @@ class _File:
         """Yield its records from an offset on."""
         window = np.zeros(WINDOW_BYTES + PADDING, np.uint8)
         positions = np.empty(WINDOW_BYTES // MIN_RECORD_SIZE + 1, np.int64)
-        is_newest, done, is_last = self._following is None, offset, False
+        done, is_last = offset, False
         held: list[str] = []  # what follows the newest file's last record, until a record follows it
         with os.fdopen(open_file(self._path, below=self._root), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
@@ -106,21 +106,22 @@ class _File:
                 ends = found + _sizes(window, found)
                 rest = int(ends[-1]) if count else 0
                 end = length if is_last else int(end)
-                problems = self._problems(window, start, np.concatenate(([0], ends[:-1]))[:count], found)
-                if count or not is_newest:
-                    problems, held = held + problems, []
-                held += self._problems(window, start, np.array([rest]), np.array([end]))
+                before = self._problems(window, start, np.concatenate(([0], ends[:-1]))[:count], found)
+                after = self._problems(window, start, np.array([rest]), np.array([end]))
                 rows = _rows(window, found, self._broker, offset)
                 done = offset + rest if count else done
                 offset += end
                 if self._following is not None:
-                    problems, held = problems + held, []
-                    done = offset
+                    problems, done = before + after, offset
                     if is_last:
                         problems += _missing(self._path.parent, offset, self._following)
                         done = self._following
-                if count or problems or not is_newest:
-                    yield ConsumeLogPart(rows, done, _few(self._path, problems))
+                elif count:
+                    problems, held = held + before, after
+                else:
+                    held += after
+                    continue
+                yield ConsumeLogPart(rows, done, _few(self._path, problems))
 
     def _problems(self, window: Array, start: int, starts: Array, ends: Array) -> list[str]:
         """Return sentences on those of some ranges of a window that are neither records nor zeros.

@@ -15,11 +15,14 @@ from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.jobs.erase.command import main as erase
 from commitlake.jobs.lineage.command import main as lineage
+from commitlake.jobs.maintain.command import main as maintain
 from commitlake.pipelines.consumptions import follow
 from commitlake.pipelines.consumptions.follow import follow_consume_logs, read_progress
+from commitlake.pipelines.edges import follow as edges_follow
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import followed_consumptions
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.errors import ExitCode
 from tests.support.jmq_consumers import JmqShop
 from tests.support.journal_stores import CLIENT, fill
@@ -188,6 +191,33 @@ def test_of_two_runs_at_once_one_adds_the_records(shop: JmqShop, monkeypatch: py
     assert (result.consumptions, result.behind) == (0, ("consumptions",))
     assert len(consumptions(shop)) == 5
     assert len(steps(shop)) == 5
+
+
+def test_of_two_runs_that_link_the_same_records_one_adds_the_steps(
+    shop: JmqShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.archive()
+    shop.consume("mail", 5)
+
+    def another_meanwhile(*_: Any) -> None:
+        monkeypatch.setattr(edges_follow, "catch_up_keys", catch_up_keys)
+        follow_edges(shop.lake)
+
+    monkeypatch.setattr(edges_follow, "catch_up_keys", another_meanwhile)
+    shop.archive()
+    assert len(steps(shop)) == 5
+
+
+def test_a_version_without_new_records_is_followed_too(shop: JmqShop) -> None:
+    for _ in range(3):
+        shop.consume("mail", 1)
+        shop.archive()
+    assert maintain(["--lake", shop.lake.root, "--quiet"]) == ExitCode.OK
+    delta_table(shop.lake.consumptions).alter.set_table_description("a version without files")
+    assert followed_consumptions(shop.lake) < delta_table(shop.lake.consumptions).version()
+    assert shop.archive().behind == ()
+    assert followed_consumptions(shop.lake) == delta_table(shop.lake.consumptions).version()
+    assert len(steps(shop)) == 3
 
 
 def test_claims_that_do_not_fit_their_place_are_linked_to_nothing(shop: JmqShop) -> None:
