@@ -1,4 +1,4 @@
-"""What a store's own log of deliveries says, for the table `consumptions`."""
+"""Parts of a store's own log of deliveries, as rows of the table `consumptions`."""
 
 from __future__ import annotations
 

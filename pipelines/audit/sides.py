@@ -148,7 +148,7 @@ def key_difference(difference: str, key: str, broker: str, physical_offset: int)
 
 @dataclass(frozen=True)
 class Sides(ABC):
-    """One lake's messages at one moment, as each place has them.
+    """A lake's messages at one moment, as the tables, packs, stores and HBase have them.
 
     Attributes:
         lake: locations of the tables.

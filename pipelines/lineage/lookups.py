@@ -49,7 +49,7 @@ _PER_QUESTION = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Records of a question.
+    """Records that match a question about a key, an id or an offset.
 
     Attributes:
         rows: Rows of `messages`.

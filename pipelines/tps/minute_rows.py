@@ -171,7 +171,7 @@ def _columns(question: RatesQuestion) -> list[str]:
 
 
 def _conditions(question: RatesQuestion) -> dict[str, Collection[Any]]:
-    """Return the wanted values by column."""
+    """Return the values that each column of the wanted rows may have."""
     asked: dict[str, Collection[Any]] = {
         "topic": question.topics,
         "queue_id": [] if question.queue_id is None else [question.queue_id],

@@ -78,7 +78,7 @@ class ListedSplit(Split):
         return int(self.array("sizes").sum())
 
     def array(self, name: str) -> Array:
-        """Return one of the lists."""
+        """Return a field that lists a number for each record, as an array."""
         return np.frombuffer(getattr(self, name), np.int32 if name == "queue_numbers" else np.int64)
 
 
