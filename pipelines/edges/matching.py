@@ -29,8 +29,8 @@ def key_codes(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, A
         The number of each row on both sides; `NONE` if one of its columns is null.
 
     >>> left, right = key_codes([pa.array(["a", "b", None])], [pa.array(["b", "c"])])
-    >>> left[1] == right[0], left[2], left[0] in right
-    (np.True_, np.int64(-1), np.False_)
+    >>> bool(left[1] == right[0]), int(left[2]), left[0] in right
+    (True, -1, False)
     """
     count = len(left[0])
     found = np.zeros(count + len(right[0]), np.int64)

@@ -1,0 +1,29 @@
+"""The examples in docstrings are true. Those of `pipelines.transforms` are collected by pytest itself."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+
+import pytest
+
+from tests.support.source_tree import ROOT, modules
+
+_EXAMPLE = re.compile(r"^\s*>>> ", re.MULTILINE)
+
+
+def _with_examples() -> list[str]:
+    found = [name for name, path in modules().items() if _EXAMPLE.search((ROOT / path).read_text())]
+    return [name for name in found if not name.startswith("commitlake.pipelines.transforms")]
+
+
+@pytest.mark.parametrize("name", _with_examples())
+def test_examples_of_a_module_are_true(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_there_are_modules_with_examples() -> None:
+    assert "commitlake.pipelines.edges.matching" in _with_examples()
