@@ -3,7 +3,7 @@
 Copy it into the folder of DAGs. The workers need the command `commitlake` on their PATH, and the stores, the lake and
 the file CONFIG at the same places; settings and paths are in that file, credentials in the workers' environment.
 
-Exit codes: 0 is a success. 3 means that a job ran and found something: the tasks behind it go on, and `verdict` fails
+Exit codes: 0 is a success. 3 means that a job ran and found something: later tasks continue, and `verdict` fails
 at the end, with the names of the jobs. 1 may pass by itself: the task is tried again. 2 (set up wrongly) and 4 (another
 run was first, or a store is not the one that was archived) do not: the task fails at once. `guard` never holds up the
 archive, which is what helps; `maintain`, which deletes, only follows an audit that found nothing wrong.

@@ -6,9 +6,9 @@
 # What each exit code of a job means here (commitlake --help lists them):
 #   0    go on
 #   3    it ran, and found something: go on, but end with 3, so that cron's mail or your monitoring tells somebody
-#   4    another run was first, or a store is not the one that was archived: nothing behind it makes sense, stop
+#   4    another run was first, or a store is not the one that was archived: later steps make no sense, stop
 #   1 2  failed, or is set up wrongly: stop
-# guard goes before the archive, to tell what is urgent; whatever it says, the archive is what helps. maintain, which
+# guard goes before the archive, to tell what is urgent; the archive runs whatever it finds. maintain, which
 # deletes, only follows an audit that found nothing wrong.
 set -u
 config=${1:-/etc/commitlake.toml}

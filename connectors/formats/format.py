@@ -319,5 +319,5 @@ class Format(ABC):
 
 
 def folder_names(formats: Sequence[Format]) -> str:
-    """Return the formats' folders, for a message."""
+    """Return the folder names of formats, for an error message."""
     return " or ".join(f"'{log_format.folder}'" for log_format in formats)

@@ -30,11 +30,11 @@ def file_bounds(actions: pa.Table, column: str, data_type: pa.DataType) -> tuple
 
 
 def one_value_each(actions: pa.Table, column: str) -> pa.ChunkedArray | None:
-    """Return the single text of a column in each file; None if a file may have several texts, or nulls.
+    """Return, for each file, the one value of a text column; None if any file may have several values or nulls.
 
     Args:
-        actions: of `file_actions`.
-        column: of the table; of texts.
+        actions: result of `file_actions`.
+        column: name of a text column.
     """
     least, greatest = file_bounds(actions, column, pa.string())
     nulls = _bound(actions, "null_count", column, pa.int64())

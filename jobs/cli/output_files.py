@@ -1,4 +1,4 @@
-"""Checks of the files that jobs write texts to, before the work is done."""
+"""Checks, before a job starts, that its text output files can be written."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Page:
 
 
 def made_now(job: str) -> str:
-    """Return the time, job and version with which a page is made."""
+    """Return a sentence with the time, job and version, to print on a page."""
     now = datetime.datetime.now(datetime.UTC)
     return f"Made at {now:%Y-%m-%d %H:%M:%S} UTC by commitlake {job}, version {version('commitlake')}."
 

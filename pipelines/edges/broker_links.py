@@ -292,7 +292,7 @@ def _has_copy(f: Families, halves: Array, copies: Array, until: Array | None) ->
 
 
 def link_replays(f: Families, spans: Spans) -> list[pa.Table]:
-    """Return the steps from archived messages to those that a replay sent, whose properties name the origin.
+    """Return the steps from archived messages to their replayed copies, found by the origin in the copies' properties.
 
     Copies that a broker makes of a message that was sent again keep these properties; they are left out.
     """

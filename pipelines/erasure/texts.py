@@ -1,4 +1,4 @@
-"""Erases keys in tables that have them as part of texts, without a reference to a message: quarantine and replays.
+"""Erases keys inside text columns of `quarantine` and `replays`, whose rows do not refer to a message.
 
 quarantine   bytes of a damaged range may have a key: `first_bytes` and `found` of such a row are erased
 replays      the plan of a replay has its selection: the key in it becomes "[erased]"

@@ -186,7 +186,7 @@ class _StoreHistory:
         self._wanted_in = {window.number: {**wanted, **given} for window, wanted in zip(places, known, strict=True)}
 
     def places(self, windows: TimeWindows, archived: int) -> Iterator[_Window]:
-        """Yield the windows that have figures.
+        """Yield the windows for which a snapshot of offsets exists.
 
         Args:
             windows: All windows.

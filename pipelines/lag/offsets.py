@@ -1,4 +1,4 @@
-"""Offsets of groups at a time, from the snapshots of `consumer_offsets`.
+"""Offsets of groups at a given time, from the snapshots of `consumer_offsets`.
 
 At the time of a snapshot the offsets are exact. Between two snapshots, a group's offset was between the two that were
 stored. If they are equal, the group did not move. If the second is lower, the group was set back at an unknown time,

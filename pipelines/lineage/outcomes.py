@@ -131,7 +131,7 @@ class Outcomes:
         return _Chain(head, group, records, consumptions)
 
     def _edges_of(self, place: Place, group: str) -> Iterator[Row]:
-        """Yield the edges from a record that are of a group or of none, in their order."""
+        """Yield a record's outgoing edges that belong to a group or to no group, in order."""
         if place not in self._by_group:  # once for all groups: traces may name very many
             found: dict[str | None, list[tuple[int, Row]]] = {}
             for number, edge in enumerate(self._from.get(place, NONE)):

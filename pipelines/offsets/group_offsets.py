@@ -72,7 +72,7 @@ class ResultingLag(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """An offset with all data on its queue.
+    """An offset to set, with the state of its queue.
 
     Attributes:
         asked: The offset to set.

@@ -172,7 +172,7 @@ class _Writer:
         return SegmentSalvaged(records, tuple(self._damages), tuple(self._moved), self._first_time, self._time)
 
     def _stretches(self, file: SegmentFile) -> Iterator[_Stretch]:
-        """Yield records and ranges without records by turns, up to the end of the segment, or of the log."""
+        """Yield valid and damaged ranges alternately, up to the end of the segment or of the log."""
         split = self._task.split
         end, kept, bad = End(), None, None
         for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, end):

@@ -215,7 +215,7 @@ class SearchOffsetRequest(NamedTuple):
 
 
 class TimestampResponse(NamedTuple):
-    """Header of the answer to 32; -1 if there is no message."""
+    """Header of the answer to GET_EARLIEST_MSG_STORETIME (32); -1 if there is no message."""
 
     timestamp: Long
 

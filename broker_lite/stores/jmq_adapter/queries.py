@@ -39,7 +39,7 @@ class _Bounds:
 
 
 class JmqQueries:
-    """Part of a store that reads."""
+    """Read operations of a JMQ store."""
 
     _journal: JournalStore
     _failures: FailedMessages

@@ -19,7 +19,7 @@ _NO_LIMIT = 1 << 63
 
 
 class QueryableStore(OpenStore[Message, Reader]):
-    """Part of a store that reads; each method takes the store's lock."""
+    """Read operations of a store; each method takes the store's lock."""
 
     options: StoreOptions
     _files: StoreFiles

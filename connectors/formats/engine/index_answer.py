@@ -61,7 +61,7 @@ class IndexAnswer:
         return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
 
     def part(self, rows: Array | slice) -> IndexAnswer:
-        """Return the answer for some of the records; unknown ranges stay unknown."""
+        """Return the answer restricted to some records; ranges that the index does not cover are kept."""
         return replace(
             self,
             offsets=self.offsets[rows],
@@ -115,7 +115,7 @@ def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int
 
 
 def splits_of(answer: IndexAnswer, whole: Split, options: ReadOptions, filters: Filters) -> list[Split]:
-    """Return the splits for the listed records and the unknown ranges of an answer.
+    """Return splits for the records that an index lists, and for the ranges that it does not cover.
 
     Raises:
         IndexUnusable: where a scan of the whole range is faster, or the answer does not fit the log.

@@ -42,7 +42,7 @@ class PackNameError(PackError):
 
 
 class PackStoreError(PackError):
-    """The place of all packs fails as a whole.
+    """Error for a place of packs that is unusable as a whole.
 
     Attributes:
         root: the place.

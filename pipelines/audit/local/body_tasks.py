@@ -74,7 +74,7 @@ def _kept(rows: pa.Table, since: datetime.date) -> pa.Table:
 
 
 def _with_flat_places(rows: pa.Table) -> pa.Table:
-    """Return rows with the fields of `body_ref` as columns, by which they can be divided and sorted."""
+    """Return rows with the fields of `body_ref` as columns of their own, for partitioning and sorting."""
     places = rows.column(BODY_REF.name)
     columns = {name: rows.column(name) for name in (*KEPT, "body_size", "body_crc")}
     columns |= {name: pc.struct_field(places, name) for name in _PLACE}

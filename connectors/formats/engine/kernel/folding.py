@@ -37,7 +37,7 @@ def _power(exponent: int) -> int:
 
 
 def _fold_over(size: int) -> tuple[int, int]:
-    """Return the multipliers of a block's two halves that move it by `size` bytes."""
+    """Return the two multipliers that fold a block forward by `size` bytes."""
     return _power(8 * size + 32), _power(8 * size - 32)
 
 
