@@ -18,9 +18,8 @@ _RATE = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,3})?) ?(?P<unit>KiB|MiB|GiB
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _REQUEST_SECONDS = 10.0
 _WHAT_IS_PULLED = (
-    "Pulls every message that a queue leads to, of the system's topics too: delayed ones that wait, and those of "
-    "transactions. It does not get messages of deleted topics, or of queues without read permission; the summary "
-    "counts the latter."
+    "Pulls every message in a queue, including system topics: waiting delayed messages, and transaction messages. It "
+    "does not get messages of deleted topics, or of queues without read permission; the summary counts the latter."
 )
 _ONLY_PULLED = ("topic", "max-rate")
 _OF_FILES = ("broker_conf", "available_now")

@@ -20,7 +20,7 @@ def add_broker_conf_argument(parser: argparse._ActionsContainer) -> None:
         "--broker-conf",
         metavar="FILE",
         help="the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker} stands for the store's "
-        "name); options given here take precedence",
+        "name); options on the command line take precedence",
     )
 
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 
 JOBS = {
     "demo": "run a small shop on a broker, archive its messages, and look at the result",
-    "archive": "copy new messages from broker stores into the lake",
-    "audit": "compare archived messages with stores, packs and HBase, window by window",
+    "archive": "copy new messages from broker stores into the lake; --local needs no Spark",
+    "audit": "compare archived messages with stores, packs and HBase, by window; --local needs no Spark",
     "verify": "look for damage in a store, and explain its cause and repair; --local needs no Spark",
     "rebuild": "rebuild a store's queues and index from its log, or salvage a damaged log; --local needs no Spark",
     "restore": "create a store that a broker can start from, as it was at any time; needs no Spark",
-    "query": "query the lake by topic, key, id, time or SQL; starts without a JVM",
-    "lineage": "show what happened to an order: a tree, a picture, its consumers; starts without a JVM",
+    "query": "query the lake by topic, key, id, time or SQL; needs no Spark",
+    "lineage": "show what happened to an order: a tree, a picture, its consumers; needs no Spark",
     "tps": "show messages and bytes per second of any past time, by topic, queue, tag or producer; needs no Spark",
     "replay": "send archived messages again, in order, at a chosen pace, each exactly once; needs no Spark",
     "dlq": "group dead letters by cause, export them, send them again and track the result; needs no Spark",
@@ -28,7 +28,7 @@ JOBS = {
     "lag": "show how far consumer groups are behind, now or at a past time; needs no Spark",
     "metrics": "export the lag of consumer groups for Prometheus, as a file or over HTTP; needs no Spark",
     "snapshot": "save the offsets of consumer groups, from a store or a live broker; needs no Spark",
-    "guard": "show which segments a broker will delete, when, and whether they are archived",
+    "guard": "show which segments a broker will delete, when, and whether they are archived; needs no Spark",
     "erase": "delete messages from the lake permanently, by key or id, and prove it; needs no Spark",
     "evidence": "create a key, and check the signed evidence of runs, audits and erasures; needs no Spark",
     "maintain": "compact small files, delete old data, clean up; needs no Spark",
@@ -103,8 +103,8 @@ def usage() -> str:
         f"jobs:\n{jobs}\n\n"
         "commitlake JOB --help shows a job's arguments, with examples.\n"
         "commitlake --version prints the version.\n\n"
-        "exit codes: 0 success, 1 failure, 2 wrong usage or path, 3 damage or loss found, 4 refused, 130 interrupted,\n"
-        "141 standard output was closed, 143 ended by SIGTERM"
+        "exit codes: 0 success, 1 failed (retry), 2 wrong usage, path or lake, 3 damage, a gap or a difference found,\n"
+        "4 refused, 130 interrupted, 141 standard output was closed, 143 ended by SIGTERM"
     )
 
 

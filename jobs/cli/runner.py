@@ -25,7 +25,7 @@ def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads
         parser: the job's.
         workers: what they are, and the option's name: threads or processes.
     """
-    parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
+    parser.add_argument("--local", action="store_true", help="run on this machine's cores, without Spark")
     number_help = "with --local: number of workers (default: one per core)"
     parser.add_argument(f"--{workers}", type=positive, metavar="N", help=number_help)
 

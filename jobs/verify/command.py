@@ -63,8 +63,8 @@ def build_parser() -> argparse.ArgumentParser:
                         help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
                              "levels that the store's schedule queues show)")  # fmt: skip
     parser.add_argument("--findings", type=positive, default=20, metavar="N",
-                        help="findings of each class and store that JSON and the page list; a table lists three; "
-                             "all are counted (default: 20)")  # fmt: skip
+                        help="maximum number of findings per class and store in JSON and on the page; a table shows "
+                             "three; all are counted (default: 20)")  # fmt: skip
     parser.add_argument("--lake", metavar="PLACE", help="also compare with this lake: a folder, or s3://bucket/prefix")
     add_s3_arguments(parser)
     add_format_argument(parser)
