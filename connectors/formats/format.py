@@ -126,6 +126,7 @@ class Format(ABC):
         queue_folders: those of them that hold queues, the usual kind first.
         rebuilt_files: what a rebuild makes, as paths from the store's folder on.
         has_dialects: whether brokers write the format in several dialects, see `dialects_of`.
+        has_consume_log: whether a store may have its own log of deliveries, see `read_consume_log`.
         has_index_files: whether IndexFiles may lie beside the log.
         has_delay_levels: whether a broker delivers delayed messages by levels, from queues of a schedule topic.
         has_topic_configs: whether a store has a `config/topics.json`, which a broker must find.
@@ -148,6 +149,7 @@ class Format(ABC):
     queue_folders: tuple[str, ...]
     rebuilt_files: tuple[str, ...]
     has_dialects: bool = False
+    has_consume_log: bool = False
     has_index_files: bool = False
     has_delay_levels: bool = False
     has_topic_configs: bool = False

@@ -55,6 +55,8 @@ def follow_consume_logs(lake: LakePaths, stores: Sequence[Store]) -> Consumption
     rows = 0
     problems: list[str] = []
     for store in stores:
+        if not store.format.has_consume_log:
+            continue
         progress = read_progress(lake, store.broker)
         for part in store.format.read_consume_log(store, progress):
             problems += part.problems

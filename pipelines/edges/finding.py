@@ -55,7 +55,11 @@ def places_of_keys(lake: LakePaths, keys: pa.Array, since_us: int) -> pa.Table:
         if last is not None and epoch_us(last) < since_us:
             continue
         name = unquote(action["path"])
-        with data_file_errors(lake.message_keys, name), folder.open_input_file(name) as file, _open(file) as parquet:
+        with (
+            data_file_errors(lake.message_keys, name),
+            folder.open_input_file(name) as file,
+            open_parquet(file) as parquet,
+        ):
             found += _keys_of_file(parquet, keys, hashes)
     return pa.concat_tables(found).group_by(PLACES.names).aggregate([]).select(PLACES.names)
 
@@ -89,7 +93,7 @@ def read_places(lake: LakePaths, places: pa.Table) -> pa.Table:
                 with (
                     data_file_errors(lake.messages, name),
                     folder.open_input_file(name) as file,
-                    _open(file) as parquet,
+                    open_parquet(file) as parquet,
                 ):
                     found += _rows_of_file(parquet, wanted, offsets)
     return pa.concat_tables(found)
@@ -128,7 +132,7 @@ def places_of_halves(lake: LakePaths, halves: pa.Table, since_us: int) -> pa.Tab
         if not (least.get("topic") or "") <= HALF_TOPIC <= (greatest.get("topic") or HALF_TOPIC):
             continue
         name = unquote(action["path"])
-        with data_file_errors(lake.messages, name), folder.open_input_file(name) as file, _open(file) as parquet:
+        with data_file_errors(lake.messages, name), folder.open_input_file(name) as file, open_parquet(file) as parquet:
             for group in range(parquet.num_row_groups):
                 rows = parquet.read_row_group(group, [*names, "topic", "physical_offset"], use_threads=False)
                 rows = rows.filter(pc.equal(rows.column("topic"), HALF_TOPIC))
@@ -187,8 +191,9 @@ def _take(parquet: pq.ParquetFile, group: int, places: Array) -> pa.Table:
     return pa.table(columns, schema=ROWS)
 
 
-def _open(file: pa.NativeFile) -> pq.ParquetFile:
-    return pq.ParquetFile(file, page_checksum_verification=True)
+def open_parquet(file: pa.NativeFile, dictionaries: list[str] | None = None) -> pq.ParquetFile:
+    """Open a data file whose pages' checksums are compared; some columns may be read as dictionaries."""
+    return pq.ParquetFile(file, read_dictionary=dictionaries, page_checksum_verification=True)
 
 
 def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa.Array:

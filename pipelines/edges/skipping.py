@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.versions import AddedFile
 from commitlake.connectors.plain_arrays import numbers_of
-from commitlake.pipelines.edges.finding import PLACES, is_in_places
+from commitlake.pipelines.edges.finding import PLACES, is_in_places, open_parquet
 from commitlake.pipelines.edges.members import KEYS_LEAF, MARKING
 from commitlake.pipelines.edges.open_steps import places_of
 from commitlake.pipelines.edges.reading import RowContents
@@ -53,7 +53,7 @@ class WantedRows:
         if not names:
             return False
         try:
-            with folder.open_input_file(file.name) as source, _open(source) as parquet:
+            with folder.open_input_file(file.name) as source, open_parquet(source) as parquet:
                 return any(
                     self._is_any(parquet.read_row_group(group, names, use_threads=False))
                     for group in range(parquet.num_row_groups)
@@ -77,7 +77,7 @@ def may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
         file: the data file.
     """
     try:
-        with folder.open_input_file(file.name) as source, _open(source, [KEYS_LEAF]) as parquet:
+        with folder.open_input_file(file.name) as source, open_parquet(source, [KEYS_LEAF]) as parquet:
             return any(_group_may_have_roles(parquet, group) for group in range(parquet.num_row_groups))
     except (pa.ArrowException, OSError, KeyError):
         return True  # whoever reads the file reports what is wrong with it
@@ -105,7 +105,3 @@ def _names_of(maps: pa.ListArray) -> frozenset[str]:
     names = maps.values.field(0)
     distinct = names.dictionary if pa.types.is_dictionary(names.type) else pc.unique(names)
     return frozenset(distinct.to_pylist())
-
-
-def _open(file: pa.NativeFile, dictionaries: list[str] | None = None) -> pq.ParquetFile:
-    return pq.ParquetFile(file, read_dictionary=dictionaries, page_checksum_verification=True)

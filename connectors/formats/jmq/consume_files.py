@@ -18,6 +18,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.connectors.formats.engine.arrow import spans
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
+from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.formats.jmq.kernel.consumptions import find_consumptions
 from commitlake.schemas.layouts.jmq.consumption import FOLDER, HEAD, MIN_RECORD_SIZE, DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -28,7 +29,6 @@ from commitlake.schemas.tables.edge_kinds import StepOutcome
 WINDOW_BYTES = 16 << 20
 MAX_PROBLEMS = 20
 """Largest number of problems of one window that are described."""
-_MAX_MS = 253_402_300_799_999
 _OUTCOMES = {
     DeliveryOutcome.CONSUMED: StepOutcome.SUCCESS,
     DeliveryOutcome.FAILED: StepOutcome.FAILED,
@@ -181,7 +181,7 @@ def _rows(window: Array, positions: Array, broker: str, offset: int) -> pa.Recor
     topic_lengths = window[at_topic].astype(np.int64)
     at_app = at_topic + 1 + topic_lengths
     milliseconds = heads["consume_timestamp"].astype(np.int64)
-    is_time = (milliseconds >= 0) & (milliseconds <= _MAX_MS)
+    is_time = (milliseconds >= 0) & (milliseconds <= MAX_TIMESTAMP_MS)
     columns = {
         "broker": pa.array([broker], pa.string()).take(pa.array(np.zeros(len(positions), np.int64))),
         "consume_offset": pa.array(positions + offset),

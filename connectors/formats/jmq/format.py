@@ -29,6 +29,7 @@ class JmqFormat(Format):
     store_folders = frozenset({"journal", "queue", "consume"})
     queue_folders = ("queue",)
     rebuilt_files = (*queue_folders, "checkpoint")
+    has_consume_log = True
     steps_over_damage = True
     counts_entries = True
     retention_note = "RocketMQ's rules, by which broker_lite deletes files of a journal; JMQ's own are not published"

@@ -6,7 +6,8 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
 from commitlake.connectors.formats.engine.kernel.crc import crc32_around
-from commitlake.connectors.formats.engine.kernel.memory import load_be_i16, load_be_i32, load_u8
+from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_u8
+from commitlake.connectors.formats.jmq.kernel.records import unsigned16
 from commitlake.schemas.layouts.jmq import consumption as layout
 
 _AT_MAGIC = layout.HEAD.offset_of("magic")
@@ -17,11 +18,6 @@ _MIN_SIZE, _MAX_SIZE = layout.MIN_RECORD_SIZE, layout.MAX_RECORD_SIZE
 _MAGIC = layout.MAGIC
 _LAST_OUTCOME = int(max(layout.DeliveryOutcome))
 assert (_LENGTH_SIZE, _AT_CRC + _CRC_SIZE) == (1, _HEAD_SIZE)
-
-
-@inlined
-def _unsigned16(window, position):
-    return np.int64(load_be_i16(window, position)) & 0xFFFF
 
 
 @inlined
@@ -56,8 +52,8 @@ def find_consumptions(window, length, is_last, positions):
     """
     count, position = 0, np.int64(0)
     while position + _MIN_SIZE <= length:
-        size = _unsigned16(window, position)
-        if _unsigned16(window, position + _AT_MAGIC) == _MAGIC and _MIN_SIZE <= size <= _MAX_SIZE:
+        size = unsigned16(window, position)
+        if unsigned16(window, position + _AT_MAGIC) == _MAGIC and _MIN_SIZE <= size <= _MAX_SIZE:
             if position + size > length:
                 if not is_last:
                     break

@@ -77,7 +77,8 @@ def _unsigned32(window, position):
 
 
 @inlined
-def _unsigned16(window, position):
+def unsigned16(window, position):
+    """Return two bytes as a number, most significant first."""
     return np.int64(load_be_i16(window, position)) & 0xFFFF
 
 
@@ -96,7 +97,7 @@ def examine(window, length, position, offset, segment_end, file_end, max_record,
             return BLANK, available
         return UNWRITTEN, available
     size = _unsigned32(window, position)
-    magic = _unsigned16(window, position + _AT_MAGIC)
+    magic = unsigned16(window, position + _AT_MAGIC)
     if magic == _FILLER:
         if size == segment_end - offset:
             return BLANK, size
@@ -148,7 +149,7 @@ def _locate(window, position, size):
     business_id_length = np.int64(load_u8(window, business_id - 1))
     room -= business_id_length
     properties = business_id + business_id_length + _PROPERTIES_LENGTH_SIZE
-    if room < 0 or room != _unsigned16(window, properties - 2):
+    if room < 0 or room != unsigned16(window, properties - 2):
         return _NOWHERE, body_length, topic, topic_length, app, app_length, business_id, room, room, room
     return (
         body, body_length, topic, topic_length, app, app_length, business_id, business_id_length, properties, room,
@@ -186,7 +187,7 @@ def take_records(window, length, origin, limit, max_record, verify, position, pa
     """
     end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
     while row < room and position < end:
-        if _unsigned16(window, position + _AT_MAGIC) != _MESSAGE:
+        if unsigned16(window, position + _AT_MAGIC) != _MESSAGE:
             break
         size = _unsigned32(window, position)
         if size < _MIN_RECORD_SIZE or size > max_record or size > length - position:
@@ -213,7 +214,7 @@ def next_landmark(window, begin, length, origin):
             at = block + lowest_bit(mask)
             mask &= mask - np.uint64(1)
             if at < end:
-                magic = _unsigned16(window, at)
+                magic = unsigned16(window, at)
                 position = at - _AT_MAGIC
                 if magic == _FILLER:
                     return position
