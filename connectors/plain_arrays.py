@@ -89,7 +89,7 @@ def times_of(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | Non
     """Return the times of a column in UTC; None for a null, and for a time outside Python's calendar.
 
     Args:
-        column: of times, in microseconds.
+        column: a column of times, in microseconds.
     """
     return [_time(microseconds) for microseconds in column.cast(pa.int64()).to_pylist()]
 

@@ -65,5 +65,5 @@ class QueueWriter(Protocol):
         Args:
             entries: uint8[entries, bytes].
             numbers: their queue offsets.
-            first: of the first, where there are no numbers.
+            first: number of the first entry, if there are no numbers.
         """

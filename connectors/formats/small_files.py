@@ -48,7 +48,7 @@ class Claim(NamedTuple):
     """Claim of a checkpoint about the log.
 
     Attributes:
-        name: of the field.
+        name: name of the field.
         value: ms of a record's store time, or a physical offset.
         is_time: which of the two.
     """
@@ -85,7 +85,7 @@ class TimerProgress(NamedTuple):
     """Progress of a broker's timers.
 
     Attributes:
-        topic: of the messages that wait.
+        topic: topic of the messages that wait.
         next_offset: next message of that topic's queue that is put on the wheel.
         delivered_until_ms: timers that are due before are delivered.
     """
@@ -105,7 +105,7 @@ class SmallFiles:
         group_offsets: these.
         delay_offsets: level to offset.
         log_end: physical offset at which the log ended when the checkpoint was written; None where it does not tell.
-        last_record: of the record before that, likewise.
+        last_record: physical offset of the last record before that; None where it does not tell.
         entries: next queue offsets of all queues at that time, added up, likewise.
         timers: how far the broker has come with its timers; None where the store has none, or the file cannot be read.
         group_filters: subscriptions that the broker keeps in its files.
@@ -148,10 +148,10 @@ class RebuiltLog:
     Attributes:
         start: physical offset of the log's first byte.
         end: after the log.
-        last_offset: of the last record; below 0 where there is none.
+        last_offset: offset of the last record; below 0 if there is none.
         last_end: after that record.
         last_time: its store time, ms.
-        queued_offset: of the last record that has a queue entry; below 0 where there is none.
+        queued_offset: offset of the last record that has a queue entry; below 0 if there is none.
         queued_time: its store time, ms.
         index_time: end of the last full IndexFile, ms; 0 for none.
         has_index_tags: whether the IndexFiles are those of a broker that enters tags.

@@ -67,7 +67,7 @@ def to_cells(batch: pa.RecordBatch, salts: int) -> Iterator[MessageCells]:
     Args:
         batch: columns of `schemas.tables.messages.MESSAGES`, `broker` and `physical_offset` among them; what is missing
             is null.
-        salts: of the table.
+        salts: the table's number of salts.
 
     Raises:
         RowError: for columns of other names or types, or a message without broker and offset.

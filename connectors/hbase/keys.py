@@ -95,7 +95,7 @@ def entry_prefix(salts: int, kind: bytes, hashed: bytes) -> bytes:
     """Return the key prefix of index entries for a unique key or business key.
 
     Args:
-        salts: of the table.
+        salts: the table's number of salts.
         kind: `BY_UNIQUE_KEY` or `BY_KEY`.
         hashed: from `key_hash`.
     """

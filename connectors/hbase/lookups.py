@@ -89,7 +89,7 @@ def look_up(client: Client, wanted: MessageConditions, limit: int = 0) -> Iterat
     """Return matching messages, ordered by store time, broker and offset, nulls last.
 
     Args:
-        client: of the table.
+        client: the table's client.
         wanted: has an id, a key or a topic.
         limit: at most so many; 0 for all.
 

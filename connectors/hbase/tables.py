@@ -56,7 +56,7 @@ class TableLayout:
 
     Attributes:
         salts: into how many parts its rows are spread.
-        version: of keys and cells.
+        version: version of the keys' and cells' layout.
     """
 
     salts: int

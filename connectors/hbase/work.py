@@ -44,12 +44,12 @@ class Work:
 
     Attributes:
         options: where HBase is.
-        salts: of its table.
+        salts: the table's number of salts.
         messages_uri: path or URI of the Delta table.
         storage_options: for object stores.
         delete: whether rows are taken away.
-        kept: of these, what stays: offsets by broker, in order.
-        bare: of what stays, the messages that have no keys any longer: the entries that led to them by key go.
+        kept: the rows of these files that stay: offsets by broker, in order.
+        bare: the part of `kept` that has no keys any longer; its entries by key are deleted.
     """
 
     options: HBaseOptions
@@ -125,8 +125,8 @@ class KeptPlaces:
     """Rows that a version removed and added again: offsets by broker, in order.
 
     Attributes:
-        all: of all of them.
-        bare: of those without any key.
+        all: offsets of all such rows.
+        bare: offsets of the rows without any key.
     """
 
     all: Mapping[str, Offsets]

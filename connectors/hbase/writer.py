@@ -19,9 +19,9 @@ def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int
     """Write messages. Writing them again changes nothing.
 
     Args:
-        client: of the table; its options say how many messages go into one call.
+        client: the table's client; its options say how many messages go into one call.
         batches: columns of `messages`.
-        salts: of the table.
+        salts: the table's number of salts.
 
     Returns:
         How many there were.
@@ -38,9 +38,9 @@ def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: in
     """Delete messages and the index entries that point to them.
 
     Args:
-        client: of the table.
+        client: the table's client.
         batches: what makes up their keys: broker, physical_offset, topic, store_timestamp, unique_key and keys.
-        salts: of the table.
+        salts: the table's number of salts.
 
     Returns:
         How many there were. HBase hides what it has deleted until its next major compaction, even if it is put again.
@@ -57,9 +57,9 @@ def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> 
     """Delete the index entries of unique keys and business keys; the messages stay.
 
     Args:
-        client: of the table.
+        client: the table's client.
         batch: as for `delete_messages`.
-        salts: of the table.
+        salts: the table's number of salts.
 
     Raises:
         UnavailableError: if HBase did not do it in time.

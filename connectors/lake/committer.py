@@ -132,8 +132,8 @@ def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], 
     Args:
         table_uri: path or URI of the table; made where there is none.
         schema: its columns.
-        files: of no partition.
-        sequence: the run's.
+        files: files that belong to no partition.
+        sequence: number of the run.
     """
     table = open_or_create(table_uri, schema)
     properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
@@ -157,7 +157,7 @@ def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
     Args:
         table_uri: path or URI of the Delta table; made where there is none.
         schema: its columns.
-        rows: of these.
+        rows: the rows, with these columns.
     """
     table = open_or_create(table_uri, schema)
     file = write_plain_file(rows, table_uri, f"part-{secrets.token_hex(16)}.zstd.parquet")
@@ -188,7 +188,7 @@ def advance(
     Args:
         table_uri: path or URI of the Delta table; made where there is none.
         schema: its columns.
-        files: of no partition.
+        files: files that belong to no partition.
         application: whose number it is.
         step: the number from which this began, None for none, and the one to which it has come.
         anew: whether the files are all of the table from now on, instead of what it has.

@@ -116,7 +116,7 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
 
     Args:
         table_uri: path or URI of the table.
-        path: of the file, relative to the table's; one of that name is replaced.
+        path: the file, relative to the table's folder; an existing file is replaced.
         s3: the object store, where the table is in one; by default that of the environment.
 
     Raises:

@@ -33,7 +33,7 @@ class ErasedOffsets:
 
     Attributes:
         offsets: int64, sorted.
-        ids: of each, which one of `ErasedPlaces.ids` erased it.
+        ids: for each place, the index of its erasure in `ErasedPlaces.ids`.
     """
 
     offsets: Array
@@ -45,7 +45,7 @@ class ErasedPlaces:
     """The erased messages of a lake; can be pickled.
 
     Attributes:
-        number: of the newest erasure; 0 for none.
+        number: number of the newest erasure; 0 for none.
         ids: ids of the erasures.
         numbers: numbers of these.
         brokers: the messages, by broker.
@@ -176,8 +176,8 @@ def erased_places(rows: pa.Table, number: int) -> ErasedPlaces:
     """Return the places in rows of `erasures`.
 
     Args:
-        rows: of the event `message`; of a message that was erased twice, the first erasure counts.
-        number: of the newest erasure.
+        rows: rows of the event `message`; if a message was erased twice, the first erasure counts.
+        number: number of the newest erasure.
 
     Raises:
         LogDamagedError: where a row does not tell of which message it is, or which erasure.

@@ -21,9 +21,9 @@ def file_bounds(actions: pa.Table, column: str, data_type: pa.DataType) -> tuple
     """Return the smallest and largest value of a column in each file; null if the log does not have them.
 
     Args:
-        actions: of `file_actions`.
-        column: of the table.
-        data_type: of the values.
+        actions: the result of `file_actions`.
+        column: a column of the table.
+        data_type: type of the column's values.
     """
     least, greatest = (_bound(actions, name, column, data_type) for name in ("min", "max"))
     return least, greatest

@@ -54,7 +54,7 @@ def missing_runs(lake: LakePaths, table: str, commits: Iterable[ArchiveCommit]) 
     Args:
         lake: where the tables lie.
         table: one that follows.
-        commits: of `messages`.
+        commits: the commits of `messages`.
     """
     finished = last_finished(lake.archive_runs)
     followed = last_finished(getattr(lake, table))

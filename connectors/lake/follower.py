@@ -77,7 +77,7 @@ def finish_runs(lake: LakePaths, run_id: str, parser_version: str) -> list[Archi
 
     Args:
         lake: where the tables lie.
-        run_id: of the run that does this; other runs' commits count as recovered.
+        run_id: the run that calls this; commits of other runs count as recovered.
         parser_version: for the rows of `archive_runs`.
 
     Returns:

@@ -48,8 +48,8 @@ class LogDamage:
     """A damaged file of a log.
 
     Attributes:
-        name: of the file.
-        version: of the table that it makes, or is a checkpoint of.
+        name: name of the file.
+        version: the table version that it creates, or is a checkpoint of.
         reason: what was expected, and what was found.
         is_entry: whether it is an entry of the log; if not, a checkpoint, or the pointer to one.
     """

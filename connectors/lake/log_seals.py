@@ -30,7 +30,7 @@ class Seal:
     """The digests of a log's files at one version.
 
     Attributes:
-        version: of the table.
+        version: version of the table.
         base: version of the checkpoint, -1 for none.
         files: size and SHA-256 by name.
     """
@@ -109,7 +109,7 @@ def write_seal(folder: LogFolder, listing: LogListing, *, anew: bool = False) ->
     """Seal an intact log, and delete older seals.
 
     Args:
-        folder: of the log.
+        folder: the log's folder.
         listing: its files.
         anew: whether earlier seals go, because the log was repaired.
     """

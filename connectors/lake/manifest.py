@@ -21,7 +21,7 @@ class TaskProfile:
 
     Attributes:
         data: the profile; or, where it is in a file, that file's index: see `pipelines.quality.partitions`.
-        path: of the file, relative to the folder of the table `profiles`; empty for none.
+        path: the file, relative to the folder of the table `profiles`; empty for none.
     """
 
     data: bytes
@@ -42,7 +42,7 @@ class ManifestRow:
         pack_bytes: bytes of packs.
         refused: what could not be read, by broker: JSON of its counts.
         first_refused: the first of it, in words.
-        profile: of the rows, see `TaskProfile.data`; None where none was made.
+        profile: profile of the rows, see `TaskProfile.data`; None if none was made.
         profile_path: see `TaskProfile.path`.
         pulled: JSON of a `QueueReport`, where the row is of a part of a queue that was pulled from a broker.
         left_out: bodies that could not be masked, and were left out.

@@ -51,7 +51,7 @@ def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> N
 
     Args:
         table_uri: path or URI of the table.
-        version: of the table.
+        version: the version of the table.
         s3: the object store; by default that of the environment.
     """
     root, name = _place(table_uri)

@@ -14,7 +14,7 @@ class QueueReport:
 
     Attributes:
         broker: the store's name.
-        topic: of the queue.
+        topic: the queue's topic.
         queue_id: its number.
         begin: the first offset of the part.
         planned: the offset before which the part was to end.

@@ -153,9 +153,9 @@ def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, ver
 
     Args:
         lake: where the tables lie.
-        name: of the table.
+        name: name of the table.
         broker: the store's name.
-        rows: of the table's columns.
+        rows: rows with the table's columns.
         version: from `version_of`, of the table that the rows were compared with.
 
     Returns:

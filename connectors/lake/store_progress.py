@@ -30,7 +30,7 @@ class PulledProgress:
     """The progress of a store that is pulled from its broker.
 
     Attributes:
-        offsets: of all queues that a run has looked at.
+        offsets: the next offset of each queue that a run has looked at.
         topics: the topics that the last run was told to take; None where it took all.
         files_end: physical offset up to which the lake has the store from its files; 0 where it has none of these.
     """

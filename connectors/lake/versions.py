@@ -9,8 +9,8 @@ but marks its files as no change of data, and so gives a version here that adds 
 overwrite takes files away and may add others that hold the same rows again: `removed` names what went, so that a
 follower can refuse (`check_append_only`) or take its rows away. Source: the Delta protocol, "Actions".
 
-Commit files live 30 days by default, then only checkpoints are left. Who is further behind, or begins, takes all of the
-table as one big version: `snapshot_files`.
+Commit files live 30 days by default, then only checkpoints are left. A reader that is further behind, or new, reads the whole
+table as one version: `snapshot_files`.
 
 No library does this: `deltalake` lists the files of one version, but not what a version removed, nor whether a commit
 changed data; its `load_cdf` and Spark's change data feed return rows, and only of tables that were told to record them.
@@ -181,9 +181,9 @@ def files_of_time(
     Args:
         table_uri: path or URI of the table.
         table: the same, opened.
-        column: of the time; a timestamp.
-        start: of the time.
-        end: of the time, exclusive.
+        column: the column that holds the time; a timestamp.
+        start: earliest time.
+        end: latest time, exclusive.
 
     Raises:
         NotReadableError: for files that do not hold just the table's rows.

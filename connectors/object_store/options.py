@@ -13,7 +13,7 @@ class S3Options:
 
     Attributes:
         endpoint: URL of the server, None for Amazon's.
-        region: of the bucket.
+        region: region of the bucket.
         virtual_hosts: whether a bucket's name is part of the host's, as Amazon has it, or of the path, as most
             servers of other makes do.
     """

@@ -35,7 +35,7 @@ class S3Upload(io.RawIOBase):
     `finish` gives it its name, `abort` leaves nothing; see `open_upload`.
 
     Args:
-        client: of boto3.
+        client: a client of boto3.
         place: `Bucket` and `Key`; an object that is there is replaced.
     """
 
@@ -140,7 +140,7 @@ def open_upload(client: Any, place: Mapping[str, str]) -> Iterator[S3Upload]:
     """Open an object for writing; it appears under its name when the `with` ends without an error.
 
     Args:
-        client: of boto3.
+        client: a client of boto3.
         place: `Bucket` and `Key`.
 
     Raises:

@@ -281,11 +281,11 @@ class Admin(Closable):
         """Return the messages of a topic with a business key, in the order in which they were stored.
 
         Args:
-            topic: of the messages.
+            topic: topic of the messages.
             key: one of their keys.
             begin_ms: stored at this time or later, ms since 1970.
             end_ms: stored at this time or before; by default, at any time.
-            max_messages: of each broker.
+            max_messages: largest number of messages from each broker.
         """
         return self._lookup.by_key(topic, key, begin_ms, end_ms, max_messages)
 

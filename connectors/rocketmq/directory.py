@@ -16,7 +16,7 @@ class BrokerDirectory:
     """A thread-safe directory; every method raises UnreachableError, RefusedError and ProtocolError.
 
     Args:
-        network: of the client.
+        network: the client's network.
         addresses: `host:port` of each broker: of a master, or a slave.
     """
 

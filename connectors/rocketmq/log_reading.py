@@ -87,7 +87,7 @@ class LogReader:
 
         Args:
             wanted: the range.
-            part: of the log.
+            part: the part of the log to read.
             done: called at the end with what was read.
             resumes: whether a run before has read up to where the range begins.
 

@@ -49,7 +49,7 @@ class ClientOptions:
         request_seconds: how long an answer may take, of a broker or a name server.
         route_seconds: how old the route of a topic may be.
         max_pending: requests of one client that wait for their answers at a time; more wait for their turn.
-        frame_limit_bytes: of what a peer may send.
+        frame_limit_bytes: largest frame that is accepted from a peer.
         serialize_type: how headers are written.
         instance: tells clients of one process apart in a broker's lists.
         tls_config: a `tls.properties` file; by default the one that the environment names.

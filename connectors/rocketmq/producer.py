@@ -56,7 +56,7 @@ class ProducerOptions:
 
     Attributes:
         send_seconds: for all tries of a message together.
-        tries: of a message whose queue is not given.
+        tries: number of attempts for a message whose queue is not given.
         max_body_bytes: before compression; of a batch, all its messages together.
         compression: zlib, lz4, zstd or none.
         compress_from_bytes: smaller bodies are sent as they are, and so are batches.
@@ -202,7 +202,7 @@ class Producer(Closable):
 
         Args:
             queue: where to.
-            body: of a batch, see `schemas.remoting.batch`; messages of one topic, without delays.
+            body: body of a batch, see `schemas.remoting.batch`; messages of one topic, without delays.
             sys_flag: the bits of the compression that all of them have.
 
         Returns:

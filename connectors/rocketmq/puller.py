@@ -94,7 +94,7 @@ class PendingPull(NamedTuple):
     """A pull without an answer so far.
 
     Attributes:
-        address: of the broker.
+        address: address of the broker.
         asked: is done when the answer is there.
         seconds: how long the answer may take.
         is_master: whether a master was asked.

@@ -73,7 +73,7 @@ def append_snapshots(
     Args:
         config: the run's.
         snapshots: from `read_snapshots`.
-        ranges: of the stores' logs, found after the snapshots were read.
+        ranges: ranges of the stores' logs, found after the snapshots were read.
     """
     lake = LakePaths(config.lake)
     added = []

@@ -16,7 +16,7 @@ def check_has_effect(arguments: argparse.Namespace, options: Sequence[str], need
     What the environment says is left alone: it may be meant for other jobs.
 
     Args:
-        arguments: of a job; an option that was not given is None, false or empty.
+        arguments: parsed arguments of a job; an option that was not given is None, false or empty.
         options: names, without the dashes.
         needed: likewise, the option that they need.
 

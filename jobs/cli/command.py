@@ -67,7 +67,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
     """Return a parser that reads arguments, then the environment, then a TOML file's table `[name]`, then defaults.
 
     Args:
-        name: of the job.
+        name: name of the job.
         description: what it does, for `--help`.
         examples: command lines (without `commitlake`) and what each is for.
     """

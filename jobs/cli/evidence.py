@@ -43,8 +43,8 @@ def write_evidence(lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: It
     Args:
         lake: where the tables lie.
         key: from `evidence_key`.
-        kind: of the documents.
-        facts: of each document.
+        kind: kind of the documents.
+        facts: facts of each document.
 
     Raises:
         EvidenceError: if the chain is damaged, or others are first again and again.

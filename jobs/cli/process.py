@@ -56,8 +56,8 @@ class _State:
     """The state of this process: signals received, and whether it is ending.
 
     Attributes:
-        name: of the command, for the line that tells of a signal.
-        number: of the signal that ends it, or None.
+        name: name of the command, for the line that reports a signal.
+        number: number of the signal that ends it, or None.
         deadline: when all that is left is killed.
         seen: signals that have arrived.
         taken: signals that were acted on.

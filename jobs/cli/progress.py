@@ -51,7 +51,7 @@ def counted_progress(what: str, total: int, unit: str, *, quiet: bool) -> Iterat
     Args:
         what: what the work is, in a few words.
         total: how much there is to do.
-        unit: of what: bytes, messages.
+        unit: the unit that is counted: bytes, messages.
         quiet: show nothing.
 
     Yields:

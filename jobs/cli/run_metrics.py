@@ -72,7 +72,7 @@ class RunMetrics:
         """Write the file.
 
         Args:
-            exit_code: of the run.
+            exit_code: exit code of the run.
 
         Raises:
             OSError: if it cannot be written.

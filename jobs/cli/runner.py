@@ -50,7 +50,7 @@ def make_runner(arguments: argparse.Namespace, job: str, s3: S3Options | None = 
     """Return the runner of a job's tasks.
 
     Args:
-        arguments: of a parser with `add_local_arguments` or `add_spark_argument`.
+        arguments: parsed arguments of a parser with `add_local_arguments` or `add_spark_argument`.
         job: its name, for a session that is begun here.
         s3: the object store that Spark itself is to read and write, if any.
     """

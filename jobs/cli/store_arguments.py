@@ -29,7 +29,7 @@ def positive_decimal(text: str, what: str, most: float = math.inf) -> float:
     """Parse a number above 0, which may have a fraction.
 
     Args:
-        text: of an option.
+        text: value of an option.
         what: what the option takes, for the error.
         most: the largest number allowed.
 

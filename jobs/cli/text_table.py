@@ -17,7 +17,7 @@ class TextTable:
     """The cells of a table, and the width of each column.
 
     Args:
-        names: of the columns, as they are to be shown.
+        names: names of the columns, as shown.
         rows: cells, one for each column.
     """
 

@@ -40,7 +40,7 @@ def hbase(address: str, table: str | None) -> DoctorFinding:
     """Check that HBase's Thrift server answers, and report whether the table exists.
 
     Args:
-        address: of the server, `HOST[:PORT]`.
+        address: address of the server, `HOST[:PORT]`.
         table: its table, if it is not the usual one.
     """
     from commitlake.connectors.hbase.client import Client

@@ -13,7 +13,7 @@ def read_keys(name: str) -> list[str]:
     """Read the keys of a file, without its empty lines.
 
     Args:
-        name: of the file, in UTF-8.
+        name: name of the file, in UTF-8.
 
     Raises:
         JobError: if it cannot be read, is too large, or holds no key.

@@ -66,7 +66,7 @@ def replay(
         table: its `messages`.
         condition: which messages, in SQL.
         choice: the same, by queue.
-        name_servers: of the target, `host:port` of each with semicolons between; empty to send nothing.
+        name_servers: name servers of the target, `host:port` of each, separated by semicolons; empty to send nothing.
         topic: for all of them; None for the topic that each was sent to at first.
         rate: messages per second at most; None for no limit.
         is_again: send them also if a replay has sent them before.

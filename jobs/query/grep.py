@@ -29,7 +29,7 @@ def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePat
     """Search the bodies of the selected messages, print those that match, and report how much was read.
 
     Args:
-        arguments: of the command.
+        arguments: parsed arguments of the command.
         question: chooses the messages; its conditions are in the SQL of the deltalake package, whatever the engine.
         lake: where the tables lie.
         table: `messages`.

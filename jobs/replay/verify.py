@@ -34,7 +34,7 @@ def verify_sent(arguments: argparse.Namespace, lake: LakePaths, messages: Planne
     """Compare what a replay sent with the lake, show the differences, and store the result.
 
     Args:
-        arguments: of the job.
+        arguments: parsed arguments of the job.
         lake: the lake.
         messages: what the replay was to send.
         puller: reads the target.

@@ -30,7 +30,7 @@ def watched(
     Args:
         lake: the lake.
         replay_id: the replay's.
-        pace: of the replay.
+        pace: the replay's pace.
         admin: asks the target.
         lag_limit: a group, and how many messages it may have to consume; None for no such limit.
         tell: gets a sentence for each change.

@@ -33,7 +33,7 @@ class TpsSource:
     Attributes:
         lake: where they lie.
         coverage: the times that they tell of.
-        stores: of which they were made; none for a lake's own.
+        stores: the stores that the rows were made from; none for a lake's own.
         damaged: ranges of each store that could not be read.
     """
 
@@ -72,7 +72,7 @@ def open_source(
         arguments: the job's.
         table: which is going to be asked.
         earlier: how much earlier the time is that is compared with, if any.
-        columns: of `messages` that are needed besides those that rates are counted from.
+        columns: columns of `messages` that are needed besides those that rates are counted from.
         is_whole: whether a store's log is read up to its end, whatever `--to` says.
 
     Raises:

@@ -37,7 +37,7 @@ def add_lake_findings(
         lake: where the tables lie.
         path: the stores, as for `find_stores`.
         broker: the store's name, where the path does not tell it.
-        reports: of these stores.
+        reports: reports of these stores.
         layout: which of the path's stores are meant.
 
     Raises:

@@ -260,7 +260,7 @@ def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_a
     """Return the erasures that can be purged.
 
     Args:
-        states: of all erasures.
+        states: states of all erasures.
         now: current time.
         is_alone: True if no other process uses the lake; no retention has to pass then.
     """

@@ -59,7 +59,7 @@ def join_rows(rows: pa.Table, run_id: str) -> pa.Table:
     """Join the rows of each key.
 
     Args:
-        rows: of `topic_minutes`.
+        rows: rows of `topic_minutes`.
         run_id: id of the run for all rows.
 
     Returns:

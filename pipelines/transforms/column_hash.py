@@ -28,7 +28,7 @@ def column_hash(schema: StructType, checksum: ColumnChecksum) -> Column:
     <BLANKLINE>
 
     Args:
-        schema: of the rows.
+        schema: schema of the rows.
         checksum: one of `COLUMN_CHECKSUMS`.
 
     Returns:

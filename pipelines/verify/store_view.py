@@ -49,16 +49,16 @@ class StoreView:
         is_live: a process holds the store's lock.
         was_aborted: `abort` is there.
         queue_file_size: bytes of a queue's file.
-        batch_file_size: of a BatchConsumeQueue's.
+        batch_file_size: size of a BatchConsumeQueue's files.
         dispatched_end: physical offset up to which every record must have its entries.
         index: the IndexFiles that can be read, in the order of the log.
         kinds: which topics have BatchConsumeQueues, as topics.json and the folders tell.
         queues_in_rocksdb: the queues are in RocksDB.
         delay_levels_ms: the broker's messageDelayLevel.
         limit: findings of a class that are kept.
-        format: of its log.
+        format: the log's format.
         topics: the names in topics.json; None where it does not tell.
-        dialect: of its CommitLog.
+        dialect: dialect of the store's CommitLog.
     """
 
     broker: str

@@ -24,7 +24,7 @@ from commitlake.connectors.formats.engine.format_kernel import FormatKernel
 from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.borders import NONE_HERE
-from commitlake.connectors.formats.engine.queue_format import BEHIND_ALL, QueueFormat
+from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, QueueFormat
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
@@ -178,7 +178,7 @@ def _numbers(window: Array, parts: Array, place: int) -> Array:
 
 
 def _place_of(data: bytes) -> int:
-    return int(ENTRY.unpack(data)[0]) if len(data) == ENTRY.size and any(data) else BEHIND_ALL
+    return int(ENTRY.unpack(data)[0]) if len(data) == ENTRY.size and any(data) else AFTER_ALL
 
 
 KERNEL = FormatKernel(

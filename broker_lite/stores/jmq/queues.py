@@ -96,8 +96,8 @@ class JournalQueue(NumberedQueue):
             self.files.delete()
             self.files.begin_at(number * ENTRY.size, exactly=True)
         missing = number - self.max_offset
-        behind = journal_start if self.is_empty else self.entry(self.max_offset - 1).journal_offset
-        if missing > (most := max(0, offset - behind) // MIN_RECORD_SIZE) or not self._is_free(number):
+        previous_offset = journal_start if self.is_empty else self.entry(self.max_offset - 1).journal_offset
+        if missing > (most := max(0, offset - previous_offset) // MIN_RECORD_SIZE) or not self._is_free(number):
             expected = f"a missing message of {self.name}, from {self.first_number} to"
             raise LayoutError("queue_offset", offset, f"{expected} {self.max_offset + most}", f"{number}")
         if missing < 0:

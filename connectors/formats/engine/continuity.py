@@ -65,9 +65,9 @@ def check_continuity(store: Store, archived_end: int, physical_offset: int, size
     Args:
         store: as it is now.
         archived_end: physical offset up to which it has been archived.
-        physical_offset: of the last archived record.
-        size: of that record.
-        digest: of that record.
+        physical_offset: offset of the last archived record.
+        size: size of that record.
+        digest: digest of that record.
 
     Raises:
         StoreReplacedError: naming the ways out.

@@ -73,7 +73,7 @@ class DecodedBatch:
         numbers64: likewise.
         encoded: give repeated strings as dictionary arrays.
         names: see `DistinctValues`, as for those that follow.
-        topics: of stored topics and origins.
+        topics: stored topics and original topics.
         tags: likewise.
         producer_groups: likewise.
         born_hosts: likewise.

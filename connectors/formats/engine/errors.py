@@ -85,7 +85,7 @@ def no_progress(path: str, base_offset: int, offset: int, expected: str, found: 
     """Return the error for a step without progress.
 
     Args:
-        path: of the segment.
+        path: path of the segment.
         base_offset: physical offset of its first byte.
         offset: physical offset at which the read stands.
         expected: what it needs to go on.

@@ -26,9 +26,9 @@ class FormatKernel:
         hop: walks from record to record; see `kernel.hop.hop`, whose first argument it has.
         find_border: looks for a place where a record begins for sure; see `kernel.borders.find_border`, likewise.
         part_count: rows of `parts`.
-        texts: of each text that a record may lack on the disk although its sizes are there, the rows of `parts` with
-            its place and its length.
-        store_times: of records in a window, by their parts, in ms.
+        texts: rows of `parts` that hold the place and the length of each text that a record may lack on the disk
+            although its sizes are there.
+        store_times: returns the store times of records in a window, by their parts, in ms.
         queue_ids: likewise.
         queue_offsets: likewise.
         decoder: finds and decodes the records of a split.

@@ -81,11 +81,11 @@ def _steps(offsets: Array, ends: Array, read_together: Array, window_bytes: int)
     Together they, and what is read with them, are not more than a window, nor too far apart; but for a larger record.
     """
     taken = np.where(np.isin(np.arange(len(offsets)), read_together), ends - offsets, np.diff(ends, prepend=offsets[0]))
-    behind = np.cumsum(taken)
+    read_sizes = np.cumsum(taken)
     first = 0
     while first < len(offsets):
-        before = int(behind[first - 1]) if first else 0
-        by_bytes = int(np.searchsorted(behind, before + window_bytes, "right"))
+        before = int(read_sizes[first - 1]) if first else 0
+        by_bytes = int(np.searchsorted(read_sizes, before + window_bytes, "right"))
         by_distance = int(np.searchsorted(ends, offsets[first] + max(window_bytes, _WINDOW_SPAN), "right"))
         last = max(first + 1, min(by_bytes, by_distance, first + _STEP_RECORDS))
         yield first, last
@@ -112,10 +112,10 @@ class _Reader:
         """Read the records of a step into its window."""
         origin = int(self.offsets[first])
         edges = [first, *self.read_together[(self.read_together > first) & (self.read_together < last)].tolist(), last]
-        for begin, behind in pairwise(edges):
-            start, stop = int(self.offsets[begin]), int(self.ends[behind - 1])
+        for begin, end in pairwise(edges):
+            start, stop = int(self.offsets[begin]), int(self.ends[end - 1])
             length = file.read_into(window[start - origin : stop - origin], start - self._split.base_offset)
-            self._read_to[begin:behind] = start + length
+            self._read_to[begin:end] = start + length
 
     def examine(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
         """Locate the parts of a step's records in its window, and return the damaged ones."""
@@ -125,13 +125,13 @@ class _Reader:
         self._state[hop.RECORDS] = 0
         bad: list[BadRange] = []
         good: list[Array] = []
-        for begin, behind in _runs(self.offsets, self.ends, first, last):
+        for begin, end in _runs(self.offsets, self.ends, first, last):
             before = int(self._state[hop.RECORDS])
-            if self._hop(window, origin, begin, behind) and self._is_listed(before, origin, begin, behind):
-                good.append(np.arange(begin, behind))
+            if self._hop(window, origin, begin, end) and self._is_listed(before, origin, begin, end):
+                good.append(np.arange(begin, end))
                 continue
             self._state[hop.RECORDS] = before
-            for row in range(begin, behind):
+            for row in range(begin, end):
                 fault = self._examine_one(window, origin, row)
                 if fault is None:
                     good.append(np.arange(row, row + 1))
@@ -143,10 +143,10 @@ class _Reader:
             self._check_queues(window, parts, rows)
         return parts, bad
 
-    def _hop(self, window: Window, origin: int, begin: int, behind: int) -> bool:
+    def _hop(self, window: Window, origin: int, begin: int, end: int) -> bool:
         """Return whether a run contains the listed records without a fault, and append their parts."""
         state, split = self._state, self._split
-        before, stop = int(state[hop.RECORDS]), int(self.ends[behind - 1])
+        before, stop = int(state[hop.RECORDS]), int(self.ends[end - 1])
         if stop > self._read_to[begin]:
             return False
         state[hop.POSITION], state[hop.BAD_START], state[hop.FAULTS] = self.offsets[begin], -1, 0
@@ -157,14 +157,14 @@ class _Reader:
         return bool(
             state[hop.STOP] == hop.STOP_LIMIT
             and state[hop.FAULTS] == 0
-            and state[hop.RECORDS] - before == behind - begin
+            and state[hop.RECORDS] - before == end - begin
             and state[hop.POSITION] == stop
         )
 
-    def _is_listed(self, before: int, origin: int, begin: int, behind: int) -> bool:
+    def _is_listed(self, before: int, origin: int, begin: int, end: int) -> bool:
         """Return whether the records of a run begin at the listed offsets and the last one ends as listed."""
-        starts = origin + self._parts[hop.START, before : before + behind - begin]
-        return bool((starts == self.offsets[begin:behind]).all())
+        starts = origin + self._parts[hop.START, before : before + end - begin]
+        return bool((starts == self.offsets[begin:end]).all())
 
     def _examine_one(self, window: Window, origin: int, row: int) -> BadRange | None:
         """Return a damaged record, or None if it is as listed; then append its parts.

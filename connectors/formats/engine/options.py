@@ -35,7 +35,7 @@ A stream (`readStream`) takes the same, except for endingTimestamp, endingOffset
 | | | that is not named, or that appears later, begins at its earliest record |
 | maxBytesPerTrigger | no limit | log bytes of a micro-batch, in fair shares, rounded up to whole records |
 | failOnDataLoss | true | fail where segments or a store are gone before they were read; false: warn and go on |
-| | | behind them (in mode PERMISSIVE the gap is a row with `_corrupt_record`) |
+| | | after them (in mode PERMISSIVE the gap is a row with `_corrupt_record`) |
 | content | rows | rows; or ranges: what a micro-batch takes of each broker, for a reader of its own |
 """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from commitlake.schemas.layouts.base import Layout
 
-BEFORE_ALL, BEHIND_ALL = -1, 1 << 63
+BEFORE_ALL, AFTER_ALL = -1, 1 << 63
 """Sort keys of entries without a record, and of entries that end the queue."""
 
 
@@ -21,7 +21,7 @@ class QueueFormat:
         folder: where they lie, beside the log.
         entry: one message of a queue.
         offset_field: the entry's field that says where its record begins; `size` says how many bytes it has.
-        place_of: where an entry's bytes sort: the offset that it has, BEFORE_ALL or BEHIND_ALL.
+        place_of: where an entry's bytes sort: the offset that it has, BEFORE_ALL or AFTER_ALL.
         min_record_size: what a size is at least.
         topics: names that a broker gives to topics.
         no_queues: how names of folders begin that hold no queue of their own.

@@ -22,7 +22,7 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.index_answer import IndexAnswer, IndexUnusable, check_that_it_pays
-from commitlake.connectors.formats.engine.queue_format import BEHIND_ALL, QueueFormat
+from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, QueueFormat
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
 from commitlake.schemas.store_files import files_in, folders_in, open_file
@@ -203,15 +203,15 @@ class _QueueFile:
                 return self._format.place_of(os.pread(descriptor, unit, number * unit))
 
             if self._edges is None:
-                written = bisect_left(range(count), BEHIND_ALL, key=place)
+                written = bisect_left(range(count), AFTER_ALL, key=place)
                 if not written:
                     return nothing
                 self._edges = place(0), place(written - 1)
                 if self._edges[0] >= end or self._edges[1] < start:
                     return nothing
             first = bisect_left(range(count), start, key=place)
-            behind = bisect_left(range(count), end, key=place)
-            data = os.pread(descriptor, max(0, behind - first) * unit, first * unit)
+            stop = bisect_left(range(count), end, key=place)
+            data = os.pread(descriptor, max(0, stop - first) * unit, first * unit)
         finally:
             os.close(descriptor)
         entries = self._parsed(data)

@@ -34,7 +34,7 @@ class FoundRecord:
 def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
     """Yield everything in a store, in physical order; the spans are contiguous up to the last.
 
-    Zeros with a later segment behind them are the fault HOLE, a name that is not there the fault MISSING_SEGMENT. The
+    Zeros with a later segment after them are the fault HOLE, a name that is not there the fault MISSING_SEGMENT. The
     last span tells where and why the log ends.
 
     Args:
@@ -44,8 +44,8 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
     zeros: FoundRecord | None = None
     torn = False
     reached = expected = store.segments[0].base_offset
-    behind = [segment.base_offset for segment in store.segments[1:]]
-    for segment, following in zip(store.segments, [*behind, None], strict=True):
+    later_bases = [segment.base_offset for segment in store.segments[1:]]
+    for segment, following in zip(store.segments, [*later_bases, None], strict=True):
         base = segment.base_offset
         name = segment_name(base)
         size = own_size(segment, following, segment_bytes)

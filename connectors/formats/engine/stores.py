@@ -91,9 +91,9 @@ def segment_sizes(store: Store) -> list[int]:
     long, is of a larger size too; the newest one's is its own, as brokers make files full from the start.
     """
     common = segment_size(store)
-    behind = [segment.base_offset for segment in store.segments[1:]]
+    later_bases = [segment.base_offset for segment in store.segments[1:]]
     return [
-        own_size(segment, following, common) for segment, following in zip(store.segments, [*behind, None], strict=True)
+        own_size(segment, following, common) for segment, following in zip(store.segments, [*later_bases, None], strict=True)
     ]
 
 

@@ -34,13 +34,13 @@ def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
         window: the record.
         begin: where its texts begin in the window.
         end: where they end.
-        offset: of the record in its file.
+        offset: position of the record in its file.
     """
     first = max(-(-offset // BLOCK_BYTES), (offset + begin) // BLOCK_BYTES)
-    behind = (offset + end) // BLOCK_BYTES
-    if behind <= first:
+    stop = (offset + end) // BLOCK_BYTES
+    if stop <= first:
         return False
-    blocks = window[first * BLOCK_BYTES - offset : behind * BLOCK_BYTES - offset].reshape(-1, BLOCK_BYTES)
+    blocks = window[first * BLOCK_BYTES - offset : stop * BLOCK_BYTES - offset].reshape(-1, BLOCK_BYTES)
     return not blocks.any(axis=1).all()
 
 

@@ -58,7 +58,7 @@ def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Map
 
     Args:
         schema: the columns that are wanted.
-        values: of `_corrupt_record`.
+        values: values of `_corrupt_record`.
         place: the columns that the place tells, see `batch_of`.
     """
     field = schema.field(CORRUPT_ENTRY)

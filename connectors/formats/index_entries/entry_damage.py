@@ -63,7 +63,7 @@ class DamageCounter:
 
     Attributes:
         mode: what to do with bad ranges.
-        counts: of the ranges by reason.
+        counts: number of ranges, by reason.
     """
 
     mode: Mode
@@ -73,7 +73,7 @@ class DamageCounter:
         """Return the value of `_corrupt_record` for a range.
 
         Args:
-            path: of the file; bytes that are not UTF-8 become question marks.
+            path: path of the file; bytes that are not UTF-8 become question marks.
             bad: the range.
 
         Raises:

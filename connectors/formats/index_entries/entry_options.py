@@ -82,7 +82,7 @@ class IndexFileOptions:
     Attributes:
         read: those that both sources take.
         content: what the rows are.
-        key_hashes: of the keys that are asked for; None for all.
+        key_hashes: hashes of the requested keys; None for all.
         geometry: slots and entries of each file; None where the file's size tells them.
     """
 

@@ -160,15 +160,15 @@ class _Walk:
         raw = entries.view(np.uint8)
         if sound[0]:
             yield from self._bad_before(start)
-        for first, behind in edges.reshape(-1, 2).tolist():
+        for first, stop in edges.reshape(-1, 2).tolist():
             if self._is_over:
                 return
-            place, rest = start + first * self._size, raw[first * self._size : behind * self._size]
+            place, rest = start + first * self._size, raw[first * self._size : stop * self._size]
             not_zero = np.flatnonzero(rest)
             not_zero_end = place + (int(not_zero[-1]) // self._size + 1) * self._size if len(not_zero) else 0
             self._note_unwritten(place, raw[first * self._size :][:FIRST_BYTES].tobytes(), not_zero_end)
-            if behind < len(entries):
-                yield from self._bad_before(start + behind * self._size)
+            if stop < len(entries):
+                yield from self._bad_before(start + stop * self._size)
 
     def _note_unwritten(self, start: int, first_bytes: bytes, not_zero_end: int) -> None:
         if self._unwritten is None:

@@ -163,10 +163,10 @@ def _ranges(file: IndexFile, size: int, content: IndexContent) -> Iterator[Index
             yield IndexPart(file, 0, HEADER.size)
         return
     if content is IndexContent.SLOTS:
-        start, behind, unit = geometry.slot_position(0), geometry.slot_position(geometry.slots), SLOT.size
+        start, limit, unit = geometry.slot_position(0), geometry.slot_position(geometry.slots), SLOT.size
     else:
-        start, behind, unit = geometry.entry_position(1), geometry.file_size, ENTRY.size
-    end = start + max(0, min(size, behind) - start) // unit * unit
+        start, limit, unit = geometry.entry_position(1), geometry.file_size, ENTRY.size
+    end = start + max(0, min(size, limit) - start) // unit * unit
     for first, last in divide_range(start, end, unit):
         yield IndexPart(file, first, last)
 

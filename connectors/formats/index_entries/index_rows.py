@@ -31,7 +31,7 @@ def read_index_parts(
     """Yield the rows of a partition.
 
     Args:
-        parts: of one partition, from `plan_index_files`.
+        parts: the parts of one partition, from `plan_index_files`.
         schema: the columns that are wanted, of one of the tables of `schemas.tables.index_entries`.
         filters: only the physical offsets are looked at.
         options: what the rows are, which keys are wanted, and what to do with bad ranges.

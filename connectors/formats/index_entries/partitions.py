@@ -85,7 +85,7 @@ def group_parts(parts: Sequence[_P], max_bytes: int) -> list[list[_P]]:
 
     Args:
         parts: parts of files.
-        max_bytes: of a group; more if one part has more. BY_SIZE: two groups for each core of this machine.
+        max_bytes: largest size of a group; a single part may be larger. BY_SIZE: two groups per core of this machine.
     """
     if max_bytes == BY_SIZE:
         max_bytes = partition_bytes(sum(_costs(parts)), os.cpu_count() or 1)

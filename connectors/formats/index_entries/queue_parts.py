@@ -61,7 +61,7 @@ class QueuePart:
 
     Attributes:
         queue: whose file it is.
-        name: of the file.
+        name: name of the file.
         start: first byte of the range.
         end: the byte after its last one.
         file_end: the byte after the file's last entry.
@@ -151,8 +151,8 @@ def _parts_of_queue(queue: QueueFolder) -> Iterator[QueuePart]:
             yield QueuePart(queue, name, 0, size, size, is_followed, bad)
             continue
         end = min(size, room) // unit * unit
-        for first, behind in divide_range(0, end, unit):
-            yield QueuePart(queue, name, first, behind, end, is_followed)
+        for first, stop in divide_range(0, end, unit):
+            yield QueuePart(queue, name, first, stop, end, is_followed)
         bad = _wrong_size(size, room, end, is_followed=is_followed, is_last=following is None)
         if bad is not None:
             yield QueuePart(queue, name, bad.start, bad.end, end, is_followed, bad)

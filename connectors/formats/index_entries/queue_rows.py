@@ -34,7 +34,7 @@ def read_queue_parts(
     """Yield the entries of a partition.
 
     Args:
-        parts: of one partition, from `plan_queues`.
+        parts: the parts of one partition, from `plan_queues`.
         schema: the columns that are wanted, of `schemas.tables.index_entries.QUEUE_ENTRIES`.
         filters: only the physical offsets are looked at: the parts are of wanted topics and queues.
         mode: what to do with bad ranges.

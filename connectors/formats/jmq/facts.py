@@ -38,7 +38,7 @@ class JournalReader:
         """
         self._kernel = KERNEL
         self._rows = chunk_rows
-        self._start = self._behind = start
+        self._start = self._last_end = start
         self._parts = np.empty((self._kernel.part_count, min(_STEP_ROWS, chunk_rows) + 1), np.int64)
         self._renew()
 
@@ -61,9 +61,9 @@ class JournalReader:
             columns = self._columns_of(window, parts, origin)
             self._columns.append(columns)
             self._found += parts.shape[1]
-            self._behind = int(columns["physical_offset"][-1] + columns["size"][-1])
+            self._last_end = int(columns["physical_offset"][-1] + columns["size"][-1])
         if bad:
-            self._behind = max(self._behind, bad[-1].end)
+            self._last_end = max(self._last_end, bad[-1].end)
 
     def _columns_of(self, window: Window, parts: Array, origin: int) -> dict[str, Array]:
         starts = parts[h.START]
@@ -97,7 +97,7 @@ class JournalReader:
         nothing = np.zeros(self._found, np.int32)
         facts = Facts(
             start=self._start,
-            end=self._behind if end is None else end,
+            end=self._last_end if end is None else end,
             topics=topic_names(self._topics),
             tags_code=np.zeros(self._found, np.int64),
             sys_flag=nothing,  # journal records have no flag that excludes them from queues

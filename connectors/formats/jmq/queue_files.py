@@ -29,7 +29,7 @@ def walk_queue_files(
     its own CRC.
 
     Args:
-        journal_folder: of the store.
+        journal_folder: the store's journal folder.
         damage: is told, in a sentence, of everything between the first entry of a queue and its last that is no entry.
         topic: only this one.
         queue_id: only these queues.

@@ -54,7 +54,7 @@ class JournalQueueWriter:
         Args:
             entries: uint8[entries, bytes].
             numbers: their queue offsets.
-            first: of the first, where there are no numbers.
+            first: number of the first entry, if there are no numbers.
         """
         if numbers is None:
             self._add_run(first, entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from commitlake.connectors.formats.engine.queue_format import BEHIND_ALL, QueueFormat
+from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, QueueFormat
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry
@@ -13,12 +13,12 @@ from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry
 def _place_of(data: bytes) -> int:
     """Return the sort key of an entry; an invalid one ends its queue, as zeros do."""
     if len(data) < ENTRY.size:
-        return BEHIND_ALL
+        return AFTER_ALL
     try:
         entry = parse_entry(data)
     except LayoutError:
-        return BEHIND_ALL
-    return BEHIND_ALL if entry is None else entry.journal_offset
+        return AFTER_ALL
+    return AFTER_ALL if entry is None else entry.journal_offset
 
 
 QUEUE_FILES = QueueFormat(

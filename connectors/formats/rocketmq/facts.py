@@ -40,7 +40,7 @@ class CommitLogReader:
         """
         self._levels = np.array(delay_levels_ms, np.int64)
         self._rows = chunk_rows
-        self._start = self._behind = start
+        self._start = self._last_end = start
         self._parts = np.empty((COMMITLOG_PART_COUNT, _STEP_ROWS + 1), np.int64)
         self._renew()
 
@@ -83,9 +83,9 @@ class CommitLogReader:
         self._committed[:] = self._out.used
         self._bad += bad
         if parts.shape[1]:
-            self._behind = origin + int(parts[h.PROPERTIES, -1] + parts[h.PROPERTIES_LENGTH, -1])
+            self._last_end = origin + int(parts[h.PROPERTIES, -1] + parts[h.PROPERTIES_LENGTH, -1])
         if bad:
-            self._behind = max(self._behind, bad[-1].end)
+            self._last_end = max(self._last_end, bad[-1].end)
 
     def add_bad(self, bad: BadRange) -> None:
         """Record a bad range that the walk does not report."""
@@ -112,7 +112,7 @@ class CommitLogReader:
         self._to_delivery_times(topics, ints, longs)
         facts = Facts(
             start=self._start,
-            end=self._behind if end is None else end,
+            end=self._last_end if end is None else end,
             topics=topics,
             physical_offset=longs[k.PHYSICAL_OFFSET],
             size=ints[k.SIZE],

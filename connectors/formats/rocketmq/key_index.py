@@ -247,11 +247,11 @@ class _IndexFile:
         if first != begin or not first <= last <= end:
             raise _FileUnusable(f"has entries for {first} to {last}, but {begin} to {end} in its header")
         # Other keys of the first and last record may be in the neighbouring files.
-        start = self._behind(first, count)
+        start = self._second_offset(first, count)
         hits = frozenset(offset for wanted in hashes for offset in self._chain(wanted))
         return _Part(start, max(start, last), tuple(self._holes(1, count - 1)), hits)
 
-    def _behind(self, first: int, count: int) -> int:
+    def _second_offset(self, first: int, count: int) -> int:
         for number in range(2, count):
             offset = self._entry(number).physical_offset
             if offset != first:

@@ -246,11 +246,11 @@ def _choose(window: Array, parts: Array, wanted: WantedRecords, *, by_number: bo
     if by_number:
         own = numbers_at(window, parts[START] + _AT_QUEUE_OFFSET, ">i8")
         chosen &= (own >= wanted.queue_offsets.start) & (own < wanted.queue_offsets.stop)
-    behind = np.flatnonzero(offsets >= wanted.end_byte)
-    if not len(behind):
+    past = np.flatnonzero(offsets >= wanted.end_byte)
+    if not len(past):
         return chosen, None
-    chosen[behind[0] :] = False
-    return chosen, int(parts[START, behind[0]])
+    chosen[past[0] :] = False
+    return chosen, int(parts[START, past[0]])
 
 
 def _cut_of(window: Array, answers: Sequence[bytes], starts: Array, position: int) -> Cut:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from commitlake.connectors.formats.engine.queue_format import BEFORE_ALL, BEHIND_ALL, QueueFormat
+from commitlake.connectors.formats.engine.queue_format import BEFORE_ALL, AFTER_ALL, QueueFormat
 from commitlake.schemas.layouts.rocketmq.commitlog import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, parse_entry
 
@@ -12,11 +12,11 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, p
 def _place_of(data: bytes) -> int:
     """Return the sort key of an entry: filler comes first, and entries that the broker rejects last."""
     if len(data) < ENTRY.size:
-        return BEHIND_ALL
+        return AFTER_ALL
     entry = parse_entry(data)
     if entry == PRE_BLANK:
         return BEFORE_ALL
-    return entry.physical_offset if entry.is_valid else BEHIND_ALL
+    return entry.physical_offset if entry.is_valid else AFTER_ALL
 
 
 CONSUME_QUEUES = QueueFormat(

@@ -1,6 +1,6 @@
 """Compiled rules for the entries that a broker appends to a queue, and their positions.
 
-A record that the queue has already is passed over, and so is one whose number is behind the queue's end, other than 0.
+A record that the queue has already is passed over, and so is one whose number is before the queue's end, other than 0.
 A record with a number further on is still appended directly after the last one: a queue has no holes, and what
 follows a record that the log lost stands in front of its number. Source: ConsumeQueue.putMessagePositionInfo.
 """

@@ -56,7 +56,7 @@ class RocketmqQueueWriter:
         Args:
             entries: uint8[entries, bytes].
             numbers: their queue offsets.
-            first: of the first, where there are no numbers.
+            first: number of the first entry, if there are no numbers.
         """
         if self._is_batch:
             self._add_batches(entries)

@@ -26,10 +26,10 @@ def fetch_body(
     """Fetch the body of a message with at most one ranged read.
 
     Args:
-        store: of the lake's bodies, from `open_store`.
+        store: the store of the lake's bodies, from `open_store`.
         row: has `COLUMNS` as in `messages`, `body_ref` as a mapping.
         stored: whether it is wanted as the broker stored it, or as the producer gave it.
-        max_bytes: of the body, decompressed or not.
+        max_bytes: largest allowed size of the body, both compressed and decompressed.
         max_ratio: see `decompress_as`.
 
     Returns:

@@ -53,8 +53,8 @@ def fill_frame(
 
     Args:
         window: where the bodies lie.
-        positions: of each body, checked by `spans_fit`.
-        lengths: of each body, checked likewise.
+        positions: start of each body, checked by `spans_fit`.
+        lengths: length of each body, checked by `spans_fit`.
         row: the first body that is not yet in a frame.
         frame: the frame's content; its size is the limit.
         filled: how much of it is in use.

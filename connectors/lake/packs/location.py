@@ -26,8 +26,8 @@ def pack_location(root: str, endpoint: str | None = None, region: str | None = N
 
     Args:
         root: as in `PackLocation`.
-        endpoint: of an object store; see `s3_options` for where it comes from else.
-        region: of its bucket; likewise.
+        endpoint: URL of the object store; for the defaults see `s3_options`.
+        region: region of the bucket; for the defaults see `s3_options`.
 
     Raises:
         S3Error: if the root is in an object store and names no bucket, or the endpoint is no URL.

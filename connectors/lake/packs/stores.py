@@ -268,7 +268,7 @@ def _make_folder(folder: Path, root: Path) -> None:
     """Create a folder and its parents, and sync each entry, because a pack is lost if its folder is lost.
 
     Args:
-        folder: of packs.
+        folder: the folder that holds the packs.
         root: from here on no part of its path may be a link.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]

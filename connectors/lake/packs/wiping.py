@@ -58,7 +58,7 @@ class Wiped:
 
     Attributes:
         bodies: how many bodies.
-        bytes: of these.
+        bytes: size of these bodies.
         rewritten_bytes: size of the rewritten pack; 0 if it was not rewritten.
         is_gone: whether there is no such pack any longer.
     """
@@ -75,7 +75,7 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs, crcs: Array) -> Wip
     Args:
         store: where the pack lies.
         pack: its name.
-        refs: of the bodies.
+        refs: references to the bodies.
         crcs: int64, the CRC of each as the broker stored it.
 
     Raises:

@@ -27,8 +27,8 @@ class PackWriter:
 
     Args:
         output: takes the pack's bytes, a frame at a time.
-        frame_bytes: of content, after which a frame is closed; at most 256 KiB, because readers refuse larger frames.
-        level: of zstd.
+        frame_bytes: content size at which a frame is closed; at most 256 KiB, because readers refuse larger frames.
+        level: compression level of zstd.
     """
 
     def __init__(self, output: PackOutput, frame_bytes: int = FRAME_BYTES, level: int = DEFAULT_LEVEL) -> None:

@@ -21,7 +21,7 @@ class BatchLimits:
     """The limits of one request.
 
     Attributes:
-        max_bytes: of bodies and properties together; a larger row goes alone.
+        max_bytes: largest size of bodies and properties together; a larger row goes alone.
         max_messages: how many rows.
     """
 

@@ -100,7 +100,7 @@ class PreparedRows:
 
     Attributes:
         items: each row as an item of a batch (see `schemas.remoting.batch`).
-        bodies: of each row.
+        bodies: body of each row.
         properties: in their stored form, as text.
         flags: int32, the applications' own.
         sys_flags: int32, how bodies are compressed.

@@ -34,7 +34,7 @@ class RangeReader:
 
         Args:
             puller: asks the brokers.
-            options: of the read.
+            options: options of the read.
             schema: the columns to give, as Spark's Arrow types.
         """
         self.lost = 0

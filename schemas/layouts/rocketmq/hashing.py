@@ -28,7 +28,7 @@ def java_hash(text: str) -> int:
     return _signed(value)
 
 
-def java_hash_behind(head: int, tail: str) -> int:
+def java_hash_continued(head: int, tail: str) -> int:
     """Return the hash of a text whose first part is already hashed.
 
     Args:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash, java_hash_behind
+from commitlake.schemas.layouts.rocketmq.hashing import java_hash, java_hash_continued
 
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000
@@ -136,7 +136,7 @@ def key_hash(topic: str, key: str) -> int:
     """Return the hash of a key in the index: abs(hashCode), or 0 for the one value without an absolute value."""
     # The UNIQ_KEYs of one client have the same first part.
     head = key[:_CLIENT_LENGTH] if len(key) == _UNIQUE_KEY_LENGTH else ""
-    value = abs(java_hash_behind(_head_hash(topic, head), key[len(head) :]))
+    value = abs(java_hash_continued(_head_hash(topic, head), key[len(head) :]))
     return 0 if value > _INT_MAX else value
 
 

@@ -138,7 +138,7 @@ class ColumnSelection(NamedTuple):
 
     Attributes:
         wanted: WANT bits.
-        seed: of the hashes, uint64.
+        seed: seed of the hashes, uint64.
         fields32: int64[n, m], for each column of `numbers32` where it is found, as the layout's module of columns says.
         fields64: int64[n, 2], likewise.
         id_suffix: what ids end in where a layout stores none, and OVERWRITE bytes more; else empty.

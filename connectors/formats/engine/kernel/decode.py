@@ -126,7 +126,7 @@ def read_batch(
         faults: int64[room, 3] out.
         choice: which records are wanted.
         plan: which columns are.
-        interners: of names, topics, tags, producer groups, born hosts, store hosts.
+        interners: one each for names, topics, tags, producer groups, born hosts and store hosts.
         scratch: see `buffers.Scratch`.
         out: see `buffers.Columns`.
         text: see `buffers.Text`.

@@ -139,14 +139,14 @@ class _Stretch:
 
 
 def _while(builder: Any, condition: Callable[[], Any], body: Callable[[], None]) -> None:
-    head, inside, behind = (builder.append_basic_block(name) for name in ("fold.head", "fold.body", "fold.end"))
+    head, inside, after = (builder.append_basic_block(name) for name in ("fold.head", "fold.body", "fold.end"))
     builder.branch(head)
     builder.position_at_end(head)
-    builder.cbranch(condition(), inside, behind)
+    builder.cbranch(condition(), inside, after)
     builder.position_at_end(inside)
     body()
     builder.branch(head)
-    builder.position_at_end(behind)
+    builder.position_at_end(after)
 
 
 def _fold_lanes(builder: Any, stretch: _Stretch, folder: _Folder, first: Any) -> Any:
@@ -194,8 +194,8 @@ def _fold_rest(builder: Any, stretch: _Stretch, folder: _Folder, block: Any) -> 
         last = builder.bitcast(stretch.last_block(folder), _WIDE)
         fresh = builder.shl(builder.lshr(last, opposite), opposite)
         ahead = builder.bitcast(builder.shl(value, opposite), folder.vector)
-        behind = builder.bitcast(builder.or_(builder.lshr(value, bits), fresh), folder.vector)
-        builder.store(folder.fold(ahead, folder.constant(_fold_over(BLOCK_SIZE)), behind), block)
+        after = builder.bitcast(builder.or_(builder.lshr(value, bits), fresh), folder.vector)
+        builder.store(folder.fold(ahead, folder.constant(_fold_over(BLOCK_SIZE)), after), block)
 
 
 def _reduce(builder: Any, folder: _Folder, block: Any) -> Any:

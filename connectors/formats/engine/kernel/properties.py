@@ -70,7 +70,7 @@ class PropertyEntry(NamedTuple):
 
     Attributes:
         is_there: false after the last one.
-        begin: of its name.
+        begin: start of its name.
         separator: its place, -1 where there is none.
         end: position after its value.
         has_escapes: whether there are some in its value.
@@ -147,13 +147,13 @@ def intern_name(window, begin, length, seed, number, likely_names, counts, table
         window: where it lies.
         begin: its place.
         length: its bytes.
-        seed: of the hash.
-        number: of the entry in its record.
-        likely_names: of the record before.
+        seed: seed of the hash.
+        number: index of the entry in its record.
+        likely_names: the previous record's names.
         counts: see `intern_span`, as all that follows.
-        table: of the interner.
-        starts: of the interner.
-        texts: of the interner.
+        table: the interner's hash table.
+        starts: start of each text in `texts`.
+        texts: the interner's texts, joined.
     """
     likely = likely_names[number]
     if likely >= counts[DISTINCT]:

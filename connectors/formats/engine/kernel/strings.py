@@ -87,7 +87,7 @@ def intern_span(window, position, length, seed, likely, counts, table, starts, t
         window: where the value lies.
         position: its place.
         length: its bytes.
-        seed: of the hash.
+        seed: seed of the hash.
         likely: the number to try first, one that exists or -1.
         counts: int64[2], see DISTINCT and TEXT_END.
         table: int32, a power of two long and never more than half full; 1 + the number, 0 where free.

@@ -43,7 +43,7 @@ def find_consumptions(window, length, is_last, positions):
 
     Args:
         window: uint8, with `PADDING` bytes after them.
-        length: of these bytes.
+        length: number of these bytes.
         is_last: whether no bytes follow them in their file; else a record that may be cut is left to the next window.
         positions: int64, receives where each record begins; has room for `length // MIN_RECORD_SIZE + 1`.
 

@@ -269,10 +269,10 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
                 if unique_length > 0:
                     key_hashes[key] = index_hash(hash_text(window, unique, unique_length, topic_hash))
                     key += 1
-                behind = keys + keys_length
-                while keys < behind:
+                keys_end = keys + keys_length
+                while keys < keys_end:
                     at = keys
-                    while at < behind and window[at] != _SPACE:
+                    while at < keys_end and window[at] != _SPACE:
                         at += 1
                     if at > keys:
                         key_hashes[key] = index_hash(hash_text(window, keys, at - keys, topic_hash))
@@ -311,7 +311,7 @@ def read_facts(
         state: see `hop`.
         parts: int64[COMMITLOG_PART_COUNT, room + 1] out.
         faults: int64[room, 3] out.
-        seed: of the hashes by which topics are told apart.
+        seed: seed of the hashes that distinguish topics.
         topics: their interner.
         out: an `Out`, filled from `used` on.
     """

@@ -37,10 +37,10 @@ def write_message_ids(window, parts, first_row, count, sys_flags, v6_bit, physic
     Args:
         window: where the records lie.
         parts: see `hop`; its first row is where a record begins.
-        first_row: of the records to look at.
+        first_row: the first record to look at.
         count: how many of them.
-        sys_flags: of all records.
-        v6_bit: of sys_flag, for a store host of 20 bytes.
+        sys_flags: sys_flag of each record.
+        v6_bit: the bit of sys_flag for a store host of 20 bytes.
         physical_offset_field: where it lies in a record.
         start: bytes of `out` that are filled.
         offsets: int32 out, Arrow's.

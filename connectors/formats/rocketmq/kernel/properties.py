@@ -62,9 +62,9 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
     Args:
         window: where they lie.
         parts: see `hop`.
-        first_row: of the records to look at.
+        first_row: the first record to look at.
         count: how many of them.
-        seed: of the hashes.
+        seed: seed of the hashes.
         wanted: bits, see `buffers`.
         names: interner of property names; it knows `buffers.NAMES`.
         topics: interner of topics.

@@ -26,7 +26,7 @@ def locate_records(window, position, length, parts, intact):
 
     Args:
         window: uint8 array, with PADDING bytes after the bytes that count.
-        position: of the first record.
+        position: position of the first record.
         length: bytes of the window that count.
         parts: int64[COMMITLOG_PART_COUNT, room] out: where the parts of each record lie.
         intact: bool[room] out: whether the body of each record agrees with its checksum.
