@@ -4,8 +4,8 @@
     traces     bodies of trace messages as actions of clients
     logged     rows of `consumptions` likewise
     matching   finds the row before another one with the same keys
-    links      functions that find steps, one for each kind
-    rows       steps as rows of `edges`
+    links      package of functions that find steps, with an example for each kind
+    edge_rows  steps as rows of `edges`
     spans      extent of the lake for each broker, which explains absent ends
     finding    looks up members of earlier runs
     skipping   tells data files that hold nothing for any step

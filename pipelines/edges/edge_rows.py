@@ -8,11 +8,16 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.plain_arrays import mask_of
-from commitlake.pipelines.edges.broker_links import link_deliveries, link_replays, link_retries, link_transactions
-from commitlake.pipelines.edges.client_links import link_clients
 from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.links.consumptions import join_consumptions, link_consumed, link_logged
+from commitlake.pipelines.edges.links.delays import link_deliveries
+from commitlake.pipelines.edges.links.producers import link_ended, link_produced, link_recalled
+from commitlake.pipelines.edges.links.replays import link_replays
+from commitlake.pipelines.edges.links.retries import link_retries
+from commitlake.pipelines.edges.links.transactions import link_transactions
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, STEPS, TO, repeated
+from commitlake.pipelines.edges.traces import Action
 from commitlake.pipelines.message_keys.key_rows import key_hashes
 from commitlake.schemas.tables.edges import EDGES
 
@@ -38,9 +43,17 @@ def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) 
         *link_retries(f, spans),
         *link_transactions(f, ops, spans),
         *link_replays(f, spans),
-        *link_clients(f, entries, spans),
+        link_produced(f, _of(entries, Action.PUB)),
+        link_consumed(f, join_consumptions(_of(entries, Action.BEFORE), _of(entries, Action.AFTER)), spans),
+        link_logged(f, _of(entries, Action.LOGGED), spans),
+        link_ended(f, _of(entries, Action.END)),
+        link_recalled(f, _of(entries, Action.RECALL)),
     ]
     return pa.concat_tables([STEPS.empty_table(), *parts]).combine_chunks()
+
+
+def _of(entries: pa.Table, action: Action) -> pa.Table:
+    return entries.filter(pc.equal(entries.column("action"), str(action))).combine_chunks()
 
 
 def to_edges(steps: pa.Table) -> pa.Table:

@@ -22,8 +22,8 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of
-from commitlake.pipelines.edges.broker_links import OPS
 from commitlake.pipelines.edges.delay_levels import DelayLevels
+from commitlake.pipelines.edges.links.transactions import OPS
 from commitlake.pipelines.edges.members import COLUMNS, MEMBERS, REPEATING, has_role, plain_members, role_members
 from commitlake.pipelines.edges.traces import ENTRIES, MAX_BODY_BYTES, PARENTS, parse_traces
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec

@@ -1,0 +1,63 @@
+"""Columns that steps of several kinds share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import mask_of
+from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.matching import NONE, Column
+from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.steps import repeated
+from commitlake.schemas.tables.edges import AbsentReason
+
+
+def either(found: Array, other: Array) -> Array:
+    """Return the member numbers of `found`, and those of `other` where `found` has none."""
+    return np.where(found >= 0, found, other)
+
+
+def is_null(column: Column) -> Array:
+    """Return which values of a column are null."""
+    found: Array = pc.is_null(column).to_numpy(zero_copy_only=False)
+    return found
+
+
+def definer(f: Families, rows: Array) -> dict[str, Column]:
+    """Return the columns that name the record which defines each step."""
+    return {"definer_broker": f.column("broker", rows), "definer_offset": f.column("physical_offset", rows)}
+
+
+def why_nothing_before(f: Families, rows: Array, spans: Spans) -> Column:
+    """Return the reason why some records, which only a unique key could link, have no predecessor."""
+    reasons = spans.before(f.column("broker", rows), f.times[rows])
+    return pc.if_else(mask_of(is_null(f.column("unique_key", rows))), str(AbsentReason.AMBIGUOUS), reasons)
+
+
+def unless_no_key(f: Families, rows: Array, reason: AbsentReason) -> Column:
+    """Return a reason for each record, which is `ambiguous` for records without a unique key."""
+    no_key = mask_of(is_null(f.column("unique_key", rows)))
+    return pc.if_else(no_key, str(AbsentReason.AMBIGUOUS), str(reason)) if len(rows) else repeated(None, 0)
+
+
+def of_entry(entries: pa.Table) -> dict[str, Column]:
+    """Return the columns that an action of a client gives its step."""
+    return {
+        "client_host": entries.column("client_host"),
+        "outcome": entries.column("outcome"),
+        "cost_ms": entries.column("cost_ms"),
+        "event_timestamp": entries.column("event_timestamp"),
+        "evidence_broker": entries.column("broker"),
+        "evidence_physical_offset": entries.column("physical_offset"),
+        "evidence_entry": entries.column("entry"),
+        "definer_broker": entries.column("broker"),
+        "definer_offset": entries.column("physical_offset"),
+    }
+
+
+def members_at(rows: Array, found: Array) -> Array:
+    """Translate positions in a selection of members to member numbers."""
+    return np.where(found >= 0, rows[found], NONE) if len(rows) else np.full(len(found), NONE, np.int64)

@@ -1,0 +1,187 @@
+"""Finds the steps of messages that groups consumed, from traces and from consume logs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.links.common import members_at, of_entry
+from commitlake.pipelines.edges.links.retries import consumable
+from commitlake.pipelines.edges.matching import (
+    NONE,
+    count_before,
+    count_same,
+    key_codes,
+    latest_before,
+    only_same,
+    rank_within,
+)
+from commitlake.pipelines.edges.members import Role
+from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.steps import FROM, absent, make_steps
+from commitlake.pipelines.edges.traces import ENTRIES
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
+
+_LATE_US = 60_000_000
+
+
+def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
+    """Return the steps from records that groups consumed.
+
+    The first attempt is on the record in the message's own topic; later attempts are on records in the group's retry
+    topic. A group that consumes in order has no records there, and tries the first one again.
+
+    Below, the first attempt failed and the second one, on the retry, was successful. The third message is
+    not in the lake; the reason becomes `other_cluster` if it does not appear within `LINK_DAYS`:
+
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
+    >>> members = members_of('''
+    ...     physical_offset role  kind   topic      group attempt
+    ...     100             sent  normal orders     -     0
+    ...     300             retry retry  %RETRY%bill bill  1
+    ... ''')
+    >>> entries = entries_of('''
+    ...     physical_offset unique_key group attempt event_timestamp outcome
+    ...     900             K          bill  0       200             failed
+    ...     910             K          bill  1       400             success
+    ...     920             K9         bill  0       500             success
+    ... ''')
+    >>> print_steps(link_consumed(members, entries.append_column("is_begun", [[False] * 3]), LAKE), "attempt")
+    kind     from to outcome absent_reason attempt
+    consumed 100  -  failed  -             0
+    consumed 300  -  success -             1
+    consumed -    -  success not_yet       0
+    """
+    retried, own = consumable(f)
+    attempts = numbers_of(entries.column("attempt"), null=-1)
+    until = numbers_of(entries.column("event_timestamp")) + 1
+    left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], own))
+    first, counts = _known_then(left, until, right, own, f)
+    left, right = key_codes(
+        [entries.column(name) for name in ("unique_key", "group", "attempt")],
+        f.columns(["unique_key", "group", "attempt"], retried),
+    )
+    later, copies = _known_then(left, until, right, retried, f)
+    in_order = (attempts > 0) & (copies == 0) & (counts == 1) & _consumes_in_order(f, entries, first, spans)
+    on_first = (attempts == 0) | in_order
+    counts = np.where(on_first, counts, copies)
+    found = np.where(on_first, first, later)
+    found = np.where((counts == 1) & (attempts >= 0), found, NONE)
+    is_ambiguous = mask_of((counts > 1) & (attempts >= 0))
+    reasons = pc.if_else(is_ambiguous, str(AbsentReason.AMBIGUOUS), str(AbsentReason.NOT_YET))
+    return make_steps(EdgeKind.CONSUMED, f.table, found, None, {
+        "from_key": entries.column("unique_key"),
+        "consumer_group": entries.column("group"),
+        "attempt": entries.column("attempt"),
+        "request_id": entries.column("request_id"),
+        "is_begun": entries.column("is_begun"),
+        **of_entry(entries),
+        **absent(FROM, found, reasons),
+    })  # fmt: skip
+
+
+def join_consumptions(begun: pa.Table, ended: pa.Table) -> pa.Table:
+    """Join the trace entries on the start and the end of each consumption, by request and message.
+
+    Args:
+        begun: entries of `SubBefore`.
+        ended: entries of `SubAfter`.
+
+    Returns:
+        A table of `ENTRIES` with the column `is_begun`: True if only one of the two entries exists. The evidence is
+        that of the end, if it exists.
+    """
+    begun, ended = _once(begun), _once(ended)
+    same = ["request_id", "unique_key"]
+    left, right = key_codes([begun.column(name) for name in same], [ended.column(name) for name in same])
+    ranks = [rank_within(codes, np.arange(len(codes))) for codes in (left, right)]
+    left, right = key_codes([_codes(left), pa.array(ranks[0])], [_codes(right), pa.array(ranks[1])])
+    after, _ = only_same(left, right)
+    lonely = np.setdiff1d(np.arange(len(right)), after[after >= 0])
+    index = np.concatenate([np.arange(len(left)), np.full(len(lonely), NONE)])
+    other = np.concatenate([after, lonely])
+    first, last = pa.array(index, mask=index < 0), pa.array(other, mask=other < 0)
+    columns = {}
+    for field in ENTRIES:
+        tables = ((begun, first), (ended, last))
+        sides = [table.column(field.name).combine_chunks().take(taken) for table, taken in tables]
+        prefers_end = field.name in {"broker", "physical_offset", "entry", "store_timestamp", "client_host", "action"}
+        columns[field.name] = pc.coalesce(*(reversed(sides) if prefers_end else sides))
+    joined = pa.table([columns[field.name] for field in ENTRIES], schema=ENTRIES)
+    return joined.append_column("is_begun", pa.array((index < 0) | (other < 0)))
+
+
+def _once(entries: pa.Table) -> pa.Table:
+    """Return entries in the order of their records, each record once."""
+    order = [("broker", "ascending"), ("physical_offset", "ascending"), ("entry", "ascending")]
+    return entries.sort_by(order).combine_chunks() if entries.num_rows > 1 else entries.combine_chunks()
+
+
+def _codes(codes: Array) -> pa.Array:
+    return pa.array(codes, pa.int64(), mask=codes < 0)
+
+
+def link_logged(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
+    """Return the steps from records whose consumption the broker has logged, with their places.
+
+    Below, the lake lacks the second message, although its offset is in the archived range:
+
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
+    >>> members = members_of('''
+    ...     physical_offset unique_key    topic
+    ...     100             orders/0/5@a orders
+    ... ''')
+    >>> entries = entries_of('''
+    ...     physical_offset unique_key   sent_offset topic  group attempt outcome
+    ...     -8              orders/0/5@a 100         orders bill  0       success
+    ...     -9              orders/0/6@a 200         orders bill  0       success
+    ... ''')
+    >>> print_steps(link_logged(members, entries, LAKE), "consumer_group")
+    kind     from to outcome absent_reason consumer_group
+    consumed 100  -  success -             bill
+    consumed 200  -  success lost          bill
+    """
+    left, right = key_codes(
+        [entries.column(name) for name in ("broker", "sent_offset", "unique_key")],
+        f.columns(["broker", "physical_offset", "unique_key"], np.arange(f.table.num_rows)),
+    )
+    found, _ = only_same(left, right)
+    brokers, places = (entries.column(name).combine_chunks() for name in ("broker", "sent_offset"))
+    return make_steps(EdgeKind.CONSUMED, f.table, found, None, {
+        "from_key": entries.column("unique_key"),
+        "from_broker": brokers,
+        "from_physical_offset": places,
+        "from_topic": entries.column("topic"),
+        "consumer_group": entries.column("group"),
+        "attempt": entries.column("attempt"),
+        **of_entry(entries),
+        **absent(FROM, found, spans.at_places(brokers, places)),
+    })  # fmt: skip
+
+
+def _known_then(left: Array, until: Array, right: Array, rows: Array, f: Families) -> tuple[Array, Array]:
+    """Find the record that existed when a group consumed it, and the number of such records.
+
+    If there was none, the client's clock is slow, and all records count.
+    """
+    counts = count_before(left, until, right, f.times[rows])
+    found = latest_before(left, until, right, f.times[rows])
+    only, all_counts = only_same(left, right)
+    is_late = counts == 0
+    return members_at(rows, np.where(is_late, only, found)), np.where(is_late, all_counts, counts)
+
+
+def _consumes_in_order(f: Families, entries: pa.Table, first: Array, spans: Spans) -> Array:
+    """Return which consumptions are of groups that have no copies of the message, and will not get any."""
+    copies = f.where(~f.is_null("group") & (f.numbers("attempt") > 0) & ~f.has("role", Role.DEAD))
+    left, right = key_codes(
+        [entries.column(name) for name in ("unique_key", "group")], f.columns(["unique_key", "group"], copies)
+    )
+    lasts = spans.last_of(f.column("broker").take(pa.array(first, mask=first < 0)))
+    is_complete = lasts > numbers_of(entries.column("event_timestamp")) + _LATE_US
+    found: Array = (count_same(left, right) == 0) & is_complete & (first >= 0)
+    return found

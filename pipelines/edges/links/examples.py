@@ -1,0 +1,87 @@
+"""Small tables for the examples in docstrings: text to members, entries and op records, and steps to text.
+
+A table is written as lines of cells that are separated by spaces. The first line names the columns; `-` is null. A
+column that is not written has a value that suits most examples: broker a, unique key K, no failure.
+
+>>> members_of('''
+...     physical_offset role topic
+...     100             sent orders
+... ''').table.select(["broker", "physical_offset", "role", "unique_key"]).to_pylist()
+[{'broker': 'a', 'physical_offset': 100, 'role': 'sent', 'unique_key': 'K'}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.links.transactions import OPS
+from commitlake.pipelines.edges.members import MEMBERS
+from commitlake.pipelines.edges.spans import LakeSpan, Spans
+from commitlake.pipelines.edges.traces import ENTRIES
+
+_ONE_DAY_US = 86_400_000_000
+LAKE = Spans({"a": LakeSpan(0, 10_000, 0, _ONE_DAY_US)})
+"""A lake with one day of the broker a, from its log's start to offset 10,000."""
+_NULL = "-"
+_TRUE = "yes"
+_USUAL: Mapping[str, str] = {"broker": "a", "unique_key": "K", "attempt": "0", "by_timer": "no", "by_client": "no"}
+_SHOWN = ("kind", "from", "to", "outcome", "absent_reason")
+
+
+def members_of(text: str) -> Families:
+    """Return members from a table. Each record is stored at the microsecond that is its physical offset.
+
+    Args:
+        text: table with columns of `MEMBERS`.
+    """
+    rows = [{**row, "store_timestamp": row["physical_offset"]} for row in _rows(text)]
+    return Families(_table(rows, MEMBERS))
+
+
+def entries_of(text: str) -> pa.Table:
+    """Return entries of traces from a table with columns of `ENTRIES`."""
+    return _table(_rows(text), ENTRIES)
+
+
+def ops_of(text: str) -> pa.Table:
+    """Return op records from a table with columns of `OPS`."""
+    return _table(_rows(text), OPS)
+
+
+def print_steps(steps: pa.Table | Iterable[pa.Table], *more: str) -> None:
+    """Print steps as a table: their kinds, the physical offsets of both ends, outcomes and reasons of absent ends.
+
+    Args:
+        steps: one table of `STEPS`, or several.
+        more: further columns to print.
+    """
+    tables = [steps] if isinstance(steps, pa.Table) else list(steps)
+    names = [*_SHOWN, *more]
+    lines = [names]
+    for step in (row for table in tables for row in table.to_pylist()):
+        ends = {end: step[f"{end}_physical_offset"] for end in ("from", "to")}
+        lines.append([_NULL if (cell := {**step, **ends}[name]) is None else str(cell) for name in names])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print(" ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    names, *lines = (line.split() for line in text.strip().splitlines())
+    return [{**_USUAL, **dict(zip(names, line, strict=True))} for line in lines]
+
+
+def _table(rows: list[dict[str, str]], schema: pa.Schema) -> pa.Table:
+    columns = [pa.array([_value(row.get(f.name, _NULL), f.type) for row in rows], f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _value(cell: str, data_type: pa.DataType) -> str | int | bool | None:
+    if cell == _NULL:
+        return None
+    if pa.types.is_string(data_type):
+        return cell
+    return cell == _TRUE if pa.types.is_boolean(data_type) else int(cell)

@@ -1,0 +1,71 @@
+"""Steps of no records, and the tables that the examples in docstrings are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.links.consumptions import join_consumptions, link_consumed, link_logged
+from commitlake.pipelines.edges.links.delays import link_deliveries
+from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
+from commitlake.pipelines.edges.links.producers import link_ended, link_produced, link_recalled
+from commitlake.pipelines.edges.links.replays import link_replays
+from commitlake.pipelines.edges.links.retries import link_retries
+from commitlake.pipelines.edges.links.transactions import OPS, link_transactions
+from commitlake.pipelines.edges.members import MEMBERS
+from commitlake.pipelines.edges.steps import STEPS
+from commitlake.pipelines.edges.traces import ENTRIES
+
+NO_ENTRIES = ENTRIES.empty_table()
+LINKS: dict[str, Callable[[Families], list[pa.Table]]] = {
+    "delays": lambda f: link_deliveries(f, LAKE),
+    "retries": lambda f: link_retries(f, LAKE),
+    "transactions": lambda f: link_transactions(f, OPS.empty_table(), LAKE),
+    "replays": lambda f: link_replays(f, LAKE),
+    "produced": lambda f: [link_produced(f, NO_ENTRIES)],
+    "ended": lambda f: [link_ended(f, NO_ENTRIES)],
+    "recalled": lambda f: [link_recalled(f, NO_ENTRIES)],
+    "consumed": lambda f: [link_consumed(f, join_consumptions(NO_ENTRIES, NO_ENTRIES), LAKE)],
+    "logged": lambda f: [link_logged(f, NO_ENTRIES, LAKE)],
+}
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+@pytest.mark.parametrize(
+    "members",
+    [
+        MEMBERS.empty_table(),
+        members_of("""
+            physical_offset role topic
+            100             sent orders
+        """).table,
+    ],
+    ids=["no_member", "one_sent_message"],
+)
+def test_records_without_a_step_give_no_rows(link: Callable[[Families], list[pa.Table]], members: pa.Table) -> None:
+    tables = link(Families(members))
+    assert [table.num_rows for table in tables] == [0] * len(tables)
+    assert all(table.schema.equals(STEPS) for table in tables)
+
+
+def test_a_table_of_an_example_needs_a_cell_for_each_column() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        entries_of("""
+            physical_offset group
+            100
+        """)
+
+
+def test_steps_are_printed_in_aligned_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    entries = entries_of("""
+        physical_offset unique_key group topic  sent_offset outcome
+        900             K2         shop  orders -           failed
+    """)
+    print_steps(link_produced(Families(MEMBERS.empty_table()), entries))
+    assert capsys.readouterr().out.splitlines() == [
+        "kind     from to outcome absent_reason",
+        "produced -    -  failed  refused",
+    ]
