@@ -33,7 +33,7 @@ def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
         "only from the one that --broker names; keys and TLS come from the environment, as for replay"
     )
     group.add_argument("--from-broker", metavar="HOST:PORT", help=from_help)
-    topic_help = "only this topic; may be given several times (default: all topics, including the system's)"
+    topic_help = "only this topic (default: all topics, including the system's)"
     group.add_argument("--topic", action="append", default=[], help=topic_help)
     rate_help = (
         "read at most this much per second from all brokers together: messages as in 2000/s, bytes as in 20MiB/s"

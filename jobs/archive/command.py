@@ -155,7 +155,7 @@ def build_parser() -> argparse.ArgumentParser:
     mask_help = (
         "mask a field of every message before it is archived: body, body.NAME, property.NAME, keys or tags by hash, "
         "null, last:N, truncate:N or text:T, as in keys=hash. The rules and the key (COMMITLAKE_MASK_KEY) cannot "
-        "change after the lake's first message; may be given several times"
+        "change after the lake's first message"
     )
     parser.add_argument("--mask", action="append", default=[], metavar="FIELD=RULE", help=mask_help)
     backfill_help = (

@@ -64,7 +64,7 @@ _NAME_SERVER = "127.0.0.1:9876"
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("broker", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--store", required=True, metavar="DIR", help="the store's folder; made where it is not there")
+    parser.add_argument("--store", required=True, metavar="PATH", help="the store's folder; made where it is not there")
     network = parser.add_argument_group("network")
     network.add_argument("--listen", default="127.0.0.1:10911", metavar="IP:PORT", help="for clients")
     network.add_argument(

@@ -38,6 +38,7 @@ from rich_argparse import RawDescriptionRichHelpFormatter
 
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
+from commitlake.jobs.cli.repeatable import Repeatable
 from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
@@ -103,6 +104,10 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configargparse has no types
     """An argument parser whose help can have colours, and whose errors pass through the guarded standard error."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.register("action", "append", Repeatable)
 
     def print_help(self, file: TextIO | None = None) -> None:
         """Print the help to a stream, by default standard output."""

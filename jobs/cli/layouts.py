@@ -9,15 +9,15 @@ from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all
 FOLDERS = "commitlog/ or journal/"
 """The folders that a store may hold, for help texts."""
 _HELP = (
-    "format of the store: RocketMQ's commitlog/ or JMQ's journal/; needed only for a folder that holds both; "
-    "rocketmq, boltmq and jmq, the names of `commitlake broker`, are accepted, too"
+    "format of the store: rocketmq, boltmq or jmq, or the name of the log's folder: commitlog or journal; needed only "
+    "for a folder that holds both"
 )
 
 
 def add_layout_argument(parser: argparse._ActionsContainer) -> None:
     """Add `--layout`."""
     choices = tuple(log_format.folder for log_format in all_formats())
-    parser.add_argument("--layout", type=_folder_of, choices=choices, help=_HELP)
+    parser.add_argument("--layout", type=_folder_of, choices=choices, metavar="FORMAT", help=_HELP)
 
 
 def _folder_of(name: str) -> str:

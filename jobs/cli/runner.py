@@ -23,11 +23,13 @@ def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads
 
     Args:
         parser: the job's.
-        workers: what they are, and the option's name: threads or processes.
+        workers: what the workers are, and the option's first name: threads or processes. The other name is an alias,
+            so that a user need not know which of them a job uses.
     """
     parser.add_argument("--local", action="store_true", help="run on this machine's cores, without Spark")
     number_help = "with --local: number of workers (default: one per core)"
-    parser.add_argument(f"--{workers}", type=positive, metavar="N", help=number_help)
+    names = [f"--{name}" for name in sorted(_LOCAL_RUNNERS, key=lambda name: name != workers)]
+    parser.add_argument(*names, dest=workers, type=positive, metavar="N", help=number_help)
 
 
 def add_spark_argument(parser: argparse.ArgumentParser) -> None:

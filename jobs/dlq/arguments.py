@@ -23,8 +23,8 @@ FORMATS = ("csv", "jsonl", "parquet")
 MAX_SAMPLES = 20
 _CHOOSING = ("group", "topic", "tag", "cause", "key", "where", "broker", "start", "end")
 _OPTIONS_OF = {
-    "out": (EXPORT,), "format": (SHOW, EXPORT, OUTCOME), "with_bodies": (EXPORT,),
-    "again": (REDRIVE,), "include_replayed": (REDRIVE,), "to_topic": (REDRIVE,), "patience": (REDRIVE,),
+    "out": (EXPORT,), "format": (SHOW, EXPORT, OUTCOME), "body": (EXPORT,),
+    "again": (REDRIVE,), "include_replayed": (REDRIVE,), "to_topic": (REDRIVE,), "target_timeout": (REDRIVE,),
     "rate": (REDRIVE,), "speed": (REDRIVE,), "pause_if_lag": (REDRIVE,), "limit": (REDRIVE,), "dry_run": (REDRIVE,),
     "yes": (REDRIVE,), "verify": (REDRIVE,), "namesrv": (REDRIVE, OUTCOME), "follow": (REDRIVE, OUTCOME),
     "transform": (REDRIVE,), "mask": (REDRIVE,), "timeout": (REDRIVE, OUTCOME),
@@ -72,7 +72,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("export")
     group.add_argument("--out", metavar="FILE", help="the file to write; an existing file is replaced")
     bodies_help = "include bodies: as text, or in base64 if they are not text; in Parquet as bytes"
-    group.add_argument("--with-bodies", action="store_true", help=bodies_help)
+    group.add_argument("--body", "--with-bodies", action="store_true", help=bodies_help)
 
 
 def _add_redrive(parser: argparse.ArgumentParser) -> None:

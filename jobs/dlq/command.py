@@ -38,7 +38,7 @@ EXAMPLES = (
     ("dlq --lake lake --from -1d", "causes of the last day, with a chart over time"),
     ("dlq --lake lake --group billing --cause 1", "one cause, with its newest dead letters"),
     ("dlq --lake lake --group billing --samples 2 --json", "all details, for programs"),
-    ("dlq export --lake lake --group billing --out letters.csv --with-bodies", "a file for a spreadsheet"),
+    ("dlq export --lake lake --group billing --out letters.csv --body", "a file for a spreadsheet"),
     ("dlq redrive --lake lake --group billing --cause 1 --dry-run", "show what would be sent again"),
     ("dlq redrive --lake lake --group billing --cause 57524a --namesrv 127.0.0.1:9876 --rate 100/s --follow",
      "send them again, and wait until each is consumed or dead again"),

@@ -23,7 +23,7 @@ def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
             chosen.packs,
             Path(arguments.out),
             ExportFormat(arguments.format),
-            with_bodies=arguments.with_bodies,
+            with_bodies=arguments.body,
         )
     if not arguments.quiet:
         print_line(f"{count_text(count, 'dead letter')} written to {arguments.out}")

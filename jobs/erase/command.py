@@ -63,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = job_parser("erase", DESCRIPTION, EXAMPLES)
     add_place_arguments(parser)
     parser.add_argument("--key", action="append", default=[], help="business key of the messages")
-    parser.add_argument("--keys", metavar="FILE", help="file of business keys, one per line, in UTF-8")
+    parser.add_argument("--keys-file", "--keys", metavar="FILE", help="file of business keys, one per line, in UTF-8")
     parser.add_argument("--unique-key", action="append", default=[], metavar="ID", help="client message id (UNIQ_KEY)")
     parser.add_argument("--id", action="append", default=[], help="offset message id, or client message id")
     parser.add_argument("--reason", help="the reason, stored in the table erasures; it must not contain a key")
@@ -129,7 +129,7 @@ def _wanted(arguments: argparse.Namespace) -> KeysToErase:
     from commitlake.jobs.erase.keys_file import read_keys
     from commitlake.pipelines.erasure.selection import KeysToErase
 
-    keys = {*arguments.key, *(read_keys(arguments.keys) if arguments.keys else ())}
+    keys = {*arguments.key, *(read_keys(arguments.keys_file) if arguments.keys_file else ())}
     wanted = KeysToErase(frozenset(keys), frozenset(arguments.unique_key), frozenset(arguments.id))
     if any(not text.strip() for text in wanted.texts):
         raise JobError("expected keys and ids of at least one character, found an empty one")

@@ -64,11 +64,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_lag_arguments(parser)
     at_help = "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)"
     parser.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
-    parser.add_argument(
-        "--broker", action="append", default=[], metavar="NAME", help="only this store; may be repeated"
-    )
-    parser.add_argument("--group", action="append", default=[], metavar="NAME", help="only this group; may be repeated")
-    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="only this topic; may be repeated")
+    parser.add_argument("--broker", action="append", default=[], help="only this store")
+    parser.add_argument("--group", action="append", default=[], help="only this group")
+    parser.add_argument("--topic", action="append", default=[], help="only this topic")
     filter_help = "a group's filter on a topic: tags separated by ||, or sql:EXPRESSION; overrides the stored filter"
     parser.add_argument(
         "--filter", action="append", default=[], type=_filter, metavar="GROUP@TOPIC=FILTER", help=filter_help
@@ -78,7 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_html_argument(parser)
     fail_help = (
         "exit with 3 if a row meets this condition: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; "
-        "for a range, its upper bound is compared; may be repeated"
+        "for a range, its upper bound is compared"
     )
     parser.add_argument(
         "--fail-if", action="append", default=[], type=parse_condition, metavar="CONDITION", help=fail_help

@@ -54,19 +54,19 @@ def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("offsets", DESCRIPTION, EXAMPLES)
     add_source_arguments(parser)
-    parser.add_argument("--group", action=Once, required=True, metavar="NAME", help="the consumer group")
+    parser.add_argument("--group", action=Once, required=True, help="the consumer group")
     time = parser.add_mutually_exclusive_group(required=True)
     at_help = "with --lake: the offsets that the group had at this time: 2026-11-20T14:00, ms since 1970, or -2h"
     time.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
     from_help = "for each queue, the first message stored at this time or later"
     time.add_argument("--consume-from", type=parse_time, metavar="TIME", help=from_help)
     topic_help = (
-        "only this topic; may be repeated (default with --at: all topics for which the group had offsets; with "
+        "only this topic (default with --at: all topics for which the group had offsets; with "
         "--consume-from: all topics that it consumes, except its own retry topic)"
     )
-    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help=topic_help)
-    broker_help = "only this store; may be repeated"
-    parser.add_argument("--broker", action="append", default=[], metavar="NAME", help=broker_help)
+    parser.add_argument("--topic", action="append", default=[], help=topic_help)
+    broker_help = "only this store"
+    parser.add_argument("--broker", action="append", default=[], help=broker_help)
     namesrv_help = (
         "the brokers' name servers, separated by semicolons: the output also shows what the brokers still have"
     )

@@ -67,9 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
                        help="replace the store's own files; the old files are kept beside them as "
                             "NAME.old-TIME")  # fmt: skip
     parser.add_argument("--salvage", action="store_true", help="first write a clean log into DIR, then rebuild from it")
-    parser.add_argument(
-        "--topic", action="append", metavar="NAME", help="only the queues of this topic; may be repeated"
-    )
+    parser.add_argument("--topic", action="append", help="only the queues of this topic")
     add_local_arguments(parser)
     add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",

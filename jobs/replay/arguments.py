@@ -78,19 +78,19 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     store_help = (
         "messages from the log of a store in this folder, or of several by a glob; nothing needs to be archived"
     )
-    source.add_argument("--store", metavar="FOLDER", help=store_help)
+    source.add_argument("--store", metavar="PATH", help=store_help)
     live_help = "messages from live topics of the brokers that these name servers know; needs --topic or --dlq-of"
     source.add_argument("--from-broker", metavar="HOST:PORT", help=live_help)
     add_layout_argument(source)
     group = parser.add_argument_group("which messages")
-    group.add_argument("--topic", action="append", default=[], help="only of this topic; may be repeated")
-    queue_help = "only of the queue with this id; may be repeated"
+    group.add_argument("--topic", action="append", default=[], help="only of this topic")
+    queue_help = "only of the queue with this id"
     group.add_argument("--queue", action="append", default=[], type=at_least(0), help=queue_help)
     group.add_argument("--key", action="append", default=[], help="only with this business key")
     group.add_argument(
         "--keys-file", "--key-file", metavar="FILE", help="only with one of the keys in a file, one per line"
     )
-    group.add_argument("--tag", "--tags", action="append", default=[], help="only with this tag; may be repeated")
+    group.add_argument("--tag", "--tags", action="append", default=[], help="only with this tag")
     group.add_argument("--id", action="append", default=[], help="only with this offset message id or UNIQ_KEY")
     group.add_argument("--broker", action="append", default=[], help="only of this store")
     add_time_arguments(parser)
@@ -125,10 +125,10 @@ def _add_target(parser: argparse.ArgumentParser, mapping: str) -> None:
     group.add_argument("--queues", choices=("same", "key", "sharding-key"), default=mapping, help=queues_help)
     ordered_help = "keep the order of each key across queues: same as --queues key"
     group.add_argument("--ordered", dest="queues", action="store_const", const="key", help=ordered_help)
-    patience_help = (
+    timeout_help = (
         "how long to wait for an unreachable target before the replay stops; it can be resumed (default: 10m)"
     )
-    group.add_argument("--patience", type=parse_duration, metavar="TIME", help=patience_help)
+    group.add_argument("--target-timeout", "--patience", type=parse_duration, metavar="TIME", help=timeout_help)
 
 
 def _add_pace(parser: argparse.ArgumentParser) -> None:
@@ -159,8 +159,8 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
 
 def _add_undo(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("undo")
-    group_help = "only this group; may be repeated (default: all that consume the target's topics)"
-    group.add_argument("--group", action="append", default=[], metavar="NAME", help=group_help)
+    group_help = "only this group (default: all that consume the target's topics)"
+    group.add_argument("--group", action="append", default=[], help=group_help)
     group.add_argument("--apply", action="store_true", help="set the offsets")
     skip_help = "also skip messages of others that lie between those of the replay: groups lose them"
     group.add_argument("--skip-others", action="store_true", help=skip_help)

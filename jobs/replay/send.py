@@ -256,7 +256,7 @@ def _run(
     is_resumed: bool,
 ) -> ExitCode:
     pace = Pace(plan.rate, plan.speed)
-    settings = Settings() if arguments.patience is None else Settings(arguments.patience.total_seconds())
+    settings = Settings() if arguments.target_timeout is None else Settings(arguments.target_timeout.total_seconds())
     messages = open_planned(lake, plan, open_store(bodies_of(arguments, lake)))
     with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         told = 0

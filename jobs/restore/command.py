@@ -67,9 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_place_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR",
                         help="folder for the store: new, empty, or of an interrupted run")  # fmt: skip
-    parser.add_argument(
-        "--broker", action=Once, metavar="NAME", help="the store's name in the lake (default: the only one)"
-    )
+    parser.add_argument("--broker", action=Once, help="the store's name in the lake (default: the only one)")
     parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
                         help="begin with the first record stored at or after this time: 2026-11-20T14:00, "
                              "-2h")  # fmt: skip

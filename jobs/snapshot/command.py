@@ -58,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     source.add_argument("--store", metavar="PATH", help=store_help)
     source.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, separated by semicolons")
     broker_help = "the store's name in the lake; with --namesrv: only this broker"
-    parser.add_argument("--broker", action=Once, metavar="NAME", help=broker_help)
+    parser.add_argument("--broker", action=Once, help=broker_help)
     parser.add_argument(
         "--broker-conf",
         metavar="FILE",

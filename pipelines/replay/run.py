@@ -48,10 +48,10 @@ class Settings:
     """Settings of a run that are not in the plan.
 
     Attributes:
-        patience_seconds: time for which the target may not answer, or may refuse everything.
+        target_timeout_seconds: time for which the target may not answer, or may refuse everything.
     """
 
-    patience_seconds: float = 600.0
+    target_timeout_seconds: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class ReplayRun:
                 queue,
                 max(planned.offset, ends.get(queue, 0)),
                 self._plan.replay_id,
-                self._settings.patience_seconds,
+                self._settings.target_timeout_seconds,
                 is_stopped=lambda: self._pace.is_stopped,
             )
             for queue, planned in zip(self._queues, self._plan.target.queues, strict=True)

@@ -81,7 +81,7 @@ class QueueSender:
         queue: Queue of the target.
         end: Queue offset before which all messages of the replay are known; unrecorded ones can only be at or after it.
         replay_id: Id of the replay.
-        patience_seconds: Time for which the target may not answer, or may refuse everything.
+        target_timeout_seconds: Time for which the target may not answer, or may refuse everything.
         is_stopped: Returns True when the replay is to stop.
         sleep: Waits for a number of seconds.
         clock: Returns seconds of a monotonic clock.
@@ -93,7 +93,7 @@ class QueueSender:
         queue: MessageQueue,
         end: int,
         replay_id: str,
-        patience_seconds: float,
+        target_timeout_seconds: float,
         *,
         is_stopped: Callable[[], bool] = lambda: False,
         sleep: Callable[[float], object] = time.sleep,
@@ -101,7 +101,7 @@ class QueueSender:
     ) -> None:
         self.queue = queue
         self._client, self._end, self._replay_id = client, end, replay_id
-        self._patience, self._sleep, self._clock = patience_seconds, sleep, clock
+        self._target_timeout, self._sleep, self._clock = target_timeout_seconds, sleep, clock
         self._is_stopped = is_stopped
 
     def find(self) -> dict[Origin, int]:
@@ -211,7 +211,7 @@ class QueueSender:
                 retries.wait_after(error, f"{queue_text(self.queue)}: no answer")
 
     def _start_retries(self) -> _RetryWaits:
-        return _RetryWaits(self._replay_id, self._patience, self._is_stopped, self._sleep, self._clock)
+        return _RetryWaits(self._replay_id, self._target_timeout, self._is_stopped, self._sleep, self._clock)
 
 
 class _RetryWaits:

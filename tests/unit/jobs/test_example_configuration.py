@@ -33,9 +33,10 @@ NEEDED = {
 
 
 def options_of(job: str) -> set[str]:
-    """Long names of the options of a job, without those that every job has."""
+    """First long names of the options of a job, without those that every job has."""
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
-    names = {name[2:] for action in parser._actions for name in action.option_strings if name.startswith("--")}
+    long_names = ([name for name in action.option_strings if name.startswith("--")] for action in parser._actions)
+    names = {names[0][2:] for names in long_names if names}
     return names - {"help", "config", "quiet", "verbose", "raw", "log-format", "metrics-file", "output"}
 
 
