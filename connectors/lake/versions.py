@@ -9,8 +9,8 @@ but marks its files as no change of data, and so gives a version here that adds 
 overwrite takes files away and may add others that hold the same rows again: `removed` names what went, so that a
 follower can refuse (`check_append_only`) or take its rows away. Source: the Delta protocol, "Actions".
 
-Commit files live 30 days by default, then only checkpoints are left. A reader that is further behind, or new, reads the whole
-table as one version: `snapshot_files`.
+Commit files live 30 days by default, then only checkpoints are left. A reader that is further behind, or new, reads the
+whole table as one version: `snapshot_files`.
 
 No library does this: `deltalake` lists the files of one version, but not what a version removed, nor whether a commit
 changed data; its `load_cdf` and Spark's change data feed return rows, and only of tables that were told to record them.

@@ -96,7 +96,7 @@ def announce_expiry(messages_uri: str, what: str, before: datetime.date) -> None
 
 
 def read_expiries(messages: DeltaTable) -> dict[str, datetime.date]:
-    """Return the first date that is kept, by table or `bodies`. A name without a date never lost anything to age."""
+    """Return the first date that is kept, by table or `bodies`. Names from which nothing has expired are absent."""
     return {
         name.removeprefix(_PROPERTY): datetime.date.fromisoformat(value)
         for name, value in messages.metadata().configuration.items()

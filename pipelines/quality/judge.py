@@ -110,6 +110,6 @@ class Judging:
 
 
 def _for_masked(suite: Suite) -> Suite:
-    """Return a suite without what does not hold for masked bodies."""
+    """Return a suite without the expectations that masked bodies would not meet."""
     kept = tuple(expected for expected in suite.expectations if expected.name not in NOT_OF_MASKED)
     return replace(suite, expectations=kept)

@@ -94,7 +94,7 @@ class _Rows:
 
 
 class _Collecting:
-    """Collector for the chunks of a range. Keys go to the part at once, queue entries at the end."""
+    """Collector for the chunks of a range. It writes keys to the part at once, and queue entries at the end."""
 
     def __init__(self, writer: PartWriter, settings: Settings) -> None:
         self._writer = writer

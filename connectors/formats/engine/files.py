@@ -27,6 +27,10 @@ class SegmentFile(Protocol):
         """Fill `window` from a position of the file; return the bytes read, fewer only at the end of the file."""
         ...
 
+    def size(self) -> int:
+        """Return the size of the file, bytes."""
+        ...
+
     def close(self) -> None:
         """Close the file."""
         ...
@@ -48,6 +52,10 @@ class LocalFile:
                 break
             done += count
         return done
+
+    def size(self) -> int:
+        """Return the size of the file, bytes."""
+        return os.fstat(self.descriptor).st_size
 
     def next_data(self, position: int) -> int | None:
         """Return the first position from `position` on that is not in a hole of a sparse file, or None."""
@@ -83,6 +91,10 @@ class RemoteFile:
         data = self._file.read_at(len(window), position)
         window[: len(data)] = np.frombuffer(data, np.uint8)
         return len(data)
+
+    def size(self) -> int:
+        """Return the size of the file, bytes."""
+        return int(self._file.size())
 
     def close(self) -> None:
         """Close the file."""

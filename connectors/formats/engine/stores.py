@@ -93,7 +93,8 @@ def segment_sizes(store: Store) -> list[int]:
     common = segment_size(store)
     later_bases = [segment.base_offset for segment in store.segments[1:]]
     return [
-        own_size(segment, following, common) for segment, following in zip(store.segments, [*later_bases, None], strict=True)
+        own_size(segment, following, common)
+        for segment, following in zip(store.segments, [*later_bases, None], strict=True)
     ]
 
 

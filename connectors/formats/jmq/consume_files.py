@@ -6,24 +6,27 @@ or at the end of a file, are space that was not written.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.connectors.formats.engine.arrow import spans
+from commitlake.connectors.formats.engine.files import LocalFile, RemoteFile, SegmentFile, resolve_filesystem
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.formats.jmq.kernel.consumptions import find_consumptions
 from commitlake.schemas.layouts.jmq.consumption import FOLDER, HEAD, MIN_RECORD_SIZE, DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.segments import parse_segment_name
 from commitlake.schemas.segment_files import files_by_start
-from commitlake.schemas.store_files import open_file
 from commitlake.schemas.tables.edge_kinds import StepOutcome
 
 WINDOW_BYTES = 16 << 20
@@ -39,21 +42,82 @@ _HEAD = np.dtype([(field.name, _CODES[field.code]) for field in HEAD.fields])
 assert _HEAD.itemsize == HEAD.size
 
 
-def read_consume_files(root: Path, broker: str, start: int | None) -> Iterator[ConsumeLogPart]:
+class _Folder(Protocol):
+    """Folder of the files of a consume log."""
+
+    def names(self) -> Mapping[int, str]:
+        """Return the names of the files by the offset of their first byte, in order."""
+        ...
+
+    def open(self, name: str) -> SegmentFile:
+        """Open a file."""
+        ...
+
+    def path(self, name: str = "") -> str:
+        """Return the path of a file, or of the folder, for messages."""
+        ...
+
+
+class _LocalFolder:
+    """Folder on a local disk; links are refused.
+
+    Args:
+        root: the store's folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._folder = root, root / FOLDER
+
+    def names(self) -> Mapping[int, str]:
+        return files_by_start(self._folder, below=self._root)
+
+    def open(self, name: str) -> SegmentFile:
+        return LocalFile(str(self._folder / name), self._root)
+
+    def path(self, name: str = "") -> str:
+        return str(self._folder / name)
+
+
+class _RemoteFolder:
+    """Folder on another filesystem of `pyarrow.fs`.
+
+    Args:
+        root: URI of the store's folder.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._uri = f"{root}/{FOLDER}"
+        self._filesystem, self._folder = resolve_filesystem(self._uri)
+
+    def names(self) -> Mapping[int, str]:
+        entries = self._filesystem.get_file_info(pafs.FileSelector(self._folder, allow_not_found=True))
+        files = (entry.base_name for entry in entries if entry.type == pafs.FileType.File)
+        starts = {start: name for name in files if (start := parse_segment_name(name)) is not None}
+        return dict(sorted(starts.items()))
+
+    def open(self, name: str) -> SegmentFile:
+        return RemoteFile(self._filesystem, f"{self._folder}/{name}")
+
+    def path(self, name: str = "") -> str:
+        return f"{self._uri}/{name}" if name else self._uri
+
+
+def read_consume_files(root: str, broker: str, start: int | None) -> Iterator[ConsumeLogPart]:
     """Yield the records of a store from an offset on, at most a window of a file at a time.
 
     The newest file is read to its last record. What comes after it may be a record that is being written, so it is
     judged once there is a newer file.
 
     Args:
-        root: the store's folder.
+        root: path or URI of the store's folder.
         broker: the store's name.
         start: offset in the consume log; None for its beginning.
 
     Raises:
         UnsafeFileError: if a file is a link or not regular.
     """
-    files = list(files_by_start(root / FOLDER, below=root).items())
+    folder = _RemoteFolder(root) if "://" in root else _LocalFolder(Path(root))
+    files = list(folder.names().items())
     if not files:
         return
     position = files[0][0] if start is None else start
@@ -62,9 +126,9 @@ def read_consume_files(root: Path, broker: str, start: int | None) -> Iterator[C
         if following is not None and following <= position:
             continue
         if base > position:
-            yield ConsumeLogPart(_no_rows(), base, _missing(root / FOLDER, position, base))
+            yield ConsumeLogPart(_no_rows(), base, _missing(folder.path(), position, base))
             position = base
-        for part in _File(root, root / FOLDER / name, broker, base, following).read(position):
+        for part in _File(folder, name, broker, base, following).read(position):
             yield part
             position = part.end
 
@@ -73,16 +137,17 @@ class _File:
     """A file of the consume log.
 
     Args:
-        root: the store's folder.
-        path: the file.
+        folder: the folder that holds it.
+        name: its name.
         broker: the store's name.
         base: offset of its first byte.
         following: offset of the first byte of the next file; None for the newest file.
     """
 
-    def __init__(self, root: Path, path: Path, broker: str, base: int, following: int | None) -> None:
-        self._root, self._path, self._broker = root, path, broker
+    def __init__(self, folder: _Folder, name: str, broker: str, base: int, following: int | None) -> None:
+        self._folder, self._name, self._broker = folder, name, broker
         self._base, self._following = base, following
+        self._path = folder.path(name)
 
     def read(self, offset: int) -> Iterator[ConsumeLogPart]:
         """Yield its records from an offset on."""
@@ -90,16 +155,15 @@ class _File:
         positions = np.empty(WINDOW_BYTES // MIN_RECORD_SIZE + 1, np.int64)
         done, is_last = offset, False
         held: list[str] = []  # what follows the newest file's last record, until a record follows it
-        with os.fdopen(open_file(self._path, below=self._root), "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
+        with closing(self._folder.open(self._name)) as file:
+            size = file.size()
             if offset > self._base + size:
                 cut = f"expected at least {offset - self._base} bytes, found {size}: the log was cut or replaced"
                 yield ConsumeLogPart(_no_rows(), offset, [f"{self._path}: {cut}"])
                 return
             while not is_last:
                 start = offset - self._base
-                file.seek(start)
-                length = file.readinto(window[:WINDOW_BYTES].data)
+                length = file.read_into(window[:WINDOW_BYTES], start)
                 is_last = length < WINDOW_BYTES or start + length >= size
                 count, end = find_consumptions(window, length, is_last, positions)
                 found = positions[:count]
@@ -114,7 +178,7 @@ class _File:
                 if self._following is not None:
                     problems, done = before + after, offset
                     if is_last:
-                        problems += _missing(self._path.parent, offset, self._following)
+                        problems += _missing(self._folder.path(), offset, self._following)
                         done = self._following
                 elif count:
                     problems, held = held + before, after
@@ -144,13 +208,13 @@ class _File:
         return told
 
 
-def _few(path: Path, problems: list[str]) -> list[str]:
+def _few(path: str, problems: list[str]) -> list[str]:
     if len(problems) <= MAX_PROBLEMS:
         return problems
     return [*problems[:MAX_PROBLEMS], f"{path}: more ranges like these after them"]
 
 
-def _missing(folder: Path, start: int, end: int) -> list[str]:
+def _missing(folder: str, start: int, end: int) -> list[str]:
     if start >= end:
         return []
     return [f"{folder}: bytes {start} to {end - 1} are missing: the lake has no deliveries that were recorded there"]

@@ -95,10 +95,10 @@ class JmqFormat(Format):
         return JournalQueueWriter(files, queue.log_start)
 
     def read_consume_log(self, store: Store, start: int | None) -> Iterator[ConsumeLogPart]:
-        """Yield a store's consume records; see `Format`. Those of a store in an object store are not read."""
+        """Yield a store's consume records; see `Format`."""
         from commitlake.connectors.formats.jmq.consume_files import read_consume_files
 
-        return iter(()) if "://" in store.root else read_consume_files(Path(store.root).parent, store.broker, start)
+        return read_consume_files(store.root.rsplit("/", 1)[0], store.broker, start)
 
     def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; see `Format`."""

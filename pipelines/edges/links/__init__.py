@@ -1,4 +1,4 @@
-"""Functions that find steps, a module for each way in which a record follows from another one.
+"""Functions that find steps between records, one module per cause of a step.
 
     delays         delayed record to its copy, by level or by timer
     retries        failed record to its retry or dead letter

@@ -78,9 +78,9 @@ def change(path: Path, position: int, data: bytes) -> None:
         file.write(data)
 
 
-def read(root: Path, start: int | None = None) -> tuple[list[dict[str, Any]], int | None, list[str]]:
+def read(root: Path | str, start: int | None = None) -> tuple[list[dict[str, Any]], int | None, list[str]]:
     """Return the rows, the offset to go on at, and the problems."""
-    parts: list[ConsumeLogPart] = list(read_consume_files(root, "broker-a", start))
+    parts: list[ConsumeLogPart] = list(read_consume_files(str(root), "broker-a", start))
     rows = pa.Table.from_batches([part.rows for part in parts], CONSUMPTION_ROWS).to_pylist()
     return rows, parts[-1].end if parts else start, [problem for part in parts for problem in part.problems]
 
@@ -119,6 +119,22 @@ def test_each_record_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
     for number in (0, 57, 199):
         assert without_time(read(tmp_path, offsets[number])[0]) == without_time(rows[number:])
     assert read(tmp_path, end) == ([], end, [])
+
+
+def test_a_log_at_a_uri_has_the_same_rows_and_problems(tmp_path: Path) -> None:
+    consumptions = random_consumptions(100)
+    offsets = write_files(tmp_path, consumptions)
+    path_of(tmp_path, 1).unlink()
+    change(path_of(tmp_path, 2), 0, b"\xff" * 40)
+    (tmp_path / FOLDER / "note.txt").write_text("no segment")
+    uri = tmp_path.as_uri()
+    rows, end, problems = read(uri)
+    assert (rows, end) == read(tmp_path)[:2]
+    assert 0 < len(rows) < 100
+    assert problems == [problem.replace(str(tmp_path), uri) for problem in read(tmp_path)[2]]
+    assert len(problems) == 2
+    assert read(uri, offsets[-1])[0] == rows[-1:]
+    assert read((tmp_path / "empty").as_uri()) == ([], None, [])
 
 
 def test_a_growing_log_is_read_on(tmp_path: Path) -> None:
