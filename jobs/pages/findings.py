@@ -123,7 +123,7 @@ def _notice(group: FindingGroup, left: int) -> Html:
 
 
 def _rest(group: FindingGroup, shown: int, left: int) -> Html:
-    """Return how many findings are not shown, with as many of them folded away as there is room for."""
+    """Return a note on the findings that are not shown, with some of them folded under it."""
     more = group.count - shown
     if not group.examples or more <= 0:
         return Html()

@@ -136,7 +136,7 @@ class TakenRows:
         return replaced
 
     def _text_of(self, row: int) -> tuple[bytes | None, bool]:
-        """Return properties with the content and size of the record, and whether the broker's rule gives that size.
+        """Return the properties as bytes of the record's size, and whether the broker would have written that size.
 
         The text is None if the properties do not fit.
         """
