@@ -29,7 +29,7 @@ class Capacity:
     most: float
 
     def days_on_disk(self, disk_bytes: float) -> float | None:
-        """Return the number of days like the largest one for which a disk has room; None if nothing was stored."""
+        """Return the days for which a disk has room if each is like the largest one; None if nothing was stored."""
         return disk_bytes / self.most if self.most else None
 
 

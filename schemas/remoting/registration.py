@@ -58,7 +58,7 @@ class RegistrationReader:
         self.filter_servers: tuple[str, ...] = ()
 
     def topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
-        """Yield the topics with their names, and None after other work; each step takes a few milliseconds.
+        """Yield the topics with their names, and None after a step without a topic. Each step takes a few milliseconds.
 
         Raises:
             BodyError: if the body does not have the declared form.

@@ -89,7 +89,7 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, text: str) -> Snapshot:
-        """Parse a snapshot from such a text.
+        """Parse a snapshot from the text of `to_json`.
 
         Raises:
             OptionError: if it is not one.
