@@ -106,8 +106,22 @@ class Follower:
     def _catch_up(self, left: ArchiveWork) -> None:
         """Finish the work that earlier runs left, because a stream without new messages has no micro-batch to do it."""
         result = run_archive(self._runner, self._config, left)
-        if result.recovered or result.hbase or result.keys:
+        if result.recovered or result.hbase or result.keys or result.consumptions or result.edges:
             self._on_result(result)
+
+    def add_deliveries(self) -> None:
+        """Add the deliveries that consume logs have recorded since the last run.
+
+        A micro-batch does the same, but there is none while no message arrives.
+        """
+        if not self._running.acquire(blocking=False):
+            return
+        try:
+            left = find_left(self._config)
+            if left is not None and any(store.format.has_consume_log for store in left.stores):
+                self._catch_up(left)
+        finally:
+            self._running.release()
 
     def _stream(self, interval: datetime.timedelta | None, max_bytes: int) -> None:
         self._failure = None

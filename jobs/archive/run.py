@@ -177,7 +177,12 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
 
     interval = None if arguments.available_now else arguments.trigger
     snapshots = RepeatedSnapshots(config, arguments.snapshot_every)
-    follower = Follower(open_session("archive", lake.s3), config, tell, snapshots.take_if_due)
+
+    def between() -> None:
+        if snapshots.take_if_due():
+            follower.add_deliveries()
+
+    follower = Follower(open_session("archive", lake.s3), config, tell, between)
     follower.follow(interval, arguments.max_mib_per_run * MIB, left)
     return worst
 

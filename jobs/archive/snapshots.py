@@ -113,14 +113,15 @@ class RepeatedSnapshots:
         self._next = time.monotonic()
         self._stores: list[Store] | None = None
 
-    def take_if_due(self) -> None:
-        """Take a snapshot if the interval has passed and the lake exists."""
+    def take_if_due(self) -> bool:
+        """Take a snapshot if the interval has passed and the lake exists, and return whether it was taken."""
         if time.monotonic() < self._next:
-            return
+            return False
         self._next = time.monotonic() + self._seconds
         if read_last_commit(LakePaths(self._config.lake).messages) is None:
-            return
+            return False
         snapshots = _read_progress(self._stores or _list_stores(self._config))
         self._stores = _list_stores(self._config)
         ranges = take_snapshot(self._stores).ranges
         append_snapshots(self._config, [one for one in snapshots if one.broker in ranges], ranges)
+        return True

@@ -13,7 +13,9 @@ from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.follow import Follower, find_left
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.message_keys.progress import followed_version
+from tests.support.jmq_consumers import JmqShop
 from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.small_stores import Clock
 
 
 @pytest.fixture
@@ -62,3 +64,28 @@ def test_a_follower_adds_missing_keys_before_its_stream_begins(growing: GrowingL
     Follower(None, config, told.append)._catch_up(left)  # type: ignore[arg-type]
     assert [result.keys for result in told] == [20]
     assert keys_are_complete(growing)
+
+
+def test_a_follower_adds_deliveries_while_no_message_arrives(tmp_path: Path) -> None:
+    shop = JmqShop(tmp_path, Clock())
+    shop.send(0, 8)
+    shop.archive()
+    shop.consume("billing", 3)
+    results: list[Result] = []
+    follower = Follower(None, Config(str(shop.store), shop.lake.root, "broker-a"), results.append)  # type: ignore[arg-type]
+    follower.add_deliveries()
+    assert [(result.messages, result.consumptions, result.edges) for result in results] == [(0, 3, 3)]
+    follower.add_deliveries()
+    assert len(results) == 1
+
+
+def test_a_follower_leaves_deliveries_to_a_running_micro_batch(tmp_path: Path) -> None:
+    shop = JmqShop(tmp_path, Clock())
+    shop.send(0, 8)
+    shop.archive()
+    shop.consume("billing", 3)
+    results: list[Result] = []
+    follower = Follower(None, Config(str(shop.store), shop.lake.root, "broker-a"), results.append)  # type: ignore[arg-type]
+    with follower._running:
+        follower.add_deliveries()
+    assert results == []
