@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -49,6 +49,17 @@ class Runner(ABC):
         Raises:
             Exception: the first error of a task, as it was raised. Tasks that have not started are skipped.
         """
+
+    def run_at_once(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Call functions that do not depend on each other, and return their results in order.
+
+        Each of them may use this runner. A runner whose time is mostly spent elsewhere, as in Spark, calls them on
+        several threads; others call them one after the other.
+
+        Raises:
+            Exception: the first error of a function, as it was raised.
+        """
+        return [question() for question in questions]
 
     def task_counter(self) -> TaskCounter | None:
         """Return a counter of running tasks of all kinds, or None if there is none."""

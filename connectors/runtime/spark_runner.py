@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -88,6 +88,25 @@ class SparkRunner(Runner):
             (job[row[_NUMBER]], pickle.loads(bytes(row[_RESULT])))  # noqa: S301 (data of our own workers)
             for row in rows
         ]
+
+    def run_at_once(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Call functions on a thread each, see `Runner.run_at_once`.
+
+        A job of little data spends most of its time on planning and scheduling in the driver, on one core.
+        """
+        if len(questions) < 2:
+            return super().run_at_once(questions)
+        tag = f"commitlake-{secrets.token_hex(8)}"
+        calls = [
+            inheritable_thread_target(self.session)(partial(self._call_tagged, tag, question)) for question in questions
+        ]
+        with ThreadPoolExecutor(len(calls)) as pool:
+            results = dict(run_in_pool(pool, len(calls), _call, calls, cancel=partial(self._cancel, tag)))
+        return [results[number] for number in range(len(calls))]
+
+    def _call_tagged(self, tag: str, question: Callable[[], Any]) -> Any:
+        self.session.sparkContext.addJobTag(tag)
+        return question()
 
     def _cancel(self, tag: str) -> None:
         # Tags of a session, which Spark Connect has, can in classic Spark only be interrupted by their own thread.

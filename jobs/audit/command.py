@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.lake.paths import LakePaths
@@ -148,20 +149,24 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
     findings += compare_archive_runs(lake, moment, {finding.table for finding in findings})
     if not reads_much:
         runner = make_runner(arguments, "audit", lake.s3)
-    verdicts = []
     with (
         runner_progress(runner, f"auditing {lake.root}", 0, quiet=arguments.quiet),
         open_sides(runner, lake, bodies, span.since(moment.expired.get("messages")), moment) as sides,
         sides.messages() as messages,
     ):
-        verdicts.append(compare_runs(sides, messages, _notes_of(arguments, span, sides.span)))
+        runs_notes = _notes_of(arguments, span, sides.span)
+        comparisons: list[Callable[[], Any]] = [partial(compare_runs, sides, messages, runs_notes)]
         if not arguments.no_bodies:
-            verdicts.append(compare_packs(sides, arguments.bodies_kept))
+            comparisons.append(partial(compare_packs, sides, arguments.bodies_kept))
         if stores:
-            verdicts.append(compare_store(sides, stores, ranges, store_notes))
+            comparisons.append(partial(compare_store, sides, stores, ranges, store_notes))
         if arguments.hbase:
-            verdicts.append(_compare_hbase(sides, messages, arguments))
-        of_keys, note = ([], "") if _is_damaged("message_keys", findings) else compare_message_keys(sides)
+            comparisons.append(partial(_compare_hbase, sides, messages, arguments))
+        compares_keys = not _is_damaged("message_keys", findings)
+        if compares_keys:
+            comparisons.append(partial(compare_message_keys, sides))
+        verdicts = runner.run_at_once(comparisons)
+        of_keys, note = verdicts.pop() if compares_keys else ([], "")
     of_minutes, minutes_note = ([], "") if _is_damaged("topic_minutes", findings) else compare_minutes(lake, moment)
     of_edges, edges_note = ([], "") if _is_damaged("edges", findings) else compare_edges(lake, moment)
     findings += [*of_keys, *of_minutes, *of_edges]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -72,3 +73,25 @@ def test_what_holds_for_the_callers_jobs_holds_for_those_of_tasks(spark: SparkSe
         assert spark.sparkContext.statusTracker().getJobIdsForGroup("asked")
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+def test_questions_are_asked_at_once_and_answered_in_order(spark: SparkSession) -> None:
+    both = threading.Barrier(2)
+
+    def ask(rows: int) -> int:
+        both.wait(timeout=60)  # fails unless the other question is being asked
+        return spark.range(rows).count()
+
+    assert SparkRunner(spark).run_at_once([partial(ask, 3), partial(ask, 5)]) == [3, 5]
+    assert SparkRunner(spark).run_at_once([]) == []
+
+
+def test_an_error_of_a_question_ends_the_jobs_of_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    runner = SparkRunner(spark)
+
+    def ask(number: int) -> list[tuple[int, int]]:
+        return list(runner.run(partial(fail_or_wait, tmp_path), [number]))
+
+    with pytest.raises(NumberError, match="number: expected a whole number"):
+        runner.run_at_once([partial(ask, number) for number in range(3)])
+    assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []

@@ -92,3 +92,17 @@ def test_tasks_after_an_error_are_left_out() -> None:
     with pytest.raises(ValueError, match="task"):
         list(ThreadRunner(2).run(fail, tasks))
     assert tasks.taken <= 2 * 2
+
+
+@pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
+def test_questions_are_answered_in_order_and_end_at_an_error(runner: Runner) -> None:
+    asked: list[int] = []
+
+    def ask(number: int) -> int:
+        asked.append(number)
+        return squared(number)
+
+    assert runner.run_at_once([lambda: ask(2), lambda: ask(3)]) == [4, 9]
+    with pytest.raises(NumberError, match=r"found '?-1"):
+        runner.run_at_once([lambda: ask(1), lambda: ask(-1), lambda: ask(5)])
+    assert asked == [2, 3, 1, -1]
